@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.catalog.mig import profiles_for
-from gpuprov.probe import mig, nvidia
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import mig
 from gpuprov.records import RecordedFacts, read
 
 LOCAL = "all: {hosts: {this: {ansible_connection: local, ansible_python_interpreter: %s}}}\n"

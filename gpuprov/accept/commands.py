@@ -12,8 +12,7 @@ import msgspec
 from gpuprov.accept.model import Host
 from gpuprov.accept.rails import Rail
 from gpuprov.capabilities.acceptance.fragment import program_of
-from gpuprov.probe import acceptance_outputs as outputs
-from gpuprov.probe.acceptance import Measurement
+from gpuprov.probe.acceptance import Measurement, outputs
 
 PORT = "@PORT@"
 """Stands in words for the TCP port that the server's host chooses."""

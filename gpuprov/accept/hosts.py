@@ -10,11 +10,12 @@ from gpuprov.accept.model import Finding, Host
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog.driver_sets import is_gpu_service
+from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.errors import UnreachableError, defect
-from gpuprov.probe import acceptance, nvidia, rdma
+from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.base import UNREADABLE, Facts, Output, Probe, ProbeFailed
+from gpuprov.probe.driver import nvidia
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pair = tuple[RawHost, HostSpec]

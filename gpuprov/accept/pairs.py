@@ -15,7 +15,7 @@ from gpuprov.accept.model import Host, Ran, Say
 from gpuprov.accept.rails import paired, rails
 from gpuprov.accept.schedule import Pair
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.probe.acceptance_outputs import Unreadable, complaint, error_in
+from gpuprov.probe.acceptance.outputs import Unreadable, complaint, error_in
 
 
 def units_of(one: Host, other: Host) -> list[Unit]:

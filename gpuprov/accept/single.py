@@ -17,9 +17,8 @@ from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.catalog import dcgm
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.probe import acceptance_outputs as outputs
-from gpuprov.probe.acceptance import Measurement
-from gpuprov.probe.acceptance_outputs import Unreadable
+from gpuprov.probe.acceptance import Measurement, outputs
+from gpuprov.probe.acceptance.outputs import Unreadable
 
 DIAG_SECONDS = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10800.0}
 """Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled."""

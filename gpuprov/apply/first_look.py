@@ -12,10 +12,10 @@ from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.host import house
 from gpuprov.render import digests
-from gpuprov.render.digest import difference, read
+from gpuprov.render.digest import read
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import max_clock_skew
 from gpuprov.verify.evaluate import Result, broken, is_broken
@@ -55,7 +55,8 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
     """What another run has brought the host to after what is asked was read, and would be undone; empty where nothing was. The clocks
-    of two machines may differ by what `host.clock` allows. What this run did itself, such as a rollback, it may do otherwise again."""
+    of two machines may differ by what `host.clock` allows. What this run did itself, such as a rollback, it may do otherwise
+    again. Another gpuprov, whose roles or tables differ, is no other spec."""
     try:
         own = (options.run, of_rollback(options.run))
         mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
@@ -66,7 +67,7 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
     present = digests(spec) if receipt else {}
     for name, one in receipt.capabilities.items() if receipt else ():
         before = read(one.digest)
-        if name in present and (before is None or difference(before, present[name])):
+        if name in present and (before is None or before.asked != present[name].asked):
             with suppress(ValueError):
                 if datetime.fromisoformat(one.applied_at).timestamp() > asked + max_clock_skew(spec.site):
                     told = f"{name} was brought to another spec at {one.applied_at}"

@@ -10,8 +10,8 @@ import msgspec
 from gpuprov.apply.aftermath import leave
 from gpuprov.onhost import process
 from gpuprov.plan.read import Reading
-from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.host import house
 from gpuprov.spec.model import RawHost
 
 

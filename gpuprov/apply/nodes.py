@@ -7,20 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from gpuprov import reading
 from gpuprov.apply.aftermath import LIMIT, composed, leave
 from gpuprov.apply.model import HostOutcome, Known
-from gpuprov.drain import in_play
+from gpuprov.drain import in_play, noted
 from gpuprov.drain.in_play import Asked
 from gpuprov.drain.many import AT_ONCE
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.script import split
 from gpuprov.gather.transport import run
+from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
+IN_SERVICE = "host.in_service"
+"""What verify says of a host that is out: of one that is given back it holds no more."""
+TRIES = 3
+"""How often a host is asked for its lock, while no answer comes."""
 Say = Callable[[str], None]
 Told = tuple[str, str]
 """What became of a node: that it is in service again; or why it stays out."""
@@ -47,6 +53,7 @@ def give_back(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for raw, (back, stays) in zip(hosts, pool.map(one, hosts), strict=True):
             if back:
+                outcomes[raw.name].results = [one for one in outcomes[raw.name].results if one.check != IN_SERVICE]
                 say(f"{raw.name}: {back}")
             outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
             known(outcomes[raw.name])
@@ -55,6 +62,16 @@ def give_back(
 def node_of(raw: RawHost) -> str:
     """The node, as the inventory names it, and never as the host does."""
     return str(raw.connection.get("host_kubernetes_node") or raw.name)
+
+
+def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
+    """After the rollback of a run's host: what was said of its node holds no more where the node is in service again, or is now the
+    rollback's."""
+    before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))
+    if after in back.hint:
+        outcome.hint = outcome.hint.replace(before, after)
+    elif back.green and not back.hint:
+        outcome.hint = outcome.hint.replace(before, "").strip("; ")
 
 
 def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
@@ -70,6 +87,9 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
         if whose != mine:
             in_play.take_over(asked, node, mine)
         changed, why = in_play.give_back(asked, node, mine, green=True)
+        with suppress(UnreachableError):  # then it says so until the next time
+            if changed:
+                run(raw, composed(noted.gone(), LIMIT), LIMIT)
     finally:
         leave([raw], owner)
     by = "" if whose == mine else f", which run {whose} has left,"
@@ -77,10 +97,14 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
 
 
 def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
-    """Whether the lock of the host is this run's now."""
-    try:
-        told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
-        answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
-    except (UnreachableError, ValueError):
-        return False
-    return isinstance(answer, Mapping) and answer.get("taken") is True
+    """Whether the lock of the host is this run's now. Where the answer was lost, it may be all the same: who has it gets it again."""
+    for _ in range(TRIES):
+        try:
+            told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
+            answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
+        except (UnreachableError, ValueError):
+            continue
+        if isinstance(answer, Mapping) and isinstance(answer.get("taken"), bool):
+            return bool(answer["taken"])
+    leave([raw], owner)
+    return False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpuprov.apply import rollback, rollout
+from gpuprov.apply import nodes, rollback, rollout
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.rollout import Agreed
 from gpuprov.inventory.names import folded as names
@@ -42,9 +42,11 @@ def apply(
         options, yes=True, run=of_rollback(run.run), serial="", canary="", max_fail="100%", break_lock=()
     )
     hosts = [raw for raw, _ in pairs if raw.name in red]
+    by_name = {raw.name: raw for raw in hosts}
     ended = rollback.rollback(hosts, plain, shown, last=True)
     for one in ended.hosts:
         red[one.host].rolled_back, red[one.host].undone = _told(one), one.state in DONE and not one.reboot
+        nodes.told_anew(red[one.host], by_name[one.host], run.run, one)
     return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
 
 

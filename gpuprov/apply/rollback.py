@@ -19,9 +19,9 @@ from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.show import Show
-from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.probe.host import house
+from gpuprov.probe.host.checkpoints import CHECKPOINTS
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import words
-from gpuprov.probe.packages import LOCKING, NO_LOCK_PLUGIN, Package
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
 APPLY = "gpuprov apply"
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"

@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts, Probe
+from gpuprov.probe.host import system
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -20,6 +20,10 @@ Status = Literal["pass", "fail", "skip", "error", "n/a"]
 """skip: asked for, but it cannot be asked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
 Moment = Literal["preflight", "now", "next-boot"]
 """preflight: must hold before anything is changed. now: is it so. next-boot: will it still be so after a reboot."""
+
+LOADED = ("nvidia_driver.loaded",)
+DRIVER_PACKAGES = ("nvidia_driver.packages", "nvidia_driver.runfile")
+"""Checks that others presuppose."""
 
 _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.PLATFORM.evidence)
 
@@ -215,6 +219,15 @@ class Capability:
     what it brings about on a host. `carried`: modules that it takes to hosts as files, by
     their Python names. `packages`: it installs some.
 
+    `presupposes`: by check, others of the same host without which it cannot pass, so that one cause is one finding. A failure follows
+    from another where it could not be otherwise as long as that one is there: without a loaded driver no GPU is in MIG mode. What is
+    no more than likely to have the same reason stays a finding of its own. `at_boot`: by check of now, the one of the next boot which
+    proves that a unit brings about then what fails now.
+
+    `taken_away`: the block that takes away what it set up, for a host that goes back to where it had none; None: that stays.
+    `sets_up`: it sets up something that could stay. `from_site`: what it needs comes from no package source, so that no bundle can
+    hold it.
+
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
     names none. `shown_by`: the tests that show it, where no host of a Molecule scenario has it.
     """
@@ -234,6 +247,11 @@ class Capability:
     tables: Callable[[], Mapping[str, object]] = dict
     carried: tuple[str, ...] = ()
     packages: bool = False
+    presupposes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    at_boot: Mapping[str, str] = field(default_factory=dict)
+    taken_away: Mapping[str, Any] | None = None
+    sets_up: bool = True
+    from_site: bool = False
     driverless: bool = False
     needs_gpu: bool = False
     shown_by: str = ""

@@ -7,9 +7,10 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok, skip
-from gpuprov.probe import initramfs, modules, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.kernel import initramfs, modules
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 

@@ -15,7 +15,7 @@ from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outc
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts
-from gpuprov.probe.readings import PROGRAM, READINGS, SERVICE, TIMER
+from gpuprov.probe.host.readings import PROGRAM, READINGS, SERVICE, TIMER
 from gpuprov.spec.model import Fragment
 
 FOLDER = "/etc/systemd/system"

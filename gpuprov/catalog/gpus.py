@@ -46,14 +46,13 @@ class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Which fabric services a host with this GPU needs.
 
     `nvswitch-boards` means: only where the GPU sits on an NVSwitch board, which the host must tell.
-    `nvlsm` goes with Fabric Manager, `imex` is asked of the host without it. `min_kernel` is a Linux version.
+    `nvlsm` goes with Fabric Manager, `imex` is asked of the host without it.
     """
 
     needed: Literal["never", "nvswitch-boards"]
     min_branch: str = ""
     nvlsm: bool = False
     imex: bool = False
-    min_kernel: str = ""
     also_needs: tuple[str, ...] = ()
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.catalog.driver_data import Distribution, Offer, Origin, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.drivers.data import Distribution, Offer, Origin, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.errors import GpuprovError
 

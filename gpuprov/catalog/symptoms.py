@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.gpudirect import Message, gpudirect_file
+from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, Source, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
 from gpuprov.reading import is_whole

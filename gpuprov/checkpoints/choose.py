@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.plan.no_way_back import SETS_NOTHING_UP, TAKES_AWAY
-from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
-from gpuprov.probe.house import Receipt
+from gpuprov.capabilities import BY_NAME
+from gpuprov.plan import no_way_back
+from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
+from gpuprov.probe.host.house import Receipt
 from gpuprov.render.digest import read
 
 
@@ -42,10 +43,13 @@ def back(found: Checkpoints, receipt: Receipt | None, to: str = "", *, last: boo
         return chosen
     since = {name for name, one in (receipt.capabilities if receipt else {}).items() if one.applied_at > chosen.at}
     added = [name for name in sorted(since | set(found.half_way)) if not _asks(chosen.spec, name)]
-    values = {**chosen.spec, **{name: TAKES_AWAY[name] for name in added if name in TAKES_AWAY}}
-    of_kernel = {"kernel"} & set(added)  # contributions of blocks that the checkpoint has bring it about, too
-    stays = tuple(name for name in added if name not in {*TAKES_AWAY, *SETS_NOTHING_UP, *of_kernel})
+    values = {**chosen.spec, **{name: gone for name in added if (gone := _taken_away(name)) is not None}}
+    stays = tuple(name for name in added if no_way_back.stays(name))
     return Back(chosen, values, stays)
+
+
+def _taken_away(name: str) -> Mapping[str, Any] | None:
+    return one.taken_away if (one := BY_NAME.get(name)) else None
 
 
 def current(found: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:

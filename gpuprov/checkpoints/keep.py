@@ -17,9 +17,9 @@ from gpuprov.fleet import build_spec, with_site
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe import house
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.probe.host import house
+from gpuprov.probe.host.checkpoints import CHECKPOINTS
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec, RawHost
 

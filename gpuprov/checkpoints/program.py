@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,7 +18,7 @@ from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.script import compose, split
 from gpuprov.gather.transport import Answer, job
-from gpuprov.onhost import checkpoints, files
+from gpuprov.onhost import checkpoints
 from gpuprov.plan.host_lock import with_python
 from gpuprov.probe.base import Output, Probe
 from gpuprov.spec.model import RawHost
@@ -24,11 +27,42 @@ LIMIT = 600.0
 """Seconds for one host: packages that apt has not kept are downloaded once more."""
 
 
+CARRIED = (
+    *("__init__", "checkpoints", "family", "files", "kept_debs", "kept_files", "kept_rpms", "repodata"),
+    "packages.*",
+)
+"""What the program is made of, of gpuprov/onhost."""
+LOADER = """
+import base64, importlib.util, json, sys, zlib
+class Carried:
+    texts = json.loads(zlib.decompress(base64.b64decode({texts!r})))
+    def find_spec(self, name, path=None, target=None):
+        file = name.replace(".", "/")
+        for origin, package in ((file + "/__init__.py", True), (file + ".py", False)):
+            if origin in self.texts:
+                spec = importlib.util.spec_from_loader(name, self, origin=origin, is_package=package)
+                spec.has_location = True
+                return spec
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(compile(self.texts[module.__file__], module.__file__, "exec"), module.__dict__)
+    def get_data(self, path):
+        return self.texts[path].encode()
+sys.meta_path.insert(0, Carried())
+from gpuprov_onhost import checkpoints
+checkpoints.main()
+"""
+
+
 @cache
 def program() -> str:
-    """The program as one text, as it goes to a host: what it imports from beside it stands in it."""
-    text, beside = (Path(str(one.__file__)).read_text(encoding="utf-8") for one in (checkpoints, files))
-    return text.replace("from .files import write\n", beside.partition("from __future__ import annotations\n")[2])
+    """The program as one text, as it goes to a host: an importer of its modules, which lie packed in it."""
+    top = Path(str(checkpoints.__file__)).parent
+    files = sorted({file for name in CARRIED for file in top.glob(f"{name.replace('.', '/')}.py")})
+    texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
+    packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
+    return LOADER.replace("{texts!r}", repr(packed))
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -70,6 +70,7 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import console
     from gpuprov.drain import adapter, many
     from gpuprov.drain.base import checked_run
+    from gpuprov.drain.noted import Noted
     from gpuprov.plan.extra import new_run
 
     run = checked_run(given.pop("run") or new_run())
@@ -83,10 +84,12 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
         context=given["context"],
         empty_dir=given["empty_dir"],
     )
+    noted = Noted(chosen, {raw.name: raw for raw in hosts})
     names = [raw.name for raw in hosts]
     with console.Progress(names, "draining") as progress:
         tell = _teller(progress)
-        steps = many.take_out(chosen, names, run, wait=given["wait"], poll=given["poll"], tell=tell)
+        steps = many.take_out(noted, names, run, wait=given["wait"], poll=given["poll"], tell=tell)
+    _say_untold(noted.untold)
     console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
     if any(step.state != "refused" for step in steps) and not given["as_json"]:
         console.hint(f"give them back: gpuprov undrain HOST INVENTORY --by {given['by']} --run {run}")
@@ -114,6 +117,7 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov.drain import adapter, many
     from gpuprov.drain.base import checked_run
     from gpuprov.drain.green import green
+    from gpuprov.drain.noted import Noted
 
     run = checked_run(given["run"])
     reading = {**given, "limit": _both(host, given["limit"])}
@@ -127,9 +131,11 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
         judged = {raw.name: (raw, proven[raw.name]) for raw, _ in pairs}
     variables = {name: raw.connection for name, (raw, _) in judged.items()}
     chosen = adapter(given["by"], variables, command=given["command"], context=given["context"])
+    noted = Noted(chosen, {name: raw for name, (raw, _) in judged.items()})
     names = {name: is_green for name, (_, is_green) in judged.items()}
     with console.Progress(list(names), "giving back") as progress:
-        steps = many.give_back(chosen, names, run, poll=given["poll"], tell=_teller(progress))
+        steps = many.give_back(noted, names, run, poll=given["poll"], tell=_teller(progress))
+    _say_untold(noted.untold)
     console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "in service"))
     return many.exit_code(steps)
 
@@ -137,6 +143,16 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
 def _both(host: str, limit: str | None) -> str:
     """The hosts that are in both patterns: https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
     return f"{host}:&{limit}" if limit else host
+
+
+def _say_untold(untold: Mapping[str, str]) -> None:
+    """Hosts on which it could not be noted that they are out, or in again."""
+    from gpuprov import console
+    from gpuprov.inventory.names import folded
+
+    if untold:
+        why = next(iter(untold.values()))
+        console.hint(f"what verify says of {folded(untold)} will not know of this: no note could be left there ({why})")
 
 
 def _teller(progress: Any) -> Callable[[Any], None]:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from gpuprov.drain.base import Adapter
 from gpuprov.drain.command import Command
-from gpuprov.drain.kubernetes import Kubernetes
+from gpuprov.drain.kubernetes.adapter import Kubernetes
 from gpuprov.drain.program import needs
-from gpuprov.drain.slurm import Slurm
+from gpuprov.drain.slurm.adapter import Slurm
 from gpuprov.errors import GpuprovError
 
 By = Literal["slurm", "kubernetes", "command"]

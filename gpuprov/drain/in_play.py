@@ -9,7 +9,7 @@ import time
 import msgspec
 
 from gpuprov.drain.base import Step, checked_run
-from gpuprov.drain.kubernetes import NOT_OURS, Kubernetes
+from gpuprov.drain.kubernetes.adapter import NOT_OURS, Kubernetes
 from gpuprov.errors import GpuprovError
 
 POLL = 5.0

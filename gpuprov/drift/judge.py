@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
-from gpuprov.probe import history, house
 from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
-from gpuprov.probe.readings import READINGS, Noted
+from gpuprov.probe.host import house
+from gpuprov.probe.host.readings import READINGS, Noted
+from gpuprov.probe.software import history
 from gpuprov.records.masking import masked
 from gpuprov.render import digests
 from gpuprov.render.digest import difference, read

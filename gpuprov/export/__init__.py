@@ -15,8 +15,8 @@ from gpuprov.export import defects
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe import pci
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.probe.host import pci
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, RawHost, is_secret
 

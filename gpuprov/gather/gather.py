@@ -18,7 +18,7 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.login import PYTHON, python
+from gpuprov.probe.host.login import PYTHON, python
 from gpuprov.shared import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 

@@ -21,8 +21,9 @@ from gpuprov.onhost import repository_key
 from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
-from gpuprov.probe import modules, system
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel import modules
 
 AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
 TRUST = (

@@ -15,7 +15,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.model import FILES, KEY, Manifest, Repository
 from gpuprov.offline.wanted import Pair
-from gpuprov.probe.family import Family
+from gpuprov.probe.host.family import Family
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
 PLACE = "/var/lib/gpuprov/bundle"

@@ -18,7 +18,7 @@ from gpuprov.offline.model import Package
 from gpuprov.offline.resolve import INDEX, stanzas
 from gpuprov.offline.wanted import Wanted
 from gpuprov.onhost.fetched import digest
-from gpuprov.probe.family import Family
+from gpuprov.probe.host.family import Family
 
 OWNER = "gpuprov bundle"
 MODULES = "modules.yaml"

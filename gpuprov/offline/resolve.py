@@ -23,7 +23,7 @@ from gpuprov.offline.wanted import Wanted
 from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
-from gpuprov.probe.family import Family
+from gpuprov.probe.host.family import Family
 from gpuprov.reading.archives import Member
 from gpuprov.spec.model import RawHost
 

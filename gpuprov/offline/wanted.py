@@ -15,17 +15,15 @@ from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.judge.judging import judge
 from gpuprov.offline.model import Named
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.driver_packages import BUILDING
-from gpuprov.probe.family import Family, family
+from gpuprov.probe.driver.driver_packages import BUILDING
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import Family, family
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import probes_of
 
 Pair = tuple[RawHost, HostSpec]
-PROVIDED = frozenset(BY_NAME) - {"cgpu", "vgpu_guest"}
-"""Capabilities that a bundle is made for. What cGPU and the vGPU guest driver need has no package source: the site brings it."""
 FIELDS = ("try_install", "install", "download")
 """Of what is desired of a capability: packages, as its role gives them to the package manager."""
 INSTALLERS = ("efa", "erdma-vendor")
@@ -68,7 +66,7 @@ def kind(facts: Facts) -> tuple[str, str, str]:
 def refuse_unsupported(pairs: tuple[Pair, ...]) -> None:
     """Raise GpuprovError for what the specs ask for and no bundle can hold."""
     for raw, spec in pairs:
-        lacking = [name for name in spec.capabilities if name not in PROVIDED]
+        lacking = [name for name in spec.capabilities if BY_NAME[name].from_site]
         driver: Any = spec.capabilities.get("nvidia_driver")
         rdma: Any = spec.capabilities.get("rdma")
         if driver is not None and driver.build_host:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import re
 from fnmatch import fnmatchcase
 from typing import Collection, Iterator, Sequence
 
 from . import reasons
 from .files import remove, write
+from .mig.units import unit_of
 from .systemd import is_active, show, systemctl
 
 STOPPED = "/run/gpuprov/stopped"
@@ -33,7 +33,7 @@ def holders(services: Collection[str]) -> list[str]:
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         with contextlib.suppress(OSError):
             if any(path.startswith(DEVICE) for path in _open_files(pid)):
-                unit = _unit(pid)
+                unit = unit_of(pid)
                 if not any(known and fnmatchcase(unit, known) for known in (*services, OURS)):
                     found.append(_described(pid, unit))
     return found
@@ -43,13 +43,6 @@ def _open_files(pid: str) -> Iterator[str]:
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{name}")
-
-
-def _unit(pid: str) -> str:
-    """The innermost unit that a process belongs to, or nothing."""
-    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
-        units = re.findall(r"/([^/\n]*\.(?:service|scope))(?=/|\n|\Z)", file.read())
-    return units[-1] if units else ""
 
 
 def _described(pid: str, unit: str) -> str:

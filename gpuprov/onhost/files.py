@@ -98,7 +98,7 @@ def write(path: str, content: str, mode: int = 0o644) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-    _sync(folder)
+    to_disk(folder)
 
 
 def read(path: str) -> str:
@@ -152,8 +152,9 @@ def make_folder(folder: str) -> None:
     os.chmod(folder, 0o755)
 
 
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def to_disk(path: str) -> None:
+    """Have a file, or a folder's list of files, be there after a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

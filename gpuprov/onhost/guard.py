@@ -39,7 +39,13 @@ elif [ "$token" = @TOKEN@ ]; then
   {{ read -r up ended </proc/uptime && echo "${{up%%.*}}" >@LOCK@/renewed; }} 2>/dev/null
   {MARK}=@RUN@
   export {MARK}
-  [ "$1" = --reboot ] && shift && {{ echo @TOKEN@ >@KEPT@/reboot || exit 1; }} && exec "$@"
+  if [ "$1" = --reboot ]; then
+    shift && echo @TOKEN@ >@KEPT@/reboot || exit 1
+    "$@"
+    ended=$?
+    [ $ended -eq 0 ] || [ $ended -gt 128 ] || rm -f @KEPT@/reboot
+    exit $ended
+  fi
   [ "$1" = -- ] && shift && exec "$@"
   exec @PYTHON@ "$@"
 fi

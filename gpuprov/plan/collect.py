@@ -13,11 +13,13 @@ from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import no_way_back
-from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import house
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, is_broken
 
+IN_SERVICE = "host.in_service"
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
 
 
@@ -56,6 +58,7 @@ def host_plan(
                 spec, facts, decision.run, changes, reboots=bool(state) and (reboot or spec.reboot == "if-needed")
             )
         ),
+        out=next((f"{r.found}; {r.hint}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
         unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
         versions={r.capability: r.version for r in results if r.version},

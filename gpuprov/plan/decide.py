@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.probe import house
 from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.render.digest import Digest, difference, read
 from gpuprov.spec.model import HostSpec, RawHost

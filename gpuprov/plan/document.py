@@ -49,6 +49,9 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     last_apply_seconds: int | None
     unpredicted: tuple[str, ...]
     no_way_back: tuple[str, ...]
+    out: Annotated[
+        str, msgspec.Meta(description="That gpuprov has drained it and not given it back; empty where it has")
+    ]
     differs: bool
     versions: dict[str, str]
     installed: dict[str, str]

@@ -22,8 +22,6 @@ FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
 """The first and the last task of acts/failed.yml, which tidies up after an act that failed on a host: no failures of its own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
-_UNREAD = ("MODULE FAILURE", "Module result deserialization failed")
-"""How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
 )
@@ -234,31 +232,19 @@ def condense(result: dict[str, Any]) -> str:
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
     if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
         told = inner[1]  # the guard's answer, in what an action made of it
-    unread = told.startswith(_UNREAD)
+    unread = bool(ended.UNREAD.match(told))
     if told.strip() in _QUIET or unread:
-        streams = [
-            str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")
-        ]
-        said = next((stream.splitlines()[-1].strip() for stream in streams if stream), "")
-        status = _status(result["rc"], of_module=unread) if "rc" in result else told
-        told = f"{said} ({status})" if said else status or "failed without a message"
+        told = ended.silent({**result, "msg": told}, of_module=unread) or "failed without a message"
     return _one_line(told)
 
 
 def _unreachable(told: str) -> str:
     """What ssh said, without Ansible's words for a question that could not be asked to its end."""
     found = _NOT_SENT.match(told)
-    if found is None:
-        return told
-    return told[found.end() :] or f"{ended.connection(ended.OF_SSH)}: ssh, its sshd or its shell there was ended"
-
-
-def _status(code: Any, *, of_module: bool) -> str:
-    """An exit status in words: of a module, whose status is that of the connection if it ended by a signal here; or of a program that
-    it has run."""
-    if of_module and isinstance(code, int) and (code < 0 or code == ended.OF_SSH):
-        return f"{ended.connection(code)}: what it did there is not known"
-    return ended.on_host(code, "its program on the host") or f"exit status {code}"
+    said = told[found.end() :] if found else told
+    if not said or ended.CLOSED.fullmatch(said):
+        return f"{ended.connection(ended.OF_SSH)}: ssh, its sshd or its shell there was ended"
+    return said
 
 
 def _item_failed(item: dict[str, Any]) -> bool:

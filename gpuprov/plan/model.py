@@ -29,7 +29,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes:
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
     change something, without a diff. unpredicted: what nobody can know before. no_way_back: what
-    rollback could not undo. reboot "unknown": see reboot_reasons.
+    rollback could not undo. out: since when, and for which run, gpuprov has it out of its scheduler, and the way back.
+    reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
     apply, by capability, as far as its repositories tell; installed: the one that it has now. mig: GPUs that are cut up anew.
     unmended: what fails although apply has nothing to do; of preflight,
@@ -52,6 +53,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_apply_seconds: int | None = None
     unpredicted: tuple[str, ...] = ()
     no_way_back: tuple[str, ...] = ()
+    out: str = ""
     differs: bool = False
     versions: dict[str, str] = {}
     installed: dict[str, str] = {}

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
 
+from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
-from gpuprov.probe import house
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.checkpoints import CHECKPOINTS, Checkpoint
-from gpuprov.probe.first_boot import FIRST_BOOT
+from gpuprov.probe.host import house
+from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoint
+from gpuprov.probe.kernel.first_boot import FIRST_BOOT
 from gpuprov.spec.model import HostSpec
 
 MOST = 4
 """Packages that are named."""
-TAKES_AWAY: dict[str, dict[str, Any]] = {
-    "kernel": {},
-    "mig": {"mode": "disabled"},
-    "mps": {"scope": "none"},
-    "pcie": {},
-}
-"""What is asked of a capability that a checkpoint does not have, so that what was set up since goes."""
-SETS_NOTHING_UP = frozenset({"topology", "acceptance", "health"})
 
 
 def no_way_back(
@@ -41,17 +33,20 @@ def no_way_back(
             yield "the state before this apply: no apply has ended with a green verify yet, so there is no checkpoint"
     else:
         yield from _packages(here, packages)
-        new = [
-            name for name in run if name not in {*TAKES_AWAY, *SETS_NOTHING_UP} and here.spec.get(name, False) is False
-        ]
+        new = [name for name in run if stays(name) and here.spec.get(name, False) is False]
         if new:
             yield f"{', '.join(sorted(new))}: what is set up for the first time stays"
     if spec.on_failure == "rollback" and reboots:
         yield from _boot(facts)
 
 
+def stays(name: str) -> bool:
+    """Whether something of a capability is left on a host that goes back to where it had none."""
+    return (one := BY_NAME.get(name)) is None or (one.sets_up and one.taken_away is None)
+
+
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
-    """Where the checkpoint names no package (dnf, zypper, or `hold: false`), rollback asks for versions by the spec alone."""
+    """Where the checkpoint names no package (`hold: false`), rollback asks for versions by the spec alone."""
     kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
     known = here.packages or packages
     if lacking := sorted(name for name in packages if name in known and name not in kept):

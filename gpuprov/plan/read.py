@@ -16,11 +16,12 @@ from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
-from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.checkpoints import CHECKPOINTS
-from gpuprov.probe.first_boot import FIRST_BOOT
-from gpuprov.probe.login import PYTHON
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import house
+from gpuprov.probe.host.checkpoints import CHECKPOINTS
+from gpuprov.probe.host.login import PYTHON
+from gpuprov.probe.kernel.first_boot import FIRST_BOOT
 from gpuprov.shared import reach
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate, probes_of

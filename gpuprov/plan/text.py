@@ -87,6 +87,8 @@ def _block(group: Group, verbose: bool) -> Iterator[Line]:
     elif not plan.blocked:
         which = f"{len(plan.run)} of {len(plan.run) + len(plan.skipped)} capabilities to apply"
         yield Line(f"{title}: {which}{applied}", bold=bold)
+    if plan.out:
+        yield Line(plan.out, 2)
     if not plan.idle:
         yield Line(f"reboot: {_reboot(plan)}", 2)
         yield from _listed("clients", [_change(one) for one in plan.section("client")])

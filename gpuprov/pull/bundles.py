@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.catalog.driver_sets import gpu_services
+from gpuprov.catalog.drivers.sets import gpu_services
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet
 from gpuprov.onhost.pull import bundle as onhost

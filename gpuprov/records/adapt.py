@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.systemd import UNITS
+from gpuprov.probe.host.systemd import UNITS
 from gpuprov.records.model import Pieces
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"

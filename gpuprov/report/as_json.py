@@ -13,6 +13,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
 from gpuprov.report.fold import findings, host_lines, totals
+from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import Verdict, exit_code, verdict
 
@@ -88,6 +89,20 @@ class Report(msgspec.Struct, kw_only=True):
     results: tuple[Row, ...]
 
 
+def causes(results: Iterable[Result] | Many) -> tuple[Cause, ...]:
+    """What failed, each with what follows from it."""
+    return tuple(
+        Cause(
+            check=one.result.check,
+            status=one.result.status,
+            found=one.result.found,
+            hosts=one.hosts,
+            followers=tuple(follower.check for follower in one.followers),
+        )
+        for one in findings(results, ("unreachable", "fail", "error"))
+    )
+
+
 def report(
     results: Sequence[Result],
     took: Mapping[str, float] | None = None,
@@ -114,16 +129,7 @@ def report(
             follow=sum(bool(one.follows) for one in results),
             not_proven=counted["skip"],
         ),
-        causes=tuple(
-            Cause(
-                check=one.result.check,
-                status=one.result.status,
-                found=one.result.found,
-                hosts=one.hosts,
-                followers=tuple(follower.check for follower in one.followers),
-            )
-            for one in findings(results, ("unreachable", "fail", "error"))
-        ),
+        causes=causes(results),
         hosts=tuple(
             Host(
                 host=line.hosts[0],

@@ -9,8 +9,10 @@ from typing import Any
 
 from gpuprov import console
 from gpuprov.errors import defect
-from gpuprov.probe import house, mig, packages, system
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import house, system
+from gpuprov.probe.software import packages
 from gpuprov.report.fleet import Known
 from gpuprov.spec.model import RACK, RawHost
 from gpuprov.topology import read

@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.drain import Adapter, adapter
+from gpuprov.drain.noted import Noted
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import policy as policies
 from gpuprov.rollout.addresses import reached
@@ -53,7 +54,8 @@ class Project:
             return None
         variables = {host.name: {**host.connection, **host.domains} for host in self.fleet.hosts}
         more = {"command": drain.command, "context": drain.context}
-        return adapter(drain.adapter, variables, **more, empty_dir=drain.delete_emptydir_data)
+        chosen = adapter(drain.adapter, variables, **more, empty_dir=drain.delete_emptydir_data)
+        return Noted(chosen, {raw.name: raw for raw in raw_hosts(self.fleet.hosts, self.fleet.specs)})
 
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:

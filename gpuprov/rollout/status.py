@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -27,18 +27,7 @@ Word = Literal[
     "not done",
 ]
 BatchState = Literal["over", "current", "waiting"]
-WORDS: tuple[Word, ...] = (
-    "green",
-    "waits for a reboot",
-    "failed",
-    "working",
-    "draining",
-    "free",
-    "prepared",
-    "preparing",
-    "waiting",
-    "not done",
-)
+WORDS: tuple[Word, ...] = get_args(Word)
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -76,7 +76,8 @@ def _of_hosts(event: Event) -> str:
 
 def awaited(wait: str) -> str:
     """The step whose approval is waited for; empty where it is another thing."""
-    return wait.removeprefix(APPROVAL).split('"')[1] if wait.startswith(f'{APPROVAL}"') else ""
+    begins, behind = f'{APPROVAL}"', '" by '  # what a policy calls a step may have either in it
+    return wait.removeprefix(begins).rpartition(behind)[0] if wait.startswith(begins) else ""
 
 
 def count(number: int, thing: str = "host") -> str:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Mapping
 
 OF_SSH = 255
 """ssh(1): an error of ssh's own, or a connection that was closed."""
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
+UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
+"""How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
+CLOSED = re.compile(
+    r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
+)
+"""What ssh says of a connection that ended, and Ansible before it: no word of why."""
 
 
 def by_signal(status: object) -> str:
@@ -35,3 +43,24 @@ def connection(status: object) -> str:
 def _here(status: object) -> bool:
     """A shell of the host never tells a negative status."""
     return isinstance(status, int) and status < 0
+
+
+def answer(result: Mapping[str, object]) -> str:
+    """The message of a module's result; of a module that gave no answer how it ended, and what it said last."""
+    said = str(result.get("msg") or "")
+    return silent(result) if UNREAD.match(said) else said
+
+
+def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
+    """What a program said last, and how it ended. The status of a module is that of the connection, if that was cut."""
+    streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]
+    lines = (line.strip() for stream in streams for line in reversed(stream.splitlines()))
+    said = next((line for line in lines if line and not CLOSED.fullmatch(line)), "")
+    status = _status(result["rc"], of_module=of_module) if "rc" in result else str(result.get("msg") or "")
+    return f"{said} ({status})" if said else status
+
+
+def _status(code: object, *, of_module: bool) -> str:
+    if of_module and isinstance(code, int) and (code < 0 or code == OF_SSH):
+        return f"{connection(code)}: what it did there is not known"
+    return on_host(code, "its program on the host") or f"exit status {code}"

@@ -1,4 +1,4 @@
-"""What the probe of container engines (`probe/container_engines.py`) printed, by engine."""
+"""What the probe of container engines (`probe/containers/container_engines.py`) printed, by engine."""
 
 from __future__ import annotations
 

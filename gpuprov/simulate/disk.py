@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import struct
@@ -31,6 +32,7 @@ LAYOUT = ((disk_files.BOOT_LABEL, 1 * MIB, 512 * MIB), (disk_files.ROOT_LABEL, 5
 """Label, offset and size of /boot and /: a /boot of its own can be filled without harm to the rest."""
 # Features of newer e2fsprogs that GRUB 2.06 cannot read: https://bugs.debian.org/1030939
 FEATURES = "^orphan_file,^metadata_csum_seed"
+NEWEST = "apt-cache pkgnames linux-image- on such a host lists those that are there; without the field it is the newest"
 PATIENCE = 900.0  # seconds for the boot that finishes the disk; 60 are usual under emulation
 
 
@@ -44,10 +46,11 @@ class Disk:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is on a disk."""
+    """All that decides what is on a disk. `kernel`: a release of the archive's; without it the newest."""
 
     distribution: str
     mirrors: sources.Mirrors
+    kernel: str = ""
 
     @property
     def base(self) -> image.Recipe:
@@ -66,21 +69,28 @@ class Recipe:
         """A hash of the packages alone."""
         return _hash(self.command(Path("root")))
 
+    @property
+    def packages(self) -> list[str]:
+        """What is installed beside the essential packages: metapackages bring the newest kernel, so that one of its own has none."""
+        if not self.kernel:
+            return list(PACKAGES)
+        return [re.sub(r"(linux-(?:image|headers))-amd64", rf"\1-{self.kernel}", name) for name in PACKAGES]
+
     def command(self, target: Path) -> list[str]:
         """The mmdebstrap call that writes the root file system, before anything of ours is in it."""
         return [
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
-            *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(PACKAGES)}"),
+            *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(self.packages)}"),
             f"--essential-hook={NO_DEVICE_YET}",
             f'--customize-hook=chroot "$1" sh -ec {shlex.quote(image.ACCOUNT)}',
             *(self.base.suite, str(target), *self.base.lines()),
         ]
 
 
-def build(distribution: str = "debian12", *, rebuild: bool = False) -> Disk:
-    """A ready disk: the cached one, or one made now."""
+def build(distribution: str = "debian12", kernel: str = "", *, rebuild: bool = False) -> Disk:
+    """A ready disk: the cached one, or one made now. `kernel`: the only one on it, a release of the distribution's archive."""
     tools.require("machine")
-    recipe = Recipe(distribution, sources.read())
+    recipe = Recipe(distribution, sources.read(), kernel)
     file = image.cache_dir() / f"disk-{recipe.base.suite}-{recipe.key}.qcow2"
     disk = Disk(file, file.with_suffix(".vmlinuz"))
     with image.alone(file.with_suffix(".lock")):
@@ -98,7 +108,14 @@ def _packages(recipe: Recipe, scratch: Path, *, rebuild: bool) -> Path:
     with image.alone(tarball.with_suffix(".lock")):
         if rebuild or not tarball.exists():
             tools.say(f"building a Debian {recipe.base.suite} root file system with mmdebstrap (about 2 minutes)")
-            tools.run(recipe.command(scratch / "root.tar"), timeout=1800)
+            try:
+                tools.run(recipe.command(scratch / "root.tar"), timeout=1800)
+            except GpuprovError as error:
+                if recipe.kernel and f"linux-image-{recipe.kernel}" in str(error):
+                    raise GpuprovError(
+                        f"kernel is {recipe.kernel}, which this distribution's archive has not", hint=NEWEST
+                    ) from error
+                raise
             os.replace(scratch / "root.tar", tarball)
     return tarball
 

@@ -38,13 +38,15 @@ def inspect(*names: str) -> list[dict[str, Any]]:
     return found
 
 
-def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
-    """The same of those that another process has not removed in the meantime."""
+def _inspect_those_left(names: list[str], tries: int = 5) -> list[dict[str, Any]]:
+    """The same of those that other processes have not removed in the meantime."""
     try:
         return inspect(*names)
     except GpuprovError:
+        if tries == 1:
+            raise
         left = set(engine("ps", "--all", "--quiet").split())
-        return inspect(*(name for name in names if name in left))
+        return _inspect_those_left([name for name in names if name in left], tries - 1)
 
 
 def network(container: str) -> dict[str, str]:

@@ -70,8 +70,6 @@ def up(name: str, description: Description, *, tag: str | None = None) -> Simula
     try:
         if tag is None:
             furnish(name, description)
-            if description.kernel and description.kind == "machine":
-                reboot(name)
         for fault in description.faults:
             faults.plant(name, fault, run)
         run(name, f"mkdir -p {STATE}; touch {WHOLE}")

@@ -20,6 +20,7 @@ from gpuprov.simulate.parts import silicon
 
 PATIENCE = 600.0  # seconds for a boot; 15 to 40 are usual under emulation, many times that on a machine that is busy
 MOST = 250
+VARIABLES = "variables.fd"
 BOOT = "cat /proc/sys/kernel/random/boot_id"
 
 
@@ -28,6 +29,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     description: Description
     number: int
+    firmware: qemu.Firmware = "bios"
     volumes: tuple[tuple[str, str], ...] = ()
 
 
@@ -75,13 +77,13 @@ def reboot(name: str) -> None:
 
 def reset(name: str) -> None:
     """Press the reset button of a machine that nobody can log in to, and wait until its userland is up."""
-    qemu.ask(_folder(name) / "control", "system_reset")
+    qemu.ask(control(name), "system_reset")
     _comes_up(name, "")
 
 
 def _comes_up(name: str, before: str) -> None:
     """Wait for a boot that is not this one."""
-    port = qemu.ssh_port(_folder(name) / "control")
+    port = qemu.ssh_port(control(name))
     deadline = time.monotonic() + PATIENCE
     while _process(name) and time.monotonic() < deadline:
         try:
@@ -93,6 +95,23 @@ def _comes_up(name: str, before: str) -> None:
     _ready(name)
 
 
+def control(name: str) -> Path:
+    """QEMU's control socket, for `qemu.ask`."""
+    return _folder(name) / "control"
+
+
+def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> SimulatedHost:
+    """Switch it off and on with another firmware, with these variables or new ones. Its disk must have what that boots."""
+    folder, kept = _folder(name), _kept(name)
+    assert kept is not None
+    run(name, "sync")
+    qemu.end(folder / "pid")
+    qemu.remember(firmware, folder / VARIABLES, variables)
+    (folder / "machine.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(kept, firmware=firmware)))
+    _start(name)
+    return _ready(name)
+
+
 def freeze(name: str, tag: str) -> None:
     """Keep its disk as it is now under a name, from which `up` starts copies. The machine goes on."""
     run(name, "sync")
@@ -101,7 +120,7 @@ def freeze(name: str, tag: str) -> None:
     copy = folder / f"layer-{len(layers)}.qcow2"
     tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", layers[-1].name, "-F", "qcow2", str(copy)])
     try:
-        qemu.copy_disk(folder / "control", copy)
+        qemu.copy_disk(control(name), copy)
         partial = kept.with_name(f".{kept.name}.{os.getpid()}")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -167,7 +186,7 @@ def logs(name: str) -> str:
 
 def _create(name: str, description: Description, tag: str | None, volumes: tuple[tuple[Path, str], ...]) -> None:
     if tag is None:
-        built = disk.build(description.distribution)
+        built = disk.build(description.distribution, description.kernel)
         layers, kernel = [built.file], built.kernel
     else:
         layers, kernel = sorted(_frozen(tag).glob("layer-*.qcow2")), _frozen(tag) / "vmlinuz"
@@ -204,6 +223,7 @@ def _start(name: str) -> None:
     shares = [word for index, (here, _) in enumerate(kept.volumes) for word in qemu.share(index, Path(here))]
     tools.run([
         *qemu.program(accel, **size, console=folder / "console.log"),
+        *qemu.board(kept.firmware, folder / VARIABLES),
         *qemu.drive(folder / "overlay.qcow2", "qcow2"),
         *qemu.network(_group(), kept.number),
         *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
@@ -218,7 +238,7 @@ def _ready(name: str) -> SimulatedHost:
     kept = _kept(name)
     assert kept is not None
     deadline = time.monotonic() + PATIENCE
-    port, state = qemu.ssh_port(_folder(name) / "control"), "no sshd"
+    port, state = qemu.ssh_port(control(name)), "no sshd"
     while state not in {"running", "degraded"}:
         if _process(name) is None or time.monotonic() > deadline:
             what = "its QEMU ended" if _process(name) is None else f"{state} after {PATIENCE:g} s"
@@ -236,7 +256,7 @@ def _ready(name: str) -> SimulatedHost:
 
 
 def _ssh(name: str) -> list[str]:
-    port = qemu.ssh_port(_folder(name) / "control")
+    port = qemu.ssh_port(control(name))
     quiet = ("-q", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
     alive = ("-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=8")
     return ["ssh", *quiet, *alive, "-i", str(key_pair()), "-p", str(port), "root@127.0.0.1"]

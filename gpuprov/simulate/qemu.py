@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import image, tools
@@ -64,6 +65,36 @@ def _speaks(kernel: Path) -> bool:
     return False
 
 
+Firmware = Literal["bios", "uefi", "secure-boot"]
+OVMF = Path("/usr/share/OVMF")
+"""Debian's package ovmf: https://github.com/tianocore/edk2/tree/master/OvmfPkg"""
+CODE: dict[Firmware, str] = {"uefi": "OVMF_CODE_4M.fd", "secure-boot": "OVMF_CODE_4M.secboot.fd"}
+VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVMF_VARS_4M.ms.fd"}
+"""What a machine's firmware remembers when it is new; with Secure Boot, Microsoft's keys are enrolled, as on most machines."""
+
+
+def board(firmware: Firmware, variables: Path) -> list[str]:
+    """UEFI with a machine's own variables; nothing for the BIOS. Only with SMM does Secure Boot keep the variables from the kernel."""
+    if firmware == "bios":
+        return []
+    smm = [*("-machine", "q35,smm=on"), *("-global", "driver=cfi.pflash01,property=secure,value=on")]
+    return [
+        *(smm if firmware == "secure-boot" else []),
+        *("-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={_escape(OVMF / CODE[firmware])}"),
+        *("-drive", f"if=pflash,unit=1,format=raw,file={_escape(variables)}"),
+    ]
+
+
+def remember(firmware: Firmware, variables: Path, given: Path | None) -> None:
+    """What a machine's firmware remembers: what is given, or that it is new."""
+    if firmware == "bios":
+        return
+    new = given or OVMF / VARIABLES[firmware]
+    if not new.is_file():
+        raise GpuprovError(f"{new} is not there", hint="apt-get install ovmf")
+    shutil.copyfile(new, variables)
+
+
 def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
     """The command line's beginning: a machine without disk and network, its first serial line written to a file."""
     return [
@@ -77,7 +108,7 @@ def drive(file: Path, form: str) -> list[str]:
     """/dev/vda. A crash of this machine may lose it, for which it is the quicker."""
     return [
         *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"),
-        *("-device", "virtio-blk-pci,drive=disk,addr=5"),
+        *("-device", "virtio-blk-pci,drive=disk,addr=5,bootindex=0"),
     ]
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from gpuprov import __version__, console
 from gpuprov.report import results as reporting
-from gpuprov.report.as_json import Boot, Cause, Host, Report, Row, Summary
-from gpuprov.report.fold import findings, summed
+from gpuprov.report.as_json import Boot, Host, Report, Row, Summary, causes
+from gpuprov.report.fold import summed
 from gpuprov.slices.fold import Folded, sentence
 
 LINES = 500
@@ -66,16 +66,7 @@ def lines(folded: Folded) -> Iterator[str]:
         states=dict(folded.states),
         unread=folded.unread,
         unread_files=tuple(folded.told),
-        causes=tuple(
-            Cause(
-                check=one.result.check,
-                status=one.result.status,
-                found=one.result.found,
-                hosts=one.hosts,
-                followers=tuple(follower.check for follower in one.followers),
-            )
-            for one in findings(many, ("unreachable", "fail", "error"))
-        ),
+        causes=causes(many),
         hosts=(),
         results=(),
     )

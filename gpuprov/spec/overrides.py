@@ -31,6 +31,15 @@ FREE_SPACE = {
 """By the capability that needs it. One rebuilt initramfs stands beside the old one while it is written: 40 to 90 MiB with GPU firmware
 inside. Packages of a driver, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up."""
 
+SECONDS = {
+    "cgpu_module_timeout": 60,
+    "host_max_clock_skew": 600,
+    "host_package_lists_max_age": 3600,
+    "host_package_lock_timeout": 900,
+    "host_reboot_timeout": 3600,
+}
+"""Overrides that are numbers of seconds, each with an example."""
+
 
 def max_clock_skew(site: Mapping[str, object]) -> int:
     """How far a host's clock may be off, in seconds."""
@@ -45,10 +54,10 @@ def free_space(site: Mapping[str, object]) -> dict[str, Room]:
 
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
     """What is wrong with what a site set."""
-    skew = site.get("host_max_clock_skew", MAX_CLOCK_SKEW)
-    if not is_whole(str(skew)):
-        message = f'host_max_clock_skew is "{skew}"; allowed: seconds, a whole number'
-        yield Problem(message=message, hint="such as host_max_clock_skew: 600")
+    for name, example in SECONDS.items():
+        if name in site and not is_whole(str(site[name])):
+            message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
+            yield Problem(message=message, hint=f"such as {name}: {example}")
     hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
     try:
         rooms = free_space(site)

@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.rdma import slow_ports
-from gpuprov.probe.topology_nvlink import ALONE
 from gpuprov.topology.links import Lowered, lowered, unlinked
 from gpuprov.topology.model import DISTANCES, Gpu, Hca, Wiring
 from gpuprov.topology.rails import Rails, rails, spare

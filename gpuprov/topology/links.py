@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
-from gpuprov.probe.topology import Function
+from gpuprov.probe.gpus.topology import Function
 from gpuprov.topology.model import Gpu, Wiring
 
 WORKING = "P0"

@@ -15,10 +15,10 @@ import msgspec
 
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY, TopologyFile
+from gpuprov.probe.gpus.nvlink import NVLINKS, LinkedGpu, NvLinks
+from gpuprov.probe.gpus.topology import PCI, Function, PciTree
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.topology import PCI, Function, PciTree
-from gpuprov.probe.topology_nvlink import NVLINKS, LinkedGpu, NvLinks
+from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.shared import nccl_topology
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.probe.topology import Function
+from gpuprov.probe.gpus.topology import Function
 from gpuprov.topology.links import told
 from gpuprov.topology.model import Wiring, place
 

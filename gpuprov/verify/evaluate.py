@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
-from gpuprov.capabilities.causes import cause
 from gpuprov.errors import DEFECT, defect
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
-from gpuprov.probe.family import TOOLS, family
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import TOOLS, family
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.verify.causes import cause
 
 ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
 FAILING: tuple[ResultStatus, ...] = ("fail", "error")

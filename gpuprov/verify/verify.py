@@ -8,7 +8,6 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Moment
-from gpuprov.capabilities.causes import AGAIN
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
@@ -16,6 +15,7 @@ from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.causes import AT_BOOT
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
 
 REACHABLE = "host.reachable"
@@ -137,7 +137,7 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
         reason = f"{one.check}: {one.found}" if one.found else one.check
         if later and one.status == "fail":
             wrong.setdefault(one.host, []).append(reason)
-        elif one.follows or (one.status == "fail" and (one.host, AGAIN.get(one.check, "")) in proven):
+        elif one.follows or (one.status == "fail" and (one.host, AT_BOOT.get(one.check, "")) in proven):
             continue
         elif one.status in ("error", "unreachable") or (later and one.status == "skip"):
             unknown.setdefault(one.host, []).append(reason)

@@ -14,8 +14,9 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_onhost import missing
 
 try:
-    from gpuprov.drain import in_play
+    from gpuprov.drain import in_play, noted
     from gpuprov.errors import GpuprovError
+    from gpuprov.shared import ended
 
     MISSING = ""
 except ImportError as error:
@@ -48,6 +49,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if self._module("gpuprov_reason", {}, known)["reasons"]:
                 return {"changed": False}
             changed, why = in_play.give_back(cluster, node, run, green=not _half_changed(known))
+            if changed:
+                self._shell(noted.gone(), known)
             return {"changed": changed, **({"warnings": [why]} if why else {})}
         given = {"state": "listed", "services": list(asked.get("services") or [])}
         if not command or not (asked.get("always") or self._module("gpuprov_clients", given, known)["clients"]):
@@ -55,16 +58,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.check_mode:
             return {"changed": True}
         if cluster is None:
-            self._module("ansible.builtin.command", {"_raw_params": command, "_uses_shell": True}, known)
+            self._shell(command, known)
             return {"changed": True}
-        told = in_play.take_out(cluster, node, run)
+        self._shell(noted.written("kubernetes", run, over=True), known)
+        try:
+            told = in_play.take_out(cluster, node, run)
+        except GpuprovError:
+            if in_play.left(cluster, node, run) != run:
+                self._shell(noted.gone(run), known)
+            raise
         return {"changed": True, **({"warnings": [f"node {node}: {told}"]} if told else {})}
+
+    def _shell(self, script: str, known: dict[str, Any]) -> None:
+        self._module("ansible.builtin.command", {"_raw_params": script, "_uses_shell": True}, known)
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)
         if answer.get("failed") or answer.get("unreachable"):
             said = (str(answer.get("stderr") or "") or str(answer.get("stdout") or "")).strip().splitlines()
-            told = f"{said[-1]} (exit status {answer.get('rc')})" if said and "rc" in answer else answer.get("msg")
+            told = f"{said[-1]} (exit status {answer.get('rc')})" if said and "rc" in answer else ended.answer(answer)
             raise AnsibleActionFail(str(told or "the host gave no answer"))
         return answer
 

@@ -12,8 +12,14 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import machine
+from ansible.module_utils.gpuprov_onhost import machine, missing
 
+try:
+    from gpuprov.shared import ended
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
 LOCAL = ("local", "ansible.builtin.local")
 
 
@@ -26,6 +32,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
+        if MISSING:
+            raise AnsibleActionFail(missing.package(MISSING, known))
         local = str(self._templar.template(known.get("ansible_connection") or "")) in LOCAL
         there = "" if local else self._there(known)
         if local or machine.same(_here(), there):
@@ -43,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             task_vars=known,
         )
         if "stdout" not in ran:
-            raise AnsibleActionFail(str(ran.get("msg") or "the host gave no answer"))
+            raise AnsibleActionFail(ended.answer(ran) or "the host gave no answer")
         return str(ran["stdout"])
 
 

@@ -19,8 +19,8 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.capabilities.container_toolkit import registration
-    from gpuprov.probe.container_engines import ENGINES
-    from gpuprov.shared import engine_output, engines
+    from gpuprov.probe.containers.container_engines import ENGINES
+    from gpuprov.shared import ended, engine_output, engines
 
     MISSING = ""
 except ImportError as error:
@@ -57,7 +57,7 @@ class Host:
             module_name="gpuprov_engines", module_args=arguments, task_vars=self._known
         )
         if answer.get("failed") or answer.get("unreachable") or "answer" not in answer:
-            raise AnsibleActionFail(str(answer.get("msg") or "the host gave no answer"))
+            raise AnsibleActionFail(ended.answer(answer) or "the host gave no answer")
         return dict(answer["answer"])
 
     def read(self) -> str:

@@ -31,6 +31,7 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
     from gpuprov.errors import GpuprovError
     from gpuprov.judge.judging import facts_of, judge, script, waiting
     from gpuprov.judge.variables import names, prepare, spec_of
+    from gpuprov.shared import ended
 
     prepare()
     MISSING = ""
@@ -93,5 +94,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             task_vars=known,
         )
         if "stdout" not in ran:
-            raise AnsibleActionFail(str(ran.get("msg") or "the host gave no answer"))
+            raise AnsibleActionFail(ended.answer(ran) or "the host gave no answer")
         return f"{ran['stdout']}\n{ran.get('stderr', '')}"

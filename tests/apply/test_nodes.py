@@ -13,7 +13,9 @@ from gpuprov import apply as applying
 from gpuprov.apply import nodes
 from gpuprov.apply.model import HostOutcome
 from gpuprov.drain import in_play
+from gpuprov.errors import UnreachableError
 from gpuprov.plan.show import Show
+from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 from gpuprov.verify import Result
 from tests.apply import fleet
@@ -152,3 +154,24 @@ def test_after_an_interrupt_it_is_said_that_nodes_stay_out(
     assert run.interrupted
     assert kubectl.node["spec"] == {"unschedulable": True}
     assert any("may stay out" in one and "undrain HOST INVENTORY --by kubernetes --run fri" in one for one in said)
+
+
+@pytest.mark.parametrize(("lost", "taken", "back"), [(1, True, []), (99, False, ["m1"])])
+def test_a_lock_whose_answer_was_lost_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, lost: int, taken: bool, back: list[str]
+) -> None:
+    """Who has it gets it again; where no answer comes at all, it is given back all the same."""
+    asked: list[str] = []
+    left: list[str] = []
+
+    def run(*_: object) -> str:
+        asked.append("take")
+        if len(asked) <= lost:
+            raise UnreachableError("gone", "m1")
+        return "an answer"
+
+    monkeypatch.setattr(nodes, "run", run)
+    monkeypatch.setattr(nodes, "split", lambda _text: {"leave": Output('{"taken": true}')})
+    monkeypatch.setattr(nodes, "leave", lambda hosts, _owner: left.append(hosts[0].name))
+    assert nodes._locked(RawHost(name="m1"), OWNER) is taken
+    assert (left, len(asked)) == (back, 2 if taken else nodes.TRIES)

@@ -11,6 +11,7 @@ import pytest
 from gpuprov.apply import on_failure, page
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import as_text
+from gpuprov.drain import in_play
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
 
@@ -46,7 +47,10 @@ def applied(monkeypatch: pytest.MonkeyPatch, back: list[HostOutcome], **fields: 
     monkeypatch.setattr("gpuprov.apply.rollout.apply", lambda *_args, **_more: first)
     monkeypatch.setattr("gpuprov.apply.rollback.rollback", rollback)
     pairs = [
-        (RawHost(name=one.host), HostSpec(name=one.host, on_failure="nothing" if one.host == "silent" else "rollback"))
+        (
+            RawHost(name=one.host, connection={"host_kubernetes_node": "n1"}),
+            HostSpec(name=one.host, on_failure="nothing" if one.host == "silent" else "rollback"),
+        )
         for one in first.hosts
     ]
     return on_failure.apply(pairs, Options(run="r")), asked
@@ -89,6 +93,33 @@ def test_what_was_rolled_back_waits_for_no_reboot_any_more(monkeypatch: pytest.M
     again = msgspec.structs.replace(good, results=[result("fail", "a module")])
     run, _ = applied(monkeypatch, [again], hosts=[msgspec.structs.replace(waits, rolled_back="", undone=False)])
     assert "waiting for a reboot" in as_text(run)
+
+
+@pytest.mark.parametrize(
+    ("back", "says", "not_"),
+    [
+        (HostOutcome(host="h", state="changed", results=[result("pass")]), "see the log", "cordoned"),
+        (
+            HostOutcome(host="h", state="failed", hint=f"x; {in_play.stays('n1', 'r-back')}"),
+            "--run r-back",
+            "undrain HOST INVENTORY --by kubernetes --run r;",
+        ),
+        (HostOutcome(host="h", state="blocked", hint="no checkpoint"), "--run r", "r-back"),
+        (
+            HostOutcome(host="h", state="changed", results=[result("pass")], hint="node n1 was not looked at"),
+            "--run r",
+            "r-back",
+        ),
+    ],
+)
+def test_what_is_said_of_the_node_is_what_holds_after_it(
+    monkeypatch: pytest.MonkeyPatch, back: HostOutcome, says: str, not_: str
+) -> None:
+    hint = f"see the log; {in_play.stays('n1', 'r')}"
+    red = HostOutcome(host="h", state="failed", changed=["a task"], results=[result("fail")], hint=hint)
+    run, _ = applied(monkeypatch, [back], hosts=[red])
+    assert says in run.hosts[0].hint
+    assert not_ not in run.hosts[0].hint
 
 
 def test_nobody_goes_back_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

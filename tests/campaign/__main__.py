@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -25,6 +26,9 @@ RUNS = "runs.jsonl"
 """The runs that have ended, a line each."""
 MOST = 7
 """Hosts of one apply."""
+INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+TAKEN = 8
+"""inotify instances that a host takes: its systemd's, udev's, and what the systemd of a login takes."""
 
 
 Group = tuple[list[Run], str]
@@ -97,7 +101,7 @@ def campaign(
     on_kept: Callable[[Path], None] = lambda rows: None,
 ) -> int:
     """How many runs broke an invariant. What is in the place's file has ended, and is not done again; on_kept: told of it after each
-    group."""
+    group. SIGTERM: the groups that have begun come to their end, and no other begins."""
     place.mkdir(parents=True, exist_ok=True)
     alone = threading.Lock()
     broken: list[Run] = []
@@ -109,8 +113,11 @@ def campaign(
         )
         print(f"seed {seed}; an undisturbed apply takes: {told}", flush=True)
 
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+
         def do(group: list[Run], way: str, stage: Stage = stage) -> None:
-            if time.time() > until:
+            if asked or time.time() > until:
                 return
             done = disturbed(stage, group, seed, way=way)
             with alone:
@@ -144,20 +151,27 @@ def caught() -> bool:
     return well
 
 
+def crowded(workers: int, instances: int) -> str:
+    """Why so many groups do not fit on this machine, with as many idle hosts as there are at work; empty where they do."""
+    needed = workers * 2 * MOST * TAKEN
+    told = f"--workers {workers} needs {needed} inotify instances, and this machine allows {instances}"
+    return f"{told}. Fix: sysctl -w fs.inotify.max_user_instances={needed}" if instances < needed else ""
+
+
 def main() -> int:
     """0 if every run held."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", default="")
-    parser.add_argument(
-        "--workers", type=int, default=1, help="applies at a time; two use up the inotify instances of many machines"
-    )
+    parser.add_argument("--workers", type=int, default=1, help="groups at a time, each with an apply of its own")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no group after so many")
     parser.add_argument("--spec", default="", choices=["", *SPECS], help="hosts of this kind alone")
     parser.add_argument("--only", default="", help="SEED:NUMBER, as a line of the campaign begins")
     parser.add_argument("--sabotage", action="store_true", help="break a copy of the product on purpose: is it caught?")
     parser.add_argument("--table", action="store_true", help="write the table of the runs that are kept, and do none")
     given = parser.parse_args()
+    if complaint := crowded(given.workers, int(INSTANCES.read_text(encoding="utf-8"))):
+        parser.error(complaint)
     if given.sabotage:
         return int(not caught())
     broken = 0

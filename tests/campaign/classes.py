@@ -48,12 +48,13 @@ LOCK = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'a'); "
     "(fcntl.flock if sys.argv[3] == 'flock' else fcntl.lockf)(f, fcntl.LOCK_EX); time.sleep(float(sys.argv[2]))"
 )
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+CLOCK = "/usr/local/lib/campaign-clock.so"
+CLOCK_C = Path(__file__).with_name("clock.c").read_text(encoding="utf-8")
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock")
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
 
 
-LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed"
+LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed|connection was cut|its shell there was|ssh was ended"
 """Of a host that answers no more."""
 
 
@@ -84,7 +85,10 @@ class Target:
         return outside.inside(self.container, script)
 
     def podman(self, *words: str) -> None:
-        subprocess.run(["podman", words[0], *words[1:], self.container], capture_output=True, check=False, timeout=120)
+        done = subprocess.run(
+            ["podman", *words, self.container], capture_output=True, text=True, check=False, timeout=120
+        )
+        self.log += [done.stderr.strip()] if done.returncode and words[0] != "unpause" else []
 
     def net(self, *words: str) -> None:
         """A program of this machine, in the host's network namespace."""
@@ -390,9 +394,15 @@ def clock(chance: random.Random, seconds: float) -> Fault:
     by = chance.choice(["-3650d", "-400d", "-2d", "-3h", "-90s", "+90s", "+3h", "+2d", "+400d"])
     at = chance.choice([0.0, chance.uniform(0.3, seconds)])
     # ld.so(8): every program that starts from now on reads this clock, sshd's children, sudo, Python, apt and dpkg too.
-    script = f"echo {shlex.quote(by)} > /etc/faketimerc; echo {FAKETIME} > /etc/ld.so.preload"
-    return timed("clock", f"the clock is off by {by}", at, script, "rm -f /etc/ld.so.preload /etc/faketimerc",
+    made = f"gcc -shared -fPIC -D'OFF={seconds_of(by)}' -x c -o {CLOCK} -"
+    script = f"{made} <<'EOF' && echo {CLOCK} >/etc/ld.so.preload\n{CLOCK_C}EOF\n"
+    return timed("clock", f"the clock is off by {by}", at, script, f"rm -f /etc/ld.so.preload {CLOCK}",
                  "clock|not valid yet|expired|in the future|date")  # fmt: skip
+
+
+def seconds_of(by: str) -> int:
+    """`-400d` in seconds."""
+    return int(by[:-1]) * {"s": 1, "h": 3600, "d": 86400}[by[-1]]
 
 
 def locked(chance: random.Random, seconds: float) -> Fault:
@@ -448,7 +458,7 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
         target.fresh()
 
     return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during,
-                 "host key|identification|another host|unreachable|lost", died=True, replaced=True)  # fmt: skip
+                 "host key|identification|another host|unreachable|lost|sudo password", died=True, replaced=True)  # fmt: skip
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (

@@ -56,6 +56,8 @@ KEPT = ("/var/lib/gpuprov/checkpoints/", "/var/lib/gpuprov/packages/")
 """What an apply that finds a host green for the first time keeps on it, to go back to: no change of what is there."""
 JUDGED = 3
 """Hosts that the judge looks at at a time."""
+STARTING = 3
+"""Hosts that start at a time."""
 
 
 @dataclass
@@ -80,10 +82,16 @@ class Stage:
     idle: dict[bool, list[SimulatedHost]] = field(default_factory=lambda: {False: [], True: []})
     """Hosts of the small spec that held, and are as they were: they serve again. By whether they have a disk of their own."""
     disks: dict[str, Disk] = field(default_factory=dict)
+    watch: outside.Watch = field(init=False)
+    """Reads all processes of this machine, once for all groups."""
     made: int = 0
     alone: threading.Lock = field(default_factory=threading.Lock)
-    booting: threading.Lock = field(default_factory=threading.Lock)
+    booting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(STARTING))
+    mastering: threading.Lock = field(default_factory=threading.Lock)
     removing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def __post_init__(self) -> None:
+        self.watch = outside.Watch(self.secret)
 
     def spec(self, name: str) -> dict[str, Any]:
         driver = {} if name == "small" else {"nvidia_driver": {"version": self.versions[1]}, "persistence": {}}
@@ -100,9 +108,10 @@ class Stage:
 
     def up(self, name: str, spec: str, *, disk: bool = False) -> SimulatedHost:
         """That host, made now, under this name."""
-        with self.booting:  # they are asked again and again whether they are up, which costs more than they do
+        with self.booting:
             if disk:
-                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}-{FREE}.img")
+                with self.mastering:
+                    whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}-{FREE}.img")
                 self.disks[name] = Disk.copied(whole, self.place / f"{name}.img")
             host = hosts.up(name, HOST, tag=str(self.disks[name].root) if disk else self.tag)
         outside.plant(f"{container.PREFIX}{name}")
@@ -161,11 +170,12 @@ class Group:
         for folder in (self.inventory, self.place / "tmp", self.place / "other"):
             folder.mkdir()
         self.hosts: list[SimulatedHost] = []
-        try:
-            self.hosts += (stage.take(spec, disk=disk) for disk in disks)
-        except BaseException:
+        with ThreadPoolExecutor(STARTING) as pool:
+            made = [pool.submit(stage.take, spec, disk=disk) for disk in disks]
+        self.hosts += (one.result() for one in made if not one.exception())
+        if failed := next((error for one in made if (error := one.exception())), None):
             self.close()
-            raise
+            raise failed
         self.names = [host.name for host in self.hosts]
         inventory.write(self.hosts, self.inventory / "hosts.yaml")
         written = (self.inventory / "hosts.yaml").read_text(encoding="utf-8")
@@ -199,9 +209,13 @@ class Group:
     def boot(self) -> None:
         """Boot the hosts, as their admin does, where the spec asks for something that only a boot brings."""
         if self.spec in BOOTED:
-            for name in self.names:
+
+            def boot(name: str) -> None:
                 with self.stage.booting:
                     container.reboot(name)
+
+            with ThreadPoolExecutor(STARTING) as pool:
+                list(pool.map(boot, self.names))
 
     def secrets(self) -> list[str]:
         """Where the secret is on this machine, but for the inventory that has it."""
@@ -234,7 +248,8 @@ def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
                 known["references"][spec] = asdict(reference(stage, spec))
             stage.references[spec] = Reference(**known["references"][spec])
             kept.write_text(json.dumps(known), encoding="utf-8")
-        yield stage
+        with stage.watch:
+            yield stage
     finally:
         stage.close()
 
@@ -310,12 +325,13 @@ def disturbed(stage: Stage, runs: list[Run], seed: str, *, way: str = "") -> lis
     held: list[bool] = []
     try:
         bridge = outside.interface(group.hosts[0].address)
-        with outside.Watch(stage.secret) as watch, outside.Packets(bridge, stage.secret) as packets:
+        seen = set(stage.watch.found)
+        with outside.Packets(bridge, stage.secret) as packets:
             _disturb(group, runs, whose, seed, way, known, steps)
             _complete(group, whose, known, steps)
         for run in runs:
             run.steps = {name: round(seconds, 1) for name, seconds in steps.items()}
-            run.broken += sorted(watch.found | packets.found)
+            run.broken += sorted((stage.watch.found - seen) | packets.found)
             run.notes.append(f"{packets.seen} packets of {bridge} were read")
         whose[0].broken += group.secrets()
         held = [not run.broken for run in whose]
@@ -336,8 +352,16 @@ def _timed(steps: dict[str, float], name: str) -> Iterator[None]:
 
 
 def _of_each(act: Callable[[str], str], boxes: list[str]) -> list[str]:
+    """What each host answers; of one that is silent why, which is no state of a host that is well."""
+
+    def heard(box: str) -> str:
+        try:
+            return act(box)
+        except outside.Silent as error:
+            return f"bounded: silent: {error}"
+
     with ThreadPoolExecutor(JUDGED) as pool:
-        return list(pool.map(act, boxes))
+        return list(pool.map(heard, boxes))
 
 
 def _disturb(

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,7 @@ Way = str | tuple[str, ...]
 
 def inside(host: Way, script: str, seconds: float = 120) -> str:
     """What a script prints that runs as root in the host, past gpuprov."""
-    words = ("podman", "exec", "--interactive", host, "bash") if isinstance(host, str) else host
+    words = entered(host) if isinstance(host, str) else host
     try:
         done = subprocess.run(
             words, input=script, text=True, errors="replace", capture_output=True, check=False, timeout=seconds
@@ -121,12 +122,33 @@ def inside(host: Way, script: str, seconds: float = 120) -> str:
     return done.stdout
 
 
+FIRST: dict[str, str] = {}
+"""The first process of each host that was looked at, and when it started."""
+STARTS = 15
+"""Seconds that a host which does not run gets to come up: the engine starts it again where it has ended by itself."""
+NEW = ("env", "-i", "HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+def entered(container: str) -> tuple[str, ...]:
+    """The words that lead a shell into a container by the kernel's own means: the engine's `exec` costs a hundred times as much."""
+    over = time.monotonic() + STARTS
+    while not (pid := first(container)):
+        if time.monotonic() > over:
+            raise Silent(f"{container} does not run")
+        time.sleep(0.5)
+    return ("nsenter", "--target", str(pid), "--all", *NEW, "bash")
+
+
 def first(container: str) -> int:
     """The host's first process, as the machine below numbers it; 0 while it does not run."""
+    known = FIRST.get(container, "").partition(" ")[0]
+    if known and born(known) == FIRST[container]:
+        return int(known)
     done = subprocess.run(
         ["podman", "inspect", "--format", "{{.State.Pid}}", container], text=True, capture_output=True, check=False
     )
-    return int(done.stdout.strip() or 0)
+    FIRST[container] = born(pid) if (pid := done.stdout.strip() or "0") != "0" else ""
+    return int(pid)
 
 
 def born(pid: int | str) -> str:
@@ -237,17 +259,24 @@ class Watch:
 
     def _read(self) -> None:
         while not self.over.wait(0.5):
-            for folder in Path("/proc").glob("[0-9]*"):
+            for number in filter(str.isdigit, os.listdir("/proc")):
                 for name in ("cmdline", "environ"):
-                    self._look(folder / name)
+                    self._look(f"/proc/{number}/{name}", name)
 
-    def _look(self, file: Path) -> None:
+    def _look(self, file: str, name: str) -> None:
+        """By the kernel's own calls: of some hundred processes, twice a second."""
         try:
-            data = file.read_bytes()
+            opened = os.open(file, os.O_RDONLY)
         except OSError:
             return
+        try:
+            data = b"".join(iter(lambda: os.read(opened, 1 << 18), b""))
+        except OSError:
+            return
+        finally:
+            os.close(opened)
         if any(secret in data for secret in self.secrets):
-            self.found.add(f"secret: in {file.name} of {data[:80].split(bytes(1))[0].decode(errors='replace')}")
+            self.found.add(f"secret: in {name} of {data[:80].split(bytes(1))[0].decode(errors='replace')}")
 
 
 def interface(address: str) -> str:

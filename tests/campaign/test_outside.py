@@ -248,3 +248,24 @@ def test_a_secret_on_a_host_is_found(tmp_path: Path) -> None:
     assert f"secret: on the host in {tmp_path}/debug.log" in found
     assert not [one for one in found if "well" in one]
     assert watch.found == set()
+
+
+def test_a_host_that_does_not_run_is_silent_and_one_that_comes_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = [0, 0, 4711]
+    monkeypatch.setattr(outside, "first", lambda _container: pids.pop(0))
+    monkeypatch.setattr(outside, "STARTS", 30)
+    assert "4711" in outside.entered("a")
+    monkeypatch.setattr(outside, "first", lambda _container: 0)
+    monkeypatch.setattr(outside, "STARTS", 0)
+    with pytest.raises(outside.Silent, match="a does not run"):
+        outside.entered("a")
+
+
+def test_a_host_that_was_started_again_is_entered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ["11\n", "12\n"]
+    born = {"11": "11 5", "12": "12 9"}
+    monkeypatch.setattr(outside, "born", lambda pid: born.get(str(pid), ""))
+    monkeypatch.setattr("subprocess.run", lambda *_words, **_how: mock.Mock(stdout=told.pop(0)))
+    assert [outside.first("b"), outside.first("b")] == [11, 11]
+    born["11"] = ""
+    assert outside.first("b") == 12

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaign import classes, outside, table
-from tests.campaign.__main__ import left, planned
+from tests.campaign.__main__ import crowded, left, planned
 from tests.campaign.group import NOT_GREEN, failures
 
 SECONDS = {"small": 10.0, "upgrade": 40.0}
@@ -55,3 +55,9 @@ def test_a_host_that_is_red_is_told_from_one_that_waits() -> None:
 def test_what_a_host_keeps_to_go_back_to_is_no_change() -> None:
     before, now = "/etc/a 1 1\n", "/etc/a 1 2\n/var/lib/gpuprov/packages/a.deb 1 1\n"
     assert outside.differences(before, now, without=("/var/lib/gpuprov/packages/",)) == ["- /etc/a 1 1", "+ /etc/a 1 2"]
+
+
+def test_groups_that_do_not_fit_on_the_machine_are_told_with_the_fix() -> None:
+    assert not crowded(1, 128)
+    assert "sysctl -w fs.inotify.max_user_instances=336" in crowded(3, 128)
+    assert not crowded(3, 336)

@@ -173,6 +173,7 @@ GOOD: dict[str, Output | str] = {
     "precompiled_modules": "",
     "runfile": "",
     "apply_marker": "",
+    "drained": "",
     "first_boot": "container=1\nmenu=0\nenvironment=0\nlayers=\nsystem=ext2\ncounted=\nstate=\nwatchdog=0\n",
     "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
     "loaded_modules": captured("loaded_modules", "driver_in_use").text

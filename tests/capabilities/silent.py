@@ -87,7 +87,7 @@ ANSWERS: Mapping[tuple[str, str], str] = {
 
 
 def excused(check: str, probe: str, silence: str) -> bool:
-    """Whether the check may pass. Of one probe that prints nothing: its parser or `gpuprov.probe.silence` know what that says."""
+    """Whether the check may pass. Of one probe that prints nothing: its parser or its fields know what that says."""
     if probe == "*":
         return check in EXCUSED and silence != "no program"
     return silence == "nothing" or (probe, silence) in ANSWERS

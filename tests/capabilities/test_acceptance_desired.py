@@ -11,7 +11,7 @@ from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance_build
+from gpuprov.probe.acceptance import build
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.acceptance_host import tools
 from tests.capabilities.asking import facts, good
@@ -86,15 +86,15 @@ def test_tools_between_hosts_are_for_hosts_with_a_fabric() -> None:
 def test_the_probe_knows_every_package_of_the_catalogue() -> None:
     known = catalogue.acceptance_file()
     assert {one.debian for one in known.tools} | {name for one in known.builds for name in one.debian} == set(
-        acceptance_build.DEBIAN
+        build.DEBIAN
     )
     rpm = {name for one in known.tools for name in (one.redhat, one.suse) if name}
-    assert rpm | {name for one in known.builds for name in one.redhat} == set(acceptance_build.RPM)
+    assert rpm | {name for one in known.builds for name in one.redhat} == set(build.RPM)
 
 
 def test_a_name_with_a_plus_is_found_among_rpms() -> None:
     line = "rpm|gcc-c++|0|11.4.1|3.el9|x86_64|gcc-11.4.1-3.el9.src.rpm"
-    script = acceptance_build.PACKAGES.script
+    script = build.PACKAGES.script
     assert "gcc-c[+][+]" in script
     pattern = next(part for part in script.split("'") if "gcc-c[+][+]" in part)
     assert subprocess.run(["grep", "-E", pattern], input=line, capture_output=True, text=True, check=False).stdout

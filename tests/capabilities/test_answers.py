@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Outcome
 from gpuprov.explain import all_checks
-from gpuprov.probe.packages import LOCKING, Package
+from gpuprov.probe.software.packages import LOCKING, Package
 from tests.capabilities.asking import facts
 from tests.capabilities.test_redhat import PLUGIN, ROCKY
 

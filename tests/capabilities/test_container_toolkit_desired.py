@@ -9,8 +9,8 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from gpuprov.catalog import toolkit as catalogue
-from gpuprov.catalog.toolkit import PACKAGES
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog.container_toolkit import PACKAGES
 from gpuprov.onhost import sources
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking

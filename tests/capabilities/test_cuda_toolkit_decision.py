@@ -9,7 +9,7 @@ import pytest
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There, components, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.probe.base import Output
-from gpuprov.probe.cuda_toolkit import parse_requires
+from gpuprov.probe.driver.cuda_toolkit import parse_requires
 
 REQUIRES = """\
 @cuda-toolkit-12-4|12.4.1-1

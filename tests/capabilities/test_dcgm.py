@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
 from gpuprov.probe.base import Output
-from gpuprov.probe.dcgm import parse_dcgm
+from gpuprov.probe.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, Row, judge
 from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said, units

@@ -17,7 +17,7 @@ from gpuprov.capabilities.dcgm.preflight import counters, resolvable, together
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.judge.judging import script
 from gpuprov.probe.base import Output
-from gpuprov.probe.dcgm import COUNTERS, parse_counters
+from gpuprov.probe.gpus.dcgm import COUNTERS, parse_counters
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities import dcgm_host as host

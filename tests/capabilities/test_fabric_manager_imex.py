@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, followers
 from gpuprov.probe.base import Output
-from gpuprov.probe.imex import parse, parse_domain
+from gpuprov.probe.gpus.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec

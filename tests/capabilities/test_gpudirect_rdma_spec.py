@@ -9,8 +9,8 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import gpudirect as probe
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.probe.rdma import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import BARE, GOOD, facts

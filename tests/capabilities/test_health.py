@@ -352,7 +352,7 @@ def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
 
 
 def test_every_check_of_health_is_seen_to_fail() -> None:
-    from tests.probe.test_gpu_processes import ROWS as PROCESSES
+    from tests.probe.gpus.test_gpu_processes import ROWS as PROCESSES
 
     failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}

@@ -11,8 +11,8 @@ import pytest
 
 from gpuprov.capabilities import kernel
 from gpuprov.capabilities.kernel.desired import MODULES
-from gpuprov.probe import cpu
 from gpuprov.probe.base import Output
+from gpuprov.probe.host import cpu
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec

@@ -12,7 +12,7 @@ from gpuprov.capabilities.mig.desired import FOLDER, MODULES, PROGRAM, make
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.onhost import mig_program
 from gpuprov.onhost.mig.apply import targets
-from gpuprov.probe import mig
+from gpuprov.probe.gpus import mig
 from gpuprov.render.carried import carried
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec

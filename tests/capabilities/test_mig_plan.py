@@ -15,8 +15,8 @@ from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.state import sizes_of
-from gpuprov.probe import mig
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus import mig
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import mig_host as mh
 

@@ -19,7 +19,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.onhost.files import PYTHON
 from gpuprov.onhost.mps import devices
 from gpuprov.probe.base import Output
-from gpuprov.probe.mps import USER, parse_user
+from gpuprov.probe.gpus.mps import USER, parse_user
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import facts, good

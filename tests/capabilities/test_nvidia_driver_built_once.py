@@ -10,7 +10,7 @@ import pytest
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.fleet import load_fleet
 from gpuprov.probe.base import Output
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.spec.problem import SpecError
 from tests import key_pairs
 from tests.capabilities.asking import PROPRIETARY, VERSION, Row, ask, judge, packages

@@ -12,8 +12,8 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.driver_packages import HELD_KERNELS
-from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.probe.driver.driver_packages import HELD_KERNELS
+from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing

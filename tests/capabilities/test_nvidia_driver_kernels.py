@@ -12,8 +12,8 @@ from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.desired import make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Output
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.driver_packages import HELD_KERNELS
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.driver.driver_packages import HELD_KERNELS
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context
@@ -164,6 +164,15 @@ LOADERS = [
     Row("a package that waits", NEXT, FOLLOW, {**came(""), **images("iF ")}, "fail", "has none",
         "dpkg --configure -a; apt-get -f install, once the build works; then gpuprov apply"),
     Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **images("iF ")}, "fail", f"{NEW}: none", "dpkg --configure -a"),
+    Row("the command that starts the old one", NEXT, FOLLOW, {**came(""), **grub("0")}, "fail", f"{NEW}, the next boot's, has none",
+        f"have {OLD} start, one time: grub-reboot 'Linux {OLD}'"),
+    Row("the same where the cause is told", BUILT, FOLLOW, {**came(""), **grub("0")}, "fail", f"{NEW}: none",
+        f"or have {OLD} start, one time: grub-reboot 'Linux {OLD}' ({NEW} boots next)"),
+    Row("no initramfs", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|1\n{NEW}|1|1|{V}|1|{NEW}||0\n", **grub("0")}, "fail",
+        f"{NEW}, the next boot's, has no initramfs", f"update-initramfs -c -k {NEW}; until then do not reboot, or have {OLD} start"),
+    Row("neither", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|1\n{NEW}|1|1||1|||0\n", **FAILED}, "fail", "command not found",
+        "gpuprov apply"),
+    Row("no kernel here has one", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|0\n{NEW}|1|1|{V}|1|{NEW}||0\n"}, "pass", f"{NEW} has"),
     Row("nobody knows", NEXT, FOLLOW, came(), "pass", "taken to be the newest: no configuration of GRUB or systemd-boot was found"),
     Row("what it cannot start", NEXT, FOLLOW, {**came(), "next_boot": grub("0")["next_boot"].replace(NEW, "6.9")}, "pass",
         "GRUB starts 6.9 (GRUB_DEFAULT=0), which is not in /boot"),

@@ -9,9 +9,9 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.runfile import ANSWERS
-from gpuprov.catalog.driver_any import of_any_driver
+from gpuprov.catalog.drivers.any import of_any_driver
 from gpuprov.probe.base import Output
-from gpuprov.probe.runfile import RUNFILE
+from gpuprov.probe.driver.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, judge, packages
 from tests.probe import captured

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Output
-from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, MODULE_SIGNING
+from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, MODULE_SIGNING
 from gpuprov.shared import certificates
 from tests import key_pairs
 from tests.capabilities.asking import PODMAN, Row, ask, judge

@@ -7,7 +7,7 @@ import pytest
 
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.onhost import sources
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.shared import resolve

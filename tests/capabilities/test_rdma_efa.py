@@ -9,7 +9,7 @@ from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.spec.model import HostSpec

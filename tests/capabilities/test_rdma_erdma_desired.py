@@ -10,9 +10,9 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.desired import DESIRED, make
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import efa as efa_catalogue
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe import erdma as probe
+from gpuprov.catalog.rdma import efa as efa_catalogue
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.probe.rdma import erdma as probe
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import efa_host, rdma_host
 from tests.capabilities.asking import CHECKS, facts, good

@@ -14,8 +14,8 @@ from gpuprov.capabilities.rdma.erdma.state import lines, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.catalog import nccl as variables
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.catalog.rdma import nccl as variables
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.erdma_host import SHA256, block, devices, said

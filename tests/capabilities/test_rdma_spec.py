@@ -11,8 +11,8 @@ from gpuprov.capabilities import rdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, stacks
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe import rdma_host as probe
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma import surroundings as probe
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import ofed_host

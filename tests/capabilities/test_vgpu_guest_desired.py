@@ -13,7 +13,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.vgpu import GRIDD, parse_gridd
+from gpuprov.probe.gpus.vgpu import GRIDD, parse_gridd
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.vgpu_host import CHECKS, DIRECTORY, NAME, gridd, token_row
 

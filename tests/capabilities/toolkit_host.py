@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gpuprov.catalog.toolkit import PACKAGES
+from gpuprov.catalog.container_toolkit import PACKAGES
 from gpuprov.probe.base import Output
 
 DATA = Path(__file__).parents[1] / "engines" / "data"

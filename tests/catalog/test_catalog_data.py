@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from gpuprov.catalog import cuda, drivers, mig, packages, reader, symptoms
-from gpuprov.catalog.driver_data import drivers_file
+from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.gpus import GpusFile, gpus
 from gpuprov.errors import GpuprovError
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpuprov.catalog import find_distribution, package_names, package_sets
-from gpuprov.catalog.driver_sets import all_driver_packages
+from gpuprov.catalog.drivers.sets import all_driver_packages
 from gpuprov.catalog.platforms import platforms
 
 

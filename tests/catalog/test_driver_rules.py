@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.catalog.driver_data import PackageSet
-from gpuprov.catalog.driver_rules import NO_LIMIT, asked, rule
 from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.drivers.data import PackageSet
+from gpuprov.catalog.drivers.rules import NO_LIMIT, asked, rule
 
 KNOWN = sorted(int(branch.branch) for branch in branches())
 OPEN = PackageSet(

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuprov.catalog import toolchain, toolkits
+from gpuprov.catalog.cuda import packages, toolchain
 from gpuprov.simulate.standins import extras_cuda
 
 
@@ -39,18 +39,18 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
     "libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms xserver-xorg-video-nvidia".split(),
 )
 def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
-    patterns = [entry.pattern for entry in toolkits.toolkits_file().driver_patterns]
+    patterns = [entry.pattern for entry in packages.toolkits_file().driver_patterns]
     assert toolchain.matching([name, "cuda-toolkit-12-4"], patterns) == [name]
 
 
 def test_a_toolkit_touches_no_driver() -> None:
     names = "cuda-toolkit-12-4 cuda-nvcc-12-4 libcublas-12-4 nvidia-gds-12-4 libcudnn9-cuda-12 libnccl2 cuda-driver-dev-12-4".split()
-    patterns = [entry.pattern for entry in toolkits.toolkits_file().driver_patterns]
+    patterns = [entry.pattern for entry in packages.toolkits_file().driver_patterns]
     assert toolchain.matching(names, patterns) == []
 
 
 def test_what_the_catalogue_says() -> None:
-    known = toolkits.toolkits_file()
+    known = packages.toolkits_file()
     facts = [
         *known.parts,
         *known.metapackages,
@@ -63,10 +63,10 @@ def test_what_the_catalogue_says() -> None:
     assert all(key in known.sources for fact in facts for key in fact.source)
     for pattern in (*known.metapackages, *known.foreign, *known.driver_patterns):
         re.compile(pattern.pattern)
-    assert toolkits.compiler("12.4.0") == "12.4.99"
-    assert toolkits.dropped("13.0", "Volta")
-    assert not toolkits.dropped("12.9", "Volta")
-    assert not toolkits.dropped("13.0", "Turing")
+    assert packages.compiler("12.4.0") == "12.4.99"
+    assert packages.dropped("13.0", "Volta")
+    assert not packages.dropped("12.9", "Volta")
+    assert not packages.dropped("13.0", "Turing")
 
 
 @pytest.mark.parametrize(

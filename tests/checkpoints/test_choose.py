@@ -9,8 +9,8 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.checkpoints import Back, Refused, back
 from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.checkpoints import CHECKPOINTS, Checkpoints
-from gpuprov.probe.house import Applied, Receipt
+from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoints
+from gpuprov.probe.host.house import Applied, Receipt
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
 

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities import HOUSE
 from gpuprov.capabilities.base import Check
 from gpuprov.explain import all_checks
-from gpuprov.probe.family import FAMILIES, TOOLS, Family
+from gpuprov.probe.host.family import FAMILIES, TOOLS, Family
 from gpuprov.verify.evaluate import shown_here
 from tests.capabilities.commands import foreign, placeholders, units
 

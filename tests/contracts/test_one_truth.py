@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from gpuprov import assets
-from gpuprov.catalog.driver_data import drivers_file
-from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import branches, kernel_modules_for
+from gpuprov.catalog.drivers.data import drivers_file
+from gpuprov.catalog.drivers.sets import kernel_module_table
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.render.variables import fleet_variables
 from gpuprov.shared import resolve

@@ -28,7 +28,7 @@ READERS = re.compile(
     r"|ElementTree\.(parse|fromstring|XML)|tarfile\.open|zipfile\.ZipFile|pickle\.loads?)\Z"
 )
 DIGITS = {"isdigit", "isdecimal", "isnumeric"}
-ANY_LENGTH = {"probe/rpm.py", "inventory/ranges.py"}
+ANY_LENGTH = {"probe/software/rpm.py", "inventory/ranges.py"}
 """They look at digits that they never turn into a number, or that are too many."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.render import checkout, code
 from gpuprov.render.carried import role_files
+from tests.contracts.test_imports import FILES, nodes, room, shown
 
 ROOT = Path(__file__).parents[2]
 WHERE = "gpuprov/capabilities/{}: Capability"
@@ -68,3 +70,27 @@ def test_what_is_carried_is_named_by_the_role(name: str) -> None:
         assert named, (
             f"{WHERE.format(name)}.carried has {path.name}, which neither its role nor what is worked out for it names"
         )
+
+
+LISTS = {
+    "accept/model.py": "kinds of measurements, which are called as what they measure",
+    "catalog/drivers/rules.py": "parts of a driver's packages",
+    "cli/reference.py": "commands",
+    "cli/sections.py": "commands",
+    "init/draft.py": "what a first inventory asks for, by choice",
+    "spec/overrides.py": "defaults of an override that a site keys by capability",
+}
+
+
+def test_no_list_of_capabilities_stands_elsewhere() -> None:
+    """What another room has to know of each capability is a field of it, so that a further one is complete by itself."""
+    names, found = {capability.name for capability in CAPABILITIES}, set()
+    for path in FILES:
+        if room(path) in ("capabilities", "simulate"):
+            continue
+        for node in nodes(path):
+            keys = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+            texts = {key.value for key in keys if isinstance(key, ast.Constant)} if isinstance(keys, list) else set()
+            if len({str(text).partition(".")[0] for text in texts} & names) > 1:
+                found.add(shown(path))
+    assert found == set(LISTS)

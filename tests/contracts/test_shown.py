@@ -21,7 +21,7 @@ ON_HOSTS = {
     "onhost/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
     "onhost/pull/reboot.py": "runs on the host; what it prints is its answer",
     "onhost/readings.py": "runs on the host; what it prints is for the journal",
-    "probe/mig_reader.py": "runs on the host; a probe reads what it prints",
+    "probe/gpus/mig_reader.py": "runs on the host; a probe reads what it prints",
 }
 SAYING = {
     "print",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.drain.kubernetes import Kubernetes
+from gpuprov.drain.kubernetes.adapter import Kubernetes
 from gpuprov.errors import GpuprovError
 from tests.drain.kubectl import Kubectl, pod
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.drain.slurm import Slurm
+from gpuprov.drain.slurm.adapter import Slurm
 from gpuprov.errors import GpuprovError
 from tests.drain.cluster import Cluster
 

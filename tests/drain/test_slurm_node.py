@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import reading
-from gpuprov.drain.slurm_node import Node, of_json, of_text
+from gpuprov.drain.slurm.node import Node, of_json, of_text
 
 DATA = Path(__file__).parent / "data"
 ADMIN = "bad HCA\n second line [x@y] State=IDLE "

@@ -39,7 +39,7 @@ Requested-By: alice (1000)
 Upgrade: nvidia-kernel-dkms:amd64 (535.261.03-1, 535.309.01-0+deb12u1), tzdata:all (2024a, 2025b)
 End-Date: 2026-11-17  14:03:00
 """
-"""In the format of apt's history.log; tests/probe/test_history.py has real ones."""
+"""In the format of apt's history.log; tests/probe/software/test_history.py has real ones."""
 
 
 def receipt(of: HostSpec, **fields: Any) -> str:

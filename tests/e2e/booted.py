@@ -50,10 +50,12 @@ class Booted:
 
 
 @contextmanager
-def booted(folder: Path, description: Description, *names: str) -> Iterator[Booted]:
-    """Fresh machines; they go at the end."""
+def booted(folder: Path, description: Description, *names: str, tag: str | None = None) -> Iterator[Booted]:
+    """Fresh machines, or copies of what `machine.freeze` kept under the tag; they go at the end."""
     try:
-        inventory.write([hosts.up(name, description) for name in names], folder / "inventory.yaml", description)
+        inventory.write(
+            [hosts.up(name, description, tag=tag) for name in names], folder / "inventory.yaml", description
+        )
         yield Booted(names, folder)
     finally:
         for name in names:

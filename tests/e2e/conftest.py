@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from gpuprov.simulate import container, hosts
+from tests.e2e import kernels
 from tests.e2e.lab import SPEC, First, Lab, Moved, laboratory, spec_of
 from tests.e2e.machine import Machine
 
@@ -77,6 +78,13 @@ def older(moved: Moved) -> str:
     """The snapshot of a host with simulated GPUs and the second newest driver."""
     assert moved.apply.code == 0, moved.apply
     return "older"
+
+
+@pytest.fixture(scope="session")
+def older_kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kernels.Older]:
+    """The disk of a machine whose kernel its archive has a newer one of; without a driver."""
+    with kernels.older(tmp_path_factory.mktemp("older"), "e2e-older-kernel") as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ import msgspec
 
 from gpuprov import console
 from gpuprov.drain import Adapter
-from gpuprov.drain.slurm import Slurm as InSlurm
+from gpuprov.drain.slurm.adapter import Slurm as InSlurm
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.state import folded

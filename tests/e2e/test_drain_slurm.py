@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.drain.slurm import Slurm as Adapter
+from gpuprov.drain.slurm.adapter import Slurm as Adapter
 from gpuprov.simulate import container
 from gpuprov.simulate.description import Description
 from tests.e2e.slurm import NODES, Slurm, start

@@ -1,99 +1,99 @@
-"""The distribution's kernel is upgraded on a machine with a kernel, DKMS and GRUB of its own: held, then followed."""
+"""A kernel of the distribution is upgraded on a machine with DKMS and GRUB of its own: held, followed, or with a build that fails."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gpuprov.simulate import machine
-from gpuprov.simulate.description import Description, Gpus
-from tests.e2e.booted import Booted, booted
+from tests.e2e.kernels import ALERT, ANYHOW, BUILT, FAILS, FOLLOW, HOLD, NEXT, UPGRADE, Older, Upgraded, entry_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-kernel-upgrade"
-DESCRIPTION = Description(kind="machine", gpu=Gpus(model="L40S", count=1), memory=2048)
-NEXT = "nvidia_driver.next_kernel"
-# The archive's main section and its security updates have two versions of the metapackages: the older one is installed, and is
-# started by GRUB's entry for one time; then the newer one leaves, so that an ordinary upgrade brings it.
-VERSIONS = "apt-get -qq update; apt-cache madison linux-image-amd64 | awk '{print $3}' | sort -uV"
-OLDER = """export DEBIAN_FRONTEND=noninteractive
-echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
-apt-get -qq install -y --allow-downgrades linux-headers-amd64={version} >&2
-apt-get -qq install -y --allow-downgrades linux-image-amd64={version} >&2
-apt-cache depends linux-image-amd64={version} | sed -n 's/.*Depends: linux-image-//p'"""
-LEAVES = "DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y linux-image-{0} linux-headers-{0} >&2"
-UPGRADE = "DEBIAN_FRONTEND=noninteractive apt-get -y -q dist-upgrade 2>&1 || echo FAILED"
 
 
-class Upgraded:
-    """The machine, the kernel that it was installed with, and the one that its archive has now."""
-
-    def __init__(self, machines: Booted) -> None:
-        self.machines, self.sh = machines, machines.sh
-        self.new = self.sh("uname -r").strip()
-        versions = self.sh(VERSIONS).split()
-        if len(versions) < 2:
-            pytest.skip(f"the archive has one kernel only: {versions}")
-        self.old = self.sh(OLDER.format(version=versions[0])).split()[-1]
-
-    def gpuprov(self, command: str, policy: str, *words: str) -> tuple[int, Any]:
-        """Exit code and JSON of a command with this policy."""
-        driver = {"version": "535", "kernel_upgrades": policy}
-        spec = {"nouveau": {}, "reboot": "if-needed", "nvidia_driver": driver}
-        return self.machines.gpuprov(command, spec, *words)
-
-    def verify(self, policy: str) -> dict[str, Any]:
-        """What verify found, by check."""
-        return {row["check"]: row for row in self.gpuprov("verify", policy)[1]}
+@pytest.fixture(name="host")
+def _host(older_kernel: Older, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
+    with older_kernel.started(tmp_path_factory.mktemp("kernels"), NAME) as host:
+        yield host
 
 
-@pytest.fixture(scope="module", name="host")
-def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
-    with booted(tmp_path_factory.mktemp("kernels"), DESCRIPTION, NAME) as machines:
-        yield Upgraded(machines)
-
-
-def test_grub_starts_what_was_foretold(host: Upgraded) -> None:
-    """grub-reboot is seen before the boot, with what boots after it, and GRUB does so."""
-    entry = host.sh("sed -n \"s/.*menuentry_id_option '\\(gnulinux-[^']*\\)'.*/\\1/p\" /boot/grub/grub.cfg").split()
-    path = [one for one in entry if one.startswith(("gnulinux-advanced-", f"gnulinux-{host.old}-advanced-"))]
-    host.sh(f"grub-reboot '{'>'.join(path)}'")
-    found = host.verify("follow")[NEXT]["found"]
-    assert found.startswith(f"{host.old}, the next boot's, has none"), found
-    assert f"one time (next_entry={path[0]}>" in found, found
-    assert f"then {host.new}" in found, found
-    machine.reboot(NAME)
-    assert host.sh("uname -r").strip() == host.old
-    assert host.verify("follow")[NEXT]["found"].startswith(f"{host.new}, the next boot's, has none")
-    host.sh(LEAVES.format(host.new))
-    assert host.verify("follow")[NEXT]["found"].startswith(f"{host.old}, the next boot's, has none")
-
-
-def test_a_held_kernel_stays_whatever_is_upgraded(host: Upgraded) -> None:
-    code, told = host.gpuprov("apply", "hold", "--yes")
-    assert code == 0, told
+def test_a_new_kernel_comes_with_an_upgrade_and_boots_with_the_driver(host: Upgraded) -> None:
+    host.apply(**FOLLOW)
     said = host.sh(UPGRADE)
     assert "FAILED" not in said, said
-    assert host.sh("ls /boot/vmlinuz-*").split() == [f"/boot/vmlinuz-{host.old}"], said
-    assert "linux-image-amd64" in said.partition("kept back")[2] or "linux-image-amd64" not in said, said
-    held = host.verify("hold")[NEXT]
-    assert (held["status"], held["found"].partition(" has ")[0]) == ("pass", host.old), held
-    assert "linux-image-amd64" in held["found"], held
-
-
-def test_a_new_kernel_comes_and_boots_with_the_driver(host: Upgraded) -> None:
-    code, told = host.gpuprov("apply", "follow", "--yes")
-    assert code == 0, told
-    said = host.sh(UPGRADE)
-    assert "FAILED" not in said, said
-    before = host.verify("follow")[NEXT]
+    before = host.verify(**FOLLOW)[NEXT]
     assert (before["status"], before["found"].partition(" has ")[0]) == ("pass", host.new), before
-    assert host.verify("alert")[NEXT]["status"] == "fail"
-    machine.reboot(NAME)
-    assert host.sh("uname -r").strip() == host.new
-    code, told = host.gpuprov("verify", "follow")
-    assert code == 0, [row for row in told if row["status"] in ("fail", "error")]
-    assert host.verify("alert")[NEXT]["status"] == "pass"
+    assert host.verify(**ALERT)[NEXT]["status"] == "fail"
+    assert host.reboot() == host.new
+    host.is_green(host.new, **FOLLOW)
+    assert host.verify(**ALERT)[NEXT]["status"] == "pass"
+
+    host.sh(f"grub-reboot '{entry_of(host.machines, host.old)}'")
+    once = host.verify(**FOLLOW)[NEXT]["found"]
+    assert once.startswith(f"{host.old} has "), once
+    assert f"one time (next_entry={entry_of(host.machines, host.old)}), then {host.new}" in once, once
+    assert host.reboot() == host.old
+    host.is_green(host.old, **FOLLOW)
+
+
+def test_a_kernel_is_held_and_one_whose_build_fails_is_told_of_before_the_boot(host: Upgraded) -> None:
+    host.apply(**HOLD)
+    said = host.sh(UPGRADE)
+    assert "FAILED" not in said, said
+    assert host.kernels() == {host.old}, said
+    assert "linux-image-amd64" in said.partition("kept back")[2] or "linux-image-amd64" not in said, said
+    host.is_green(host.old, **HOLD)
+    host.apply(**FOLLOW)
+
+    # Debian's upgrade ends where DKMS fails: the new kernel has neither an initramfs nor a place in GRUB's menu.
+    kbuild = host.sh("ls /usr/src/nvidia-current-*/Kbuild").strip()
+    host.sh(f"cp {kbuild} /root/Kbuild; echo '{FAILS.format(host.new)}' >> {kbuild}")
+    said = host.sh(UPGRADE)
+    assert "FAILED" in said, said
+    assert host.kernels() == {host.old, host.new}
+    code, told = host.gpuprov("apply", "--yes", **FOLLOW)
+    assert code == 3, told
+    assert "a whole package database" in str(told) or "host.packages" in str(told), told
+    # What starts next once GRUB's menu is made anew, by whatever package: nothing that boots.
+    host.sh("cp /boot/grub/grub.cfg /root/grub.cfg; update-grub 2>&1")
+    next_one = host.verify(**FOLLOW)[NEXT]
+    assert re.match(
+        f"{host.new}, the next boot's, has none: its build failed .*; and no initramfs", next_one["found"]
+    ), next_one
+    host.sh("cp /root/grub.cfg /boot/grub/grub.cfg")
+    assert host.reboot() == host.old
+    found = is_red_of_the_next_boot_alone(host)
+    assert found[NEXT]["found"].startswith(f"{host.old} has "), found[NEXT]
+
+    host.sh(ANYHOW)
+    found = host.verify(**FOLLOW)
+    assert found[NEXT]["status"] == "fail", found[NEXT]
+    assert re.match(f"{host.new}, the next boot's, has none: its build failed .*error: #error", found[NEXT]["found"]), (
+        found[NEXT]
+    )
+    code, told = host.gpuprov("apply", "--yes", **FOLLOW)
+    assert code == 3, told
+    assert f"kernel {host.new}" in str(told), told
+    start = found[NEXT]["hint"].partition("start, one time: ")[2]
+    assert start == f"grub-reboot '{entry_of(host.machines, host.old)}'", found[NEXT]
+    host.sh(start)
+    assert host.reboot() == host.old
+    is_red_of_the_next_boot_alone(host)
+
+    host.sh(f"cp /root/Kbuild {kbuild}")
+    host.apply(**FOLLOW)
+    assert host.reboot() == host.new
+    host.is_green(host.new, **FOLLOW)
+
+
+def is_red_of_the_next_boot_alone(host: Upgraded) -> dict[str, Any]:
+    """The older kernel runs with its GPU, and verify says what is wrong with the new one: with the line of the log."""
     assert "NVIDIA-SMI" in host.sh("nvidia-smi")
+    found = host.verify(**FOLLOW)
+    bad = {name: row for name, row in found.items() if row["status"] == "fail"}
+    assert {row["moment"] for row in bad.values()} == {"next-boot"}, bad
+    assert re.search(f"{host.new}: none: its build failed .*error: #error .*/build/make.log", bad[BUILT]["found"]), bad
+    return found

@@ -20,6 +20,12 @@ HOLD = """
 systemd-run --quiet --unit gpuprov-sim-client --slice user.slice \\
   sh -c 'exec 3</dev/nvidia1 4</dev/nvidia-uvm; exec sleep infinity'
 """
+OF_A_USER = """
+DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends libpam-systemd dbus-user-session >/dev/null 2>&1
+id alice >/dev/null 2>&1 || useradd --create-home --uid 4711 --groups video alice; systemctl start user@4711.service
+su alice -s /bin/sh -c "XDG_RUNTIME_DIR=/run/user/4711 systemd-run --user --quiet --unit nvidia-dcgm.service \\
+  sh -c 'exec 3</dev/nvidia1 4</dev/nvidia-uvm; exec sleep 86398'"
+"""
 WATCHER = """
 [Service]
 ExecStart=/bin/sh -c 'exec 3</dev/nvidia0 4</dev/nvidia1; exec sleep infinity'
@@ -111,6 +117,21 @@ def test_an_instance_in_use_stays(lab: Lab, site: Machine) -> None:
     done = lab.run("apply", lab.inventory(layout(WHOLE), site), "--yes")
     assert done.code == 0, done
     assert list(devices(site, 0).values()) == ["7g.80gb"]
+
+
+def test_a_users_own_unit_is_no_service_whatever_its_name(lab: Lab, site: Machine) -> None:
+    site.sh(OF_A_USER)
+    held = site.sh(
+        "sleep 1; readlink /proc/$(pgrep -u alice -fx 'sleep 86398')/fd/* || ls -l /dev/nvidia*; journalctl -n 9 _UID=4711"
+    )
+    assert "/dev/nvidia1" in held, held
+    try:
+        refused = lab.run("apply", lab.inventory(layout(HALVES, None), site), "--yes")
+        assert refused.code == 3, refused
+        assert "user@4711.service/nvidia-dcgm.service" in refused.text
+        assert site.sh("pgrep -u alice -fx 'sleep 86398'").strip(), "the job goes on"
+    finally:
+        site.sh("systemctl stop user@4711.service")
 
 
 def test_a_process_that_refuses_to_go_keeps_its_instance(lab: Lab, site: Machine) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from gpuprov import assets
 from gpuprov.capabilities.base import Outcome
-from gpuprov.capabilities.repositories_checks import judge
+from gpuprov.capabilities.package_sources import judge
 from gpuprov.onhost import sources
-from gpuprov.probe.family import Family
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.host.family import Family
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import inventory
 from gpuprov.simulate.description import Description, Gpus

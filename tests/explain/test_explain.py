@@ -8,7 +8,7 @@ import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.catalog.gpudirect import Message, gpudirect_file, spoken
+from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
 from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields

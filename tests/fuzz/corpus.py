@@ -22,8 +22,8 @@ LARGEST = 8_000
 @cache
 def modules() -> tuple[ModuleType, ...]:
     """Every module of `gpuprov.probe`; whoever adds one adds its parsers to these tests."""
-    names = sorted(module.name for module in pkgutil.iter_modules(gpuprov.probe.__path__))
-    return tuple(importlib.import_module(f"gpuprov.probe.{name}") for name in names)
+    names = sorted(module.name for module in pkgutil.walk_packages(gpuprov.probe.__path__, "gpuprov.probe."))
+    return tuple(importlib.import_module(name) for name in names)
 
 
 @cache
@@ -58,8 +58,7 @@ def _literals() -> dict[str, tuple[str, ...]]:
         texts: list[str] = []
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuprov.probe"):
-                parts = (node.module or "").split(".")
-                mine |= {parts[2]} if parts[2:] else {alias.name for alias in node.names}
+                mine |= {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 8:
                 texts.append(node.value[:LARGEST])
         for name in mine:

@@ -19,7 +19,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.checkpoints import Back, back, trusted
-from gpuprov.drain import slurm_node
+from gpuprov.drain.slurm import node
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import build_spec
 from gpuprov.init import kubernetes, slurm
@@ -31,7 +31,7 @@ from gpuprov.onhost.pull import config, signed, state, wheels
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.plan import saved
 from gpuprov.plan.model import HostPlan
-from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
+from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.pull.model import Manifest, Wheel
 from gpuprov.reading import Unreadable
 from gpuprov.reading.archives import Member
@@ -397,6 +397,6 @@ def files() -> tuple[Target, ...]:
             _handed_over,
             _judge_handed_over, tarfile.TarError, ValueError, EOFError,
         ),
-        text("drain.slurm", _seeds("drain/data", "*.txt"), lambda data: slurm_node.of_text(data.decode(), "n1"), Unreadable),
-        text("drain.slurm_json", _seeds("drain/data", "*.json"), lambda data: slurm_node.of_json(data, "n1"), Unreadable),
+        text("drain.slurm", _seeds("drain/data", "*.txt"), lambda data: node.of_text(data.decode(), "n1"), Unreadable),
+        text("drain.slurm_json", _seeds("drain/data", "*.json"), lambda data: node.of_json(data, "n1"), Unreadable),
     )  # fmt: skip

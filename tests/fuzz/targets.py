@@ -15,13 +15,13 @@ from gpuprov.gather import reasons, script
 from gpuprov.gather.unreached import without_host
 from gpuprov.onhost import openpgp, sources
 from gpuprov.plan.events import Ledger
-from gpuprov.probe import acceptance_outputs
+from gpuprov.probe.acceptance import outputs
 from gpuprov.probe.base import UNREADABLE, Output, ProbeFailed
 from gpuprov.shared import certificates, package_lists
 from tests import public_keys
 from tests.fuzz import corpus, mutate
 
-DECLARED = (ProbeFailed, *UNREADABLE, acceptance_outputs.Unreadable)
+DECLARED = (ProbeFailed, *UNREADABLE, outputs.Unreadable)
 """What a parser may raise for an output that it does not read; one place makes ProbeFailed of it."""
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.shared import resolve
 from tests.capabilities.asking import daemon, units
 from tests.capabilities.test_nvidia_driver_source import dpkg, repoquery, rpm

@@ -15,7 +15,7 @@ from gpuprov.offline.bom import bom
 from gpuprov.offline.model import BOM, KEY, MANIFEST, Manifest, Named, Package, Repository
 from gpuprov.offline.specs import identifier
 from gpuprov.offline.wanted import Wanted
-from gpuprov.probe.family import Family
+from gpuprov.probe.host.family import Family
 from gpuprov.pull import signing
 from tests.pull.site import new_key
 

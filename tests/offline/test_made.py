@@ -29,8 +29,8 @@ from gpuprov.offline.specs import identifier
 from gpuprov.onhost import fetched
 from gpuprov.onhost.packages import apt_settings
 from gpuprov.probe.base import Facts, Output
-from gpuprov.probe.driver_packages import ARCHIVES
-from gpuprov.probe.family import FAMILIES, Family
+from gpuprov.probe.driver.driver_packages import ARCHIVES
+from gpuprov.probe.host.family import FAMILIES, Family
 from gpuprov.shared import reach
 from gpuprov.spec.model import RawHost
 from tests.offline.carried import ARCHIVE, EL, NOW, REPOSITORY, Carried, asked, fleet

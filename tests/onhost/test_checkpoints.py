@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from gpuprov.onhost import checkpoints
+from gpuprov.onhost import checkpoints, kept_debs, kept_rpms
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +21,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "TARGET": folder / "target.json",
         "LAST": folder / "last.json",
     }
-    for name, path in {**names, "MARK": tmp_path / "applying.json", "SOURCE": tmp_path / "kept.sources"}.items():
+    for name, path in {**names, "MARK": tmp_path / "applying.json"}.items():
         monkeypatch.setattr(checkpoints, name, str(path))
-    monkeypatch.setattr("shutil.which", lambda _name: None)  # no package manager that is known
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "")  # no package manager that is known
     return folder
 
 
@@ -64,7 +65,18 @@ def test_a_name_is_no_way_out_of_the_folder(place: Path) -> None:
             checkpoints.begin({"run": name})
 
 
-def test_what_offered_the_files_goes(place: Path) -> None:
-    Path(checkpoints.SOURCE).write_text("Types: deb\n")
+@pytest.mark.parametrize(("family", "kind"), [("debian", kept_debs), ("redhat", kept_rpms), ("suse", kept_rpms)])
+def test_what_offered_the_files_goes(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: ModuleType
+) -> None:
+    source = tmp_path / "kept.sources"
+    source.write_text("Types: deb\n")
+    monkeypatch.setattr(kept_debs, "SOURCE", str(source))
+    monkeypatch.setattr(kept_rpms, "SOURCES", {family: str(source)})
+    monkeypatch.setattr(kept_rpms, "FOLDER", str(tmp_path / "offered"))
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: family)
+    monkeypatch.setattr(kind, "mine", list)
+    (tmp_path / "offered").mkdir()
     keep("a")
-    assert not Path(checkpoints.SOURCE).exists(), "a rollback that was killed had left it"
+    assert not source.exists(), "a rollback that was killed had left it"
+    assert kind is kept_debs or not (tmp_path / "offered").exists()

@@ -88,27 +88,9 @@ def test_a_service_that_may_be_stopped_is_no_user(
 ) -> None:
     clients = on_host("clients")
     for unit, users in (("nvidia-mps@7.service", 0), ("gpuprov-persistence.service", 0), ("user.service", 1), ("", 1)):
-        monkeypatch.setattr(clients, "_unit", lambda pid, unit=unit: unit)
+        monkeypatch.setattr(clients, "unit_of", lambda pid, unit=unit: unit)
         assert len(ask("listed")["clients"]) == users, unit
     assert len(clients.holders(["", "nvidia-dcgm.service"])) == 1, "an empty name is no name of what has no unit"
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "unit"),
-    [
-        ("0::/system.slice/nvidia-dcgm.service\n", "nvidia-dcgm.service"),
-        ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope"),
-        ("0::/system.slice/docker-1f.scope/system.slice/train.service\n", "train.service"),
-        ("2:cpu:/\n1:name=systemd:/system.slice/a.service/inner\n0::/\n", "a.service"),
-        ("0::/\n", ""),
-    ],
-)
-def test_the_unit_is_the_innermost(tmp_path: Path, cgroup: str, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "cgroup").write_text(cgroup)
-    real = open
-    module = on_host("clients")
-    monkeypatch.setattr(module, "open", lambda _path, **more: real(tmp_path / "cgroup", **more), raising=False)
-    assert module._unit("1") == unit
 
 
 def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: Ask) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from gpuprov.onhost.driver import actions, aside, dkms
 from gpuprov.onhost.driver.dkms import Failed
+from gpuprov.onhost.packages import apt_database
 from tests import here
 from tests.probe import REAL, published
 
@@ -77,6 +79,54 @@ def test_modules_of_another_kernel_are_refused_before_anything_is_replaced(
     monkeypatch.setenv("MAGIC", "6.12.10-200.fc41.x86_64")
     with pytest.raises(Failed, match=f"kernel {KERNEL}: DKMS built modules of kernel 6.12.10-200.fc41.x86_64 for it"):
         build(root, "nvidia-570.86.15", "570.86.15")
+
+
+def test_a_pack_is_whole_on_disk_before_it_has_its_name(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(aside, "to_disk", lambda path: flushed.append((path, sorted(os.listdir(root / "packs")))))
+    pack, _ = build(root, "nvidia-570.86.15", "570.86.15")
+    name = os.path.basename(pack)
+    plain = name[: -len(".gz")]
+    assert flushed == [(f"{root}/packs/{plain}", [plain]), (f"{root}/packs", [name])]
+
+
+def packs(root: Path) -> dict[str, Path]:
+    """As a loss of power may leave them, and one that is whole."""
+    folder = root / "shared/nvidia-current-dkms"
+    folder.mkdir(parents=True)
+    (root / "nvidia-current.ko").write_bytes(os.urandom(30000))
+    found = {
+        name: folder / f"nvidia-current-{name}{aside.ENDING}" for name in ("1.whole", "2.empty", "3.zeros", "4.cut")
+    }
+    for pack in found.values():
+        subprocess.run(["tar", "-cf", pack, "-C", root, "nvidia-current.ko"], check=True)
+    found["2.empty"].write_bytes(b"")
+    found["3.zeros"].write_bytes(bytes(20480))
+    os.truncate(found["4.cut"], 4096)
+    return found
+
+
+def test_packs_that_were_cut_off_are_taken_away_before_a_package_is_repaired(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nvidia-kernel-dkms.postinst loads what lies there, and fails if it cannot: no apply could repair such a host."""
+    found = packs(root)
+    here.program(root, "dpkg-query", "exit 1\n")
+    here.program(root, "apt-get", "exit 0\n")
+    broken = [str(pack) for name, pack in found.items() if name != "1.whole"]
+    refuses = "\n".join(f"[ ! -e {pack} ] || {{ echo 'not a tar archive' >&2; exit 1; }}" for pack in broken)
+    here.program(
+        root,
+        "dpkg",
+        f"case $1 in --audit) [ -e {root}/done ] || echo half ;; *)\n{refuses}\ntouch {root}/done ;; esac\n",
+    )
+    (root / "marker").touch()
+    monkeypatch.setattr(apt_database, "MARKER", str(root / "marker"))
+    assert apt_database._repaired([], check=True) == ["repair half"]
+    assert all(pack.exists() for pack in found.values())
+    assert apt_database._repaired([], check=False) == ["repair half"]
+    assert (root / "done").exists()
+    assert [name for name, pack in found.items() if pack.exists()] == ["1.whole"]
 
 
 def test_what_cannot_be_packed_or_unpacked_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gpuprov.onhost import first_boot, first_boot_judge, reasons
 from gpuprov.probe.base import Output
-from gpuprov.probe.boot import COMMAND_LINE
+from gpuprov.probe.kernel.boot import COMMAND_LINE
 
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 LINE = f"BOOT_IMAGE=/vmlinuz-{OLD} root=UUID=1 ro quiet"

@@ -62,3 +62,15 @@ def test_a_service_that_does_not_start_and_modules_that_do_not_load_hide_nothing
     assert "stopped for it, and not to be started again: bad.service (systemctl status says why)" in said
     assert "start -- good.service" in (tmp_path / "log").read_text()
     assert [path.name for path in stopped.iterdir()] == ["bad.service"]
+
+
+@pytest.mark.install
+def test_a_step_whose_program_was_killed_is_told_as_such(tmp_path: Path) -> None:
+    here.moved(tmp_path, "/run/gpuprov")
+    here.program(tmp_path, "step", "kill -KILL $PPID")
+    given = {"failure": "{{ ansible_failed_result }}", "services": []}
+    step = {"block": [{"ansible.builtin.command": {"argv": ["step"]}}], "rescue": [{"gpuprov_give_up": given}]}
+    done = here.play(tmp_path, {"tasks": [step]})
+    said = " ".join((done.stdout + done.stderr).split()).rpartition("TASK [gpuprov_give_up]")[2]
+    assert "SIGKILL" in said
+    assert "deserialization" not in said

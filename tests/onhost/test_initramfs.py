@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.onhost import initramfs
-from gpuprov.probe.initramfs import INITRAMFS
+from gpuprov.probe.kernel.initramfs import INITRAMFS
 
 RELEASE = "6.1.0-47-amd64"
 

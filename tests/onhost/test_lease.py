@@ -183,6 +183,13 @@ def test_the_lock_outlives_the_runs_own_reboot(ask: Ask, tmp_path: Path) -> None
     assert BOOTED in through(again, "print(1)").stdout, "one reboot is the run's own, and no other one"
 
 
+def test_a_reboot_that_did_not_come_about_permits_no_other_one(ask: Ask) -> None:
+    mine = ask("take", {**OWNER, "lease": 30})
+    assert subprocess.run([mine["guard"], "--reboot", "sh", "-c", "exit 7"], check=False).returncode == 7
+    other_boot(mine)
+    assert BOOTED in through(mine, "print(1)").stdout
+
+
 @pytest.mark.parametrize("what", ["boot", "first process"])
 def test_what_works_on_over_somebody_else_s_reboot_is_refused(ask: Ask, tmp_path: Path, what: str) -> None:
     mine = ask("take", {**OWNER, "lease": 30})

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuprov import onhost
-from gpuprov.probe.family import Family
+from gpuprov.probe.host.family import Family
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity

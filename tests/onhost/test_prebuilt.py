@@ -12,7 +12,7 @@ import pytest
 from gpuprov.onhost.driver import prebuilt
 from gpuprov.onhost.fetched import digest
 from gpuprov.probe.base import Output
-from gpuprov.probe.prebuilt import PREBUILT
+from gpuprov.probe.software.prebuilt import PREBUILT
 from tests.here import program
 from tests.onhost.modules import on_host, ran
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.container_toolkit import USERS, parse_users
+from gpuprov.probe.containers.container_toolkit import USERS, parse_users
 from tests.here import program
 from tests.onhost.modules import on_host, ran
 

@@ -220,6 +220,15 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             {"msg": "Module result deserialization failed: x", "module_stdout": "", "rc": 255},
             "the connection was cut: what it did there is not known",
         ),
+        (
+            {
+                "msg": "Task failed: Module failed: Module result deserialization failed: x",
+                "module_stdout": "",
+                "module_stderr": "Shared connection to 192.0.2.1 closed.\r\n",
+                "rc": 255,
+            },
+            "the connection was cut: what it did there is not known",
+        ),
         ({"msg": "non-zero return code", "rc": -15}, "its program on the host was ended by SIGTERM"),
         ({"msg": "non-zero return code", "rc": 143}, "its program on the host was ended by SIGTERM"),
         ({"msg": "non-zero return code", "rc": 255, "stderr": "lost"}, "lost (exit status 255)"),
@@ -302,6 +311,15 @@ def test_a_question_that_was_cut_off_is_told_in_the_words_of_ssh(said: str, told
     data = {"host": "a", "task": "Reach the host", "res": {"msg": message, "unreachable": True}}
     ledger.feed({"event": "runner_on_unreachable", "event_data": data})
     assert ledger.hosts["a"].unreachable == told
+
+
+def test_a_connection_that_only_closed_is_told_as_cut() -> None:
+    """What ssh says where the shell was killed by which the host is reached."""
+    said = "Task failed: Failed to connect to the host via ssh: Shared connection to 10.88.216.80 closed."
+    ledger = Ledger()
+    data = {"host": "a", "task": "Reach the host", "res": {"msg": said, "unreachable": True}}
+    ledger.feed({"event": "runner_on_unreachable", "event_data": data})
+    assert ledger.hosts["a"].unreachable == "the connection was cut: ssh, its sshd or its shell there was ended"
 
 
 def refuse(ledger: Ledger, action: str, message: str) -> None:

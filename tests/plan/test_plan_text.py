@@ -372,3 +372,10 @@ def test_a_failure_of_check_mode_is_told_in_the_plan() -> None:
     assert found.unpredicted == ("Ansible could not predict: nvidia_driver: Install: no apt",)
     assert found.tasks == ("kernel: Rebuild",)
     assert with_prediction(plan, None, "bad playbook").unpredicted == ("Ansible could not predict: bad playbook",)
+
+
+def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_done() -> None:
+    out = "drained by gpuprov since 2026-11-26 07:40 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain"
+    for plan in (HostPlan(host="gpu1", out=out), HostPlan(host="gpu1", run=RUN, out=out)):
+        assert f"\n  {out}" in planning.as_text([plan], width=0)
+    assert planning.as_json([HostPlan(host="gpu1", out=out)]).count(out) == 1

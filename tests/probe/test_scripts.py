@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 
 import gpuprov.probe
-from gpuprov.probe import modules, nvidia, packages
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
-from gpuprov.probe.silence import SPEAKING
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software import packages
 
 pytestmark = pytest.mark.install
 
-ROOMS = tuple(import_module(f"gpuprov.probe.{room.name}") for room in iter_modules(gpuprov.probe.__path__))
+ROOMS = tuple(import_module(room.name) for room in walk_packages(gpuprov.probe.__path__, "gpuprov.probe."))
 HEAVY = {packages.INDEX.name}
 """Builds apt's cache on a machine that has none: half a minute."""
 
@@ -87,7 +88,7 @@ def test_it_runs_here_and_its_output_is_understood(probe: Probe[Any]) -> None:
         pytest.skip("the program that it asks is not installed on this machine")
     if probe is modules.LOADED and not Path("/proc/modules").exists():
         pytest.skip("this machine's kernel shows no modules")
-    if not Path("/run/systemd/system").exists() and (probe.name in SPEAKING or "systemctl" in probe.script):
+    if not Path("/run/systemd/system").exists() and (probe.speaks or "systemctl" in probe.script):
         pytest.skip("this machine was not booted with systemd")
     Facts({probe.name: output}).get(probe)
 

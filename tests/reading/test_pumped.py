@@ -14,9 +14,12 @@ from gpuprov.drift.judge import VERSION
 from gpuprov.explain.messages import LONGEST_LINE, symptoms_in
 from gpuprov.gather import reasons
 from gpuprov.init.slurm import GRES, PARAMETER
-from gpuprov.probe import container_toolkit, cuda_toolkit, fabric, history
 from gpuprov.probe.base import Output
-from gpuprov.probe.kernel_log import Event
+from gpuprov.probe.containers import container_toolkit
+from gpuprov.probe.driver import cuda_toolkit
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.kernel.kernel_log import Event
+from gpuprov.probe.software import history
 from gpuprov.records import adapt
 from gpuprov.records.masking import masked
 

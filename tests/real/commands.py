@@ -17,30 +17,15 @@ import msgspec
 
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
-from gpuprov.probe import (
-    acceptance_build,
-    acceptance_outputs,
-    boot,
-    container_engines,
-    container_toolkit,
-    cuda_toolkit,
-    dcgm,
-    efa,
-    fabric,
-    gpu_health,
-    gpu_settings,
-    health_links,
-    modules,
-    nvidia,
-    ofed,
-    packages,
-    pci,
-    roce,
-    system,
-    topology_nvlink,
-    vgpu,
-)
+from gpuprov.probe.acceptance import build, outputs
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.containers import container_engines, container_toolkit
+from gpuprov.probe.driver import cuda_toolkit, nvidia
+from gpuprov.probe.gpus import dcgm, fabric, gpu_health, gpu_settings, health_links, nvlink, vgpu
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.kernel import boot, modules
+from gpuprov.probe.rdma import efa, ofed, roce
+from gpuprov.probe.software import packages
 from gpuprov.records import adapt
 from gpuprov.shared import engines
 
@@ -144,12 +129,12 @@ def _engine(name: str, key: str) -> Callable[[str], str]:
 # Facts: what a parser found, in the words of about.yaml.
 
 
-def _topology(found: topology_nvlink.NvLinks) -> Facts:
+def _topology(found: nvlink.NvLinks) -> Facts:
     pairs = found.pairs or {}
     return {"nvlink_pairs": len(pairs), "nvlinks": sorted(set(pairs.values()))}
 
 
-def _link_facts(found: topology_nvlink.NvLinks) -> Facts:
+def _link_facts(found: nvlink.NvLinks) -> Facts:
     return {
         "gpus": len(found.gpus),
         "links": sorted({gpu.links for gpu in found.gpus}),
@@ -250,7 +235,7 @@ def _measured(function: Callable[..., Any], fact: str, *keys: str) -> Reading:
         size = re.search(r"^ ?(\d+) +\d+ +[\d.]+ +[\d.]+", out.text, re.MULTILINE)
         try:
             return {fact: function(out.text, int(size[1]) if size else 0) if keys else function(out.text)}
-        except acceptance_outputs.Unreadable as error:
+        except outputs.Unreadable as error:
             return {fact: None, "unreadable": str(error)}
 
     return Reading(f"acceptance_outputs.{function.__name__}", facts)
@@ -261,7 +246,7 @@ def _pings() -> Reading:
 
     def facts(out: Output) -> Facts:
         sent = re.search(r"^(\d+) packets transmitted", out.text, re.MULTILINE)
-        return {"pings_answered": acceptance_outputs.ibping(out.text, int(sent[1]) if sent else 0)}
+        return {"pings_answered": outputs.ibping(out.text, int(sent[1]) if sent else 0)}
 
     return Reading("acceptance_outputs.ibping", facts)
 
@@ -280,18 +265,18 @@ def _copies() -> Reading:
         rows = [row for row in rows if any("." in cell for cell in row)]
         case = {"name": name[1], "status": "Passed", "bandwidth_matrix": rows}
         text = msgspec.json.encode({"nvbandwidth": {"testcases": [case]}}).decode()
-        return {"slowest_copy": acceptance_outputs.copies(text, name[1])}
+        return {"slowest_copy": outputs.copies(text, name[1])}
 
     return Reading("acceptance_outputs.copies", facts)
 
 
 def _collective(text: str) -> Facts:
-    found = acceptance_outputs.collective(text)
+    found = outputs.collective(text)
     return {"busbw": found.busbw, "networks": list(found.networks), "gdrdma": found.gdrdma}
 
 
 def _diag(text: str) -> Facts:
-    found = acceptance_outputs.diagnostics(text)
+    found = outputs.diagnostics(text)
     return {
         "passed": found.passed,
         "failed": [one.partition(":")[0] for one in found.failed],
@@ -303,7 +288,7 @@ def _facts_or_why(function: Callable[[str], Facts], parser: str) -> Reading:
     def facts(out: Output) -> Facts:
         try:
             return function(out.text)
-        except acceptance_outputs.Unreadable as error:
+        except outputs.Unreadable as error:
             return {"unreadable": str(error)}
 
     return Reading(f"acceptance_outputs.{parser}", facts)
@@ -359,8 +344,8 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
     "nvidia-smi-pl": "NVML is asked (gpuprov/onhost/gpu_settings)",
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
-    "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
-    "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),
+    "nvidia-smi-topo-m": (_of(nvlink.NVLINKS, _topology, _prefixed("topo")),),
+    "nvidia-smi-nvlink-s": (_of(nvlink.NVLINKS, _link_facts, _links),),
     "nvidia-smi-nvlink-e": (
         _of(
             health_links.NVLINK_ERRORS,
@@ -442,7 +427,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
             ),
         ),
     ),
-    "which-nvcc": (_of(acceptance_build.BUILD, lambda found: {"nvcc_path": found}),),
+    "which-nvcc": (_of(build.BUILD, lambda found: {"nvcc_path": found}),),
     "ofed-info": (Reading("ofed.release", lambda out: {"ofed": ofed.release(out.text)}),),
     "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
     "show-gids": _SYSFS,
@@ -456,11 +441,11 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     ),
     "ibv-devinfo": _SYSFS,
     "ibdev2netdev": _SYSFS,
-    "ib-write-bw": (_measured(acceptance_outputs.bandwidth, "gbits", "size"),),
-    "ib-write-lat": (_measured(acceptance_outputs.latency, "usec", "size"),),
-    "ibv-rc-pingpong": (_measured(acceptance_outputs.pingpong, "usec"),),
+    "ib-write-bw": (_measured(outputs.bandwidth, "gbits", "size"),),
+    "ib-write-lat": (_measured(outputs.latency, "usec", "size"),),
+    "ibv-rc-pingpong": (_measured(outputs.pingpong, "usec"),),
     "ibping": (_pings(),),
-    "rping": (_measured(acceptance_outputs.rping, "pings"),),
+    "rping": (_measured(outputs.rping, "pings"),),
     "nccl-tests": (_facts_or_why(_collective, "collective"),),
     "nvbandwidth": (_copies(),),
     "dcgmi-diag-j": (_facts_or_why(_diag, "diagnostics"),),

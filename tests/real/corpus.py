@@ -21,7 +21,7 @@ from tests.real.commands import COMMANDS, Reading
 from tests.real.scripts import SCRIPTS, Script, pieces_of, printed
 
 HERE = Path(__file__).parent
-PROGRAMS = {"mig_reader"}
+PROGRAMS = {"gpuprov.probe.gpus.mig_reader"}
 """Programs that run on hosts, not readers of outputs."""
 
 
@@ -123,10 +123,10 @@ def _same(true: object, found: object) -> bool:
 def parsers() -> frozenset[str]:
     """Every parser in gpuprov/probe: those that probes name, and the readers of acceptance programs' outputs."""
     found: set[str] = set()
-    for info in pkgutil.iter_modules(gpuprov.probe.__path__):
+    for info in pkgutil.walk_packages(gpuprov.probe.__path__, "gpuprov.probe."):
         if info.name in PROGRAMS:
             continue
-        module = importlib.import_module(f"gpuprov.probe.{info.name}")
+        module = importlib.import_module(info.name)
         for value in vars(module).values():
             if isinstance(value, Probe):
                 home = value.parse.__module__.rpartition(".")[2]

@@ -10,39 +10,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpuprov.probe import (
-    acceptance,
-    boot,
-    cpu,
-    dcgm,
-    fabric,
-    gdrcopy,
-    gpudirect,
-    house,
-    imex,
-    initramfs,
-    kubernetes,
-    mig,
-    modules,
-    mps,
-    nccl,
-    nvidia,
-    ofed,
-    packages,
-    pcie,
-    precompiled,
-    rdma,
-    rdma_host,
-    repositories,
-    runfile,
-    signing,
-    system,
-    systemd,
-    topology,
-    vgpu,
-    virtualization,
-)
+from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.containers import kubernetes
+from gpuprov.probe.driver import nvidia, precompiled, runfile
+from gpuprov.probe.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
+from gpuprov.probe.host import cpu, house, pcie, system, systemd, virtualization
+from gpuprov.probe.kernel import boot, initramfs, modules, signing
+from gpuprov.probe.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
+from gpuprov.probe.software import packages, repositories
 from tests.real import places as there
 from tests.real import places_bus as bus
 from tests.real import places_more as more
@@ -407,7 +383,7 @@ SCRIPTS: tuple[Script, ...] = (
     Script(signing.ENROLLED, lambda found: {"certificates": len(found)}, ("mokutil-list-enrolled",), ("certificates",)),
     Script(rdma.DEVICES, _rdma, ("ibstat", "ibv-devinfo", "show-gids", "ibdev2netdev"), ("rdma",)),
     Script(
-        rdma_host.HOST,
+        surroundings.HOST,
         lambda found: {
             "rdma_modules": found.modules,
             "opensm": f"{found.opensm.load} {found.opensm.active} {found.opensm.file}".strip(),

@@ -14,7 +14,8 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.probe import nvidia, system
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import system
 from gpuprov.records import RecordedFacts, read
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec

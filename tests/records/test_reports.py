@@ -14,8 +14,12 @@ from msgspec.structs import replace
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import in_record
 from gpuprov.fleet import load_fleet
-from gpuprov.probe import boot, fabric, modules, nvidia, packages, pci, system, systemd
 from gpuprov.probe.base import NotRecorded
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.kernel import boot, modules
+from gpuprov.probe.software import packages
 from gpuprov.records import Record, RecordedFacts, read
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import recorded

@@ -15,7 +15,8 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog import gpus, toolkits
+from gpuprov.catalog import gpus
+from gpuprov.catalog.cuda import packages
 from gpuprov.catalog.reader import Source
 from gpuprov.render import code, digest, digests, reach, reached
 from gpuprov.render.digest import Digest
@@ -98,12 +99,12 @@ def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pyte
 
 
 def test_what_is_worked_out_for_a_role_rests_on_its_facts_of_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = toolkits.toolkits_file()
+    known = packages.toolkits_file()
     before = digests(host())
     told = msgspec.structs.replace(known, sources={**known.sources, "more": Source(description="another page")})
-    monkeypatch.setattr(toolkits, "toolkits_file", lambda: told)
+    monkeypatch.setattr(packages, "toolkits_file", lambda: told)
     assert not between(before, digests(host())), "where it is known from decides nothing"
-    monkeypatch.setattr(toolkits, "toolkits_file", lambda: msgspec.structs.replace(known, metapackages=("cuda-all",)))
+    monkeypatch.setattr(packages, "toolkits_file", lambda: msgspec.structs.replace(known, metapackages=("cuda-all",)))
     assert between(before, digests(host())) == {"cuda_toolkit"}
 
 

@@ -15,8 +15,10 @@ from gpuprov.cli import cli
 from gpuprov.cli.about import about
 from gpuprov.errors import UnreachableError
 from gpuprov.inventory import load
-from gpuprov.probe import house, mig, packages, system
 from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import house, system
+from gpuprov.probe.software import packages
 from gpuprov.report.fleet import Known, causes, data, group
 from gpuprov.report.fold import findings
 from gpuprov.report.known import known, mig_picture

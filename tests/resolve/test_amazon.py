@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import fabric
-from gpuprov.catalog.driver_sets import default_source, driver_packages, sources
+from gpuprov.catalog.drivers.sets import default_source, driver_packages, sources
 from gpuprov.catalog.packages import find_distribution
 from gpuprov.catalog.platforms import platforms
 from gpuprov.shared import package_lists, resolve

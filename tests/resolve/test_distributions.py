@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import cuda, fabric
-from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
 from gpuprov.shared import resolve
 
 H100, B200 = "10de:2330", "10de:2901"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog.driver_sets import kernel_module_table
+from gpuprov.catalog.drivers.sets import kernel_module_table
 from gpuprov.shared import resolve
 
 

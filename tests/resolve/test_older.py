@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import settled
+from gpuprov.catalog.drivers.sets import kernel_module_table
 from gpuprov.shared import resolve
 from tests.probe import published
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.driver_any import installed_driver
-from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.any import installed_driver
+from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
 from gpuprov.shared import package_lists, resolve
 
 H100 = "10de:2330"

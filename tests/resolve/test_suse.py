@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import fabric, repositories
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.catalog.platforms import platforms
 from gpuprov.shared import package_lists, resolve
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.onhost.packages import lists
 from gpuprov.shared import resolve
 from tests.probe import captured

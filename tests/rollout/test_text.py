@@ -37,6 +37,7 @@ def test_who_looks_is_told_what_to_say_next() -> None:
     status = stands("canary: {count: 2}\n", 4, {"green": 1})
     wait = 'waits for the approval of "batch 3" by 1 of alice, bob'
     assert awaited(wait) == "batch 3"
+    assert awaited('waits for the approval of "the "big" rack" by night" by alice, bob') == 'the "big" rack" by night'
     assert awaited("outside the time windows") == awaited("waits for the approval of nobody") == ""
     for changed, said in (
         ({"state": "running", "waits": [wait]}, 'hint: gpuprov rollout approve r "batch 3"'),

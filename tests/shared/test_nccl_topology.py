@@ -10,8 +10,8 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import topology as part
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
-from gpuprov.probe import nccl_topology as probe
 from gpuprov.probe.base import Output
+from gpuprov.probe.rdma import nccl_topology as probe
 from gpuprov.shared import nccl_topology
 from gpuprov.shared.nccl_topology import TopologyError
 from gpuprov.spec.model import HostSpec

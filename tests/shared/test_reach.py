@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.login import LOGIN, MARKER
+from gpuprov.probe.host.login import LOGIN, MARKER
 from gpuprov.shared import ended, reach
 from tests.here import ROLES, play, program
 

@@ -12,7 +12,7 @@ import pytest
 from gpuprov.capabilities.cgpu.desired import MODULES
 from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output
-from gpuprov.probe.cgpu import CGPU, parse
+from gpuprov.probe.gpus.cgpu import CGPU, parse
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.parts import cgpu

@@ -12,13 +12,13 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost import efa as onhost
 from gpuprov.onhost import fetched
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.efa import EFA, domains
+from gpuprov.probe.rdma.efa import EFA, domains
 from gpuprov.simulate.description import Description, Gpus, convert
 from gpuprov.simulate.parts import cloud_rdma, efa, erdma
 from gpuprov.simulate.parts.cloud_rdma_files import cloud_rdma_container as program

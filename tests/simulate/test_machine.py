@@ -51,6 +51,14 @@ def test_the_key_of_a_disk_covers_what_is_on_it(monkeypatch: pytest.MonkeyPatch)
     assert disk.Recipe("debian12", MIRRORS).key == recipe.key
 
 
+def test_a_disk_with_a_kernel_of_its_own_has_no_metapackage_that_brings_another() -> None:
+    newest, older = disk.Recipe("debian12", MIRRORS), disk.Recipe("debian12", MIRRORS, "6.1.0-47-amd64")
+    assert newest.base_key != older.base_key
+    mine, plain = set(older.packages), set(newest.packages)
+    assert mine - plain == {"linux-image-6.1.0-47-amd64", "linux-headers-6.1.0-47-amd64"}
+    assert plain - mine == {"linux-image-amd64", "linux-headers-amd64"}
+
+
 def test_an_unknown_distribution_says_what_is_allowed() -> None:
     with pytest.raises(GpuprovError, match="debian12, debian13"):
         disk.Recipe("debian7", MIRRORS).command(Path("tree"))

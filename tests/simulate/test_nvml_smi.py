@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe import gpu_settings
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus import gpu_settings
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import hosts

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe import nvidia
 from gpuprov.probe.base import Output
+from gpuprov.probe.driver import nvidia
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts import silicon

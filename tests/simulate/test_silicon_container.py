@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.probe import nvidia, pci
 from gpuprov.probe.base import Output
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci
 from gpuprov.simulate import container, faults, hosts
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.errors import GpuprovError
-from gpuprov.probe.ofed import release
+from gpuprov.probe.rdma.ofed import release
 from gpuprov.simulate.description import Description, Gpus, check
 from gpuprov.simulate.parts import ofed
 from gpuprov.simulate.standins import ofed as standins_ofed

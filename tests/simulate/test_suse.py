@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.errors import GpuprovError
-from gpuprov.probe import boot as probe
 from gpuprov.probe.base import Output
+from gpuprov.probe.kernel import boot as probe
 from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import image, sources
 from gpuprov.simulate.description import Description, check

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuprov.probe import rdma, topology, topology_nvlink
+from gpuprov.probe import rdma
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus import nvlink, topology
 from gpuprov.topology.model import Wiring, wiring
 
 H100, H100_PCIE, B200, V100, A100, L40S, T4, GB200 = "2330", "2331", "2901", "1db8", "20b0", "26b9", "1eb8", "2941"
@@ -110,7 +111,7 @@ class Machine:
         return wiring(
             topology.parse(texts["topology_pci"]),
             rdma.parse(texts["rdma_devices"]),
-            topology_nvlink.parse(texts["topology_nvlinks"]),
+            nvlink.parse(texts["topology_nvlinks"]),
         )
 
     def sysfs(self, root: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.nccl_topology import TopologyFile, parse
+from gpuprov.probe.rdma.nccl_topology import TopologyFile, parse
 from gpuprov.topology.judge import findings, theirs
 from gpuprov.topology.model import Wiring, told_nccl
 from gpuprov.topology.rails import rails

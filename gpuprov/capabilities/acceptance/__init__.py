@@ -6,7 +6,7 @@ from gpuprov.capabilities.acceptance.checks import CHECKS
 from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.rules import HERE, rules
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 
 CAPABILITY = Capability(
     name=HERE,
@@ -19,4 +19,8 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     shown_by="tests/capabilities/test_acceptance.py",
+    presupposes={
+        "acceptance.result": ("acceptance.tools", *LOADED),
+    },
+    sets_up=False,
 )

@@ -9,10 +9,11 @@ from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind,
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance, rdma, system
+from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.probe.acceptance_build import BUILD, MPICC
-from gpuprov.probe.family import family
+from gpuprov.probe.acceptance.build import BUILD, MPICC
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
 
 Ctx = Context[Acceptance]
 ACCEPT = "gpuprov accept"

@@ -11,9 +11,10 @@ from gpuprov.capabilities.acceptance.checks import installed, sources
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Source
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.catalog import acceptance as catalogue
-from gpuprov.probe import acceptance, rdma, system
-from gpuprov.probe.acceptance_build import PACKAGES
-from gpuprov.probe.family import family
+from gpuprov.probe import acceptance, rdma
+from gpuprov.probe.acceptance.build import PACKAGES
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Acceptance]

@@ -12,7 +12,7 @@ from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Path, Problem
@@ -111,4 +111,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     carried=carried(MODULES),
     needs_gpu=True,
+    from_site=True,
 )

@@ -9,8 +9,8 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, rows
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.onhost.at_boot import cgpu as onhost
 from gpuprov.onhost.at_boot.cgpu import Difference
-from gpuprov.probe import nvidia
-from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
 
 Ctx = Context[Cgpu]

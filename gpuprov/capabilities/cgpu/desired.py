@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.gpus.cgpu import CGPU
 
 Ctx = Context[Cgpu]
 MODULES = (*COMMON, "cgpu")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
-from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import packages
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.probe.software import packages
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
@@ -100,4 +100,19 @@ CAPABILITY = Capability(
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(
+            (
+                "container_toolkit.held",
+                "container_toolkit.configured",
+                "container_toolkit.mode",
+                "container_toolkit.cdi_refresh",
+                "container_toolkit.daemon_reload",
+                "container_toolkit.daemon_reload_at_boot",
+            ),
+            ("container_toolkit.packages",),
+        ),
+        "container_toolkit.registered": ("container_toolkit.packages", "container_toolkit.configured"),
+        "container_toolkit.cdi": ("container_toolkit.packages", *LOADED),
+    },
 )

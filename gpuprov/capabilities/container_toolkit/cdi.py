@@ -12,11 +12,12 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     registrable,
     specification_file,
 )
-from gpuprov.catalog import toolkit as catalogue
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import SPECIFICATION, UVM
-from gpuprov.probe import nvidia, pci, system, systemd
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci, system, systemd
 
 Ctx = Context[ContainerToolkit]
 

@@ -6,16 +6,17 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import repositories
-from gpuprov.catalog import toolkit as catalogue
 from gpuprov.onhost import sources
-from gpuprov.probe import packages, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.software import packages
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import resolve
 
 PROBES = (packages.PACKAGES, packages.INDEX, system.OS_RELEASE, system.PLATFORM)
@@ -84,6 +85,6 @@ def coming(ctx: Ctx) -> str:
     if not asked or kind is None:
         return ""
     told = ctx.facts.get(REPOSITORIES)
-    wanted = repositories_checks.standing(told, asked, kind)
+    wanted = package_sources.standing(told, asked, kind)
     there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
     return "" if there else str(asked["url"])

@@ -14,12 +14,12 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     registrable,
     specification_file,
 )
-from gpuprov.catalog import toolkit as catalogue
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
-from gpuprov.probe import systemd
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import TOOLKIT, Toolkit
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
+from gpuprov.probe.host import systemd
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import engines
 
 UNITS = "/etc/systemd/system"

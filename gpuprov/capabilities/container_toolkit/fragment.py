@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.catalog import toolkit as catalogue
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import SPECIFICATION
-from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import TOOLKIT
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import TOOLKIT
+from gpuprov.probe.software import packages
 from gpuprov.shared import resolve
 from gpuprov.shared.engines import Engine
 from gpuprov.spec.model import Fragment

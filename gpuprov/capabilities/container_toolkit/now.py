@@ -12,12 +12,12 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     installed,
     registrable,
 )
-from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import packages as probed
-from gpuprov.probe import system
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import TOOLKIT, USERS, User
-from gpuprov.probe.family import words
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS, User
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.software import packages as probed
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
-from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import packages, system
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import TOOLKIT, USERS
-from gpuprov.probe.family import words
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.software import packages
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import engines as files
 
 Ctx = Context[ContainerToolkit]
@@ -30,7 +31,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
     wanted, decision = ctx.fragment.version, decided(ctx)
     if decision.problem and decision.source:
-        return repositories_checks.later(f"container toolkit {wanted}", decision.source)
+        return package_sources.later(f"container toolkit {wanted}", decision.source)
     if decision.problem:
         return fail(f"toolkit {wanted}", decision.problem, decision.hint)
     have = {name: package.version for name, package in installed(ctx.facts).items()}

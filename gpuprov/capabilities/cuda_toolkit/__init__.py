@@ -9,10 +9,11 @@ from gpuprov.capabilities.cuda_toolkit import now, preflight
 from gpuprov.capabilities.cuda_toolkit.desired import DESIRED
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, named_driver, way_to
-from gpuprov.catalog import cuda, gpus, toolchain
-from gpuprov.catalog import toolkits as catalogue
+from gpuprov.catalog import cuda, gpus
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts
-from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS
+from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
@@ -140,4 +141,10 @@ CAPABILITY = Capability(
     export_probes=(*BASE, TOOLKITS),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(
+            ("cuda_toolkit.runs", "cuda_toolkit.default", "cuda_toolkit.held", "cuda_toolkit.path"),
+            ("cuda_toolkit.packages",),
+        ),
+    },
 )

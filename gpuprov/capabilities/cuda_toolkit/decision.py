@@ -8,11 +8,21 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.catalog import cuda, toolchain
-from gpuprov.catalog import toolkits as catalogue
-from gpuprov.catalog.toolchain import built_for, dashed, major, minor, order, satisfies, toolkit_of, upstream
-from gpuprov.catalog.toolkits import Library, PartFact
-from gpuprov.probe.cuda_toolkit import Requires
+from gpuprov.catalog import cuda
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
+from gpuprov.catalog.cuda.packages import Library, PartFact
+from gpuprov.catalog.cuda.toolchain import (
+    built_for,
+    dashed,
+    major,
+    minor,
+    order,
+    satisfies,
+    toolkit_of,
+    upstream,
+)
+from gpuprov.probe.driver.cuda_toolkit import Requires
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,11 @@ from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, dec
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
-from gpuprov.catalog import cuda, toolchain
-from gpuprov.catalog import toolkits as catalogue
+from gpuprov.catalog import cuda
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
+from gpuprov.probe.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
 
 Ctx = Context[CudaToolkit]
 PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpuprov.catalog import toolkits as catalogue
+from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.spec.model import Fragment
 
 Version = Annotated[

@@ -5,11 +5,13 @@ from __future__ import annotations
 from gpuprov.capabilities.cuda_toolkit import decision
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.catalog import cuda, toolchain
-from gpuprov.catalog import toolkits as catalogue
-from gpuprov.probe import cuda_toolkit, family, nvidia, system
+from gpuprov.catalog import cuda
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.packages import Package
+from gpuprov.probe.driver import cuda_toolkit, nvidia
+from gpuprov.probe.host import family, system
+from gpuprov.probe.software.packages import Package
 from gpuprov.spec.model import HostSpec
 
 BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVER)

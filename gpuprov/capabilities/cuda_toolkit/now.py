@@ -16,10 +16,10 @@ from gpuprov.capabilities.cuda_toolkit.host import (
     wanted_minors,
 )
 from gpuprov.capabilities.cuda_toolkit.preflight import judged
-from gpuprov.catalog import toolchain
-from gpuprov.catalog import toolkits as catalogue
-from gpuprov.probe import family
-from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
+from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
+from gpuprov.probe.host import family
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]

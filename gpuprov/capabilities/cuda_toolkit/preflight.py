@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, installed, kind, there, way_to
-from gpuprov.catalog import cuda, toolchain
-from gpuprov.catalog import toolkits as catalogue
-from gpuprov.probe import family, system
-from gpuprov.probe.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
+from gpuprov.catalog import cuda
+from gpuprov.catalog.cuda import packages as catalogue
+from gpuprov.catalog.cuda import toolchain
+from gpuprov.probe.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
+from gpuprov.probe.host import family, system
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
-RESOLVING = (*BASE, INDEX, *repositories_checks.COMING)
+RESOLVING = (*BASE, INDEX, *package_sources.COMING)
 
 
 def coming(ctx: Ctx, decision: Decision) -> str:
     """The URL of the package source that nvidia_driver adds, where all that is missing may be in there; empty otherwise."""
     if not decision.problem or ctx.facts.get(INDEX):
         return ""
-    return repositories_checks.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)
+    return package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)
 
 
 @check(
@@ -42,7 +43,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, told, f"zypper install {names} by hand, and cuda_toolkit out of the spec")
     decision = decide(block, there(ctx.host, ctx.facts))
     if url := coming(ctx, decision):
-        return repositories_checks.later(f"CUDA toolkit: {expected}", url)
+        return package_sources.later(f"CUDA toolkit: {expected}", url)
     if decision.problem and ctx.facts.get(INDEX).busy:
         told = "another package manager is at work on the host, and its package lists cannot be read"
         return fail(expected, told, "wait until it has ended, then do it again")

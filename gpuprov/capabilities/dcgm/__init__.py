@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED
 from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import dcgm
+from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.build import convert
@@ -83,4 +84,11 @@ CAPABILITY = Capability(
     follows=("nvidia_driver", "fabric_manager"),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(("dcgm.held", "dcgm.enabled", "dcgm.alive"), ("dcgm.version",)),
+        "dcgm.listens": ("dcgm.alive",),
+        "dcgm.gpus": ("dcgm.alive", *LOADED),
+        "dcgm.switches": ("dcgm.alive", "fabric_manager.query_library", *LOADED),
+        "dcgm.exporter": ("dcgm.version", "dcgm.alive"),
+    },
 )

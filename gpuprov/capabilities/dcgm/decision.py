@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_wanted, builds, installed, parts
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import dcgm
 from gpuprov.shared import resolve
 
-PROBES = (*BASE_PROBES, dcgm.INDEX, *repositories_checks.COMING)
+PROBES = (*BASE_PROBES, dcgm.INDEX, *package_sources.COMING)
 REPOSITORY = (
     "DCGM is in NVIDIA's CUDA repository, not in the distribution's: add it, or a mirror of it, to the package sources"
 )
@@ -49,7 +49,7 @@ def decided(ctx: Context[Dcgm]) -> Decision:
         return decision
     if driver and not branch and ctx.fragment.cuda == "auto":
         return msgspec.structs.replace(decision, later="resolved with the driver that nvidia_driver installs")
-    if not ctx.facts.get(dcgm.INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
+    if not ctx.facts.get(dcgm.INDEX) and (url := package_sources.coming(driver, ctx.facts)):
         return msgspec.structs.replace(decision, later=f"resolved when apply has added {url}", source=url)
     return decision
 

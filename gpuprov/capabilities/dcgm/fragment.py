@@ -9,9 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm, nvidia, pci
 from gpuprov.probe.base import Facts
-from gpuprov.probe.packages import Package
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import dcgm
+from gpuprov.probe.host import pci
+from gpuprov.probe.software.packages import Package
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 

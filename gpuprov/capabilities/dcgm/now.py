@@ -9,7 +9,9 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
-from gpuprov.probe import dcgm, fabric, nvidia, pci, system, systemd
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import dcgm, fabric
+from gpuprov.probe.host import pci, system, systemd
 from gpuprov.shared import followers, resolve
 
 Ctx = Context[Dcgm]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.dcgm.decision import PROBES, decided
 from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, branch_wanted, installed
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm
+from gpuprov.probe.gpus import dcgm
 
 Ctx = Context[Dcgm]
 
@@ -80,7 +80,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     decision, there = decided(ctx), installed(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
     if decision.source:
-        return repositories_checks.later(expected, decision.source)
+        return package_sources.later(expected, decision.source)
     if decision.later:
         return ok(decision.later, expected)
     if decision.problem:

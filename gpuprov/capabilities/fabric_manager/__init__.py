@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
 from gpuprov.capabilities.fabric_manager.desired import DESIRED
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import MODULE_NAMES
+from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.probe import dcgm, fabric, systemd
 from gpuprov.probe.base import Facts
-from gpuprov.probe.imex import IMEX
+from gpuprov.probe.gpus import dcgm, fabric
+from gpuprov.probe.gpus.imex import IMEX
+from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARIES
 from gpuprov.spec.build import convert, show, unknown_key
@@ -152,4 +153,16 @@ CAPABILITY = Capability(
     follows=("nvidia_driver",),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(
+            ("fabric_manager.held", "fabric_manager.enabled", "fabric_manager.settings"), ("fabric_manager.version",)
+        ),
+        "fabric_manager.alive": ("fabric_manager.version", *LOADED),
+        "fabric_manager.registered": ("fabric_manager.alive", *LOADED),
+        "fabric_manager.imex_held": ("fabric_manager.imex_version",),
+        "fabric_manager.imex_enabled": ("fabric_manager.imex_version",),
+        "fabric_manager.imex_alive": ("fabric_manager.imex_version", *LOADED),
+        "fabric_manager.imex_domain": ("fabric_manager.imex_alive", "fabric_manager.imex_nodes"),
+        "fabric_manager.imex_channel": LOADED,
+    },
 )

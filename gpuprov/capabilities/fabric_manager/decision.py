@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
@@ -19,16 +19,17 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 from gpuprov.capabilities.fabric_manager.tray import of_tray
 from gpuprov.catalog import cuda
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe import fabric, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family
-from gpuprov.probe.packages import INDEX, PACKAGES
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.software.packages import INDEX, PACKAGES
 from gpuprov.shared import followers, resolve
 
 Ctx = Context[FabricManager]
 PROBES = (
     *(*HARDWARE_PROBES, *DRIVER_PROBES, fabric.PACKAGES, INDEX, fabric.SUBNET_INDEX),
-    *repositories_checks.COMING,
+    *package_sources.COMING,
 )
 
 
@@ -68,7 +69,7 @@ def decided(ctx: Ctx) -> Decision:
     asked, driver = ctx.host.capabilities.get("nvidia_driver"), driver_version(ctx.facts)
     comes = bool(asked) and (ctx.run is None or "nvidia_driver" in ctx.run)
     if subnet.problem:
-        url = repositories_checks.coming(asked, ctx.facts) if comes else ""
+        url = package_sources.coming(asked, ctx.facts) if comes else ""
         return msgspec.structs.replace(subnet, source=url)
     if comes and not fits(asked, driver):
         return subnet

@@ -13,10 +13,12 @@ from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decid
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe import fabric, mig, nvidia, system, systemd
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.family import words
-from gpuprov.probe.imex import IMEX
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric, mig
+from gpuprov.probe.gpus.imex import IMEX
+from gpuprov.probe.host import system, systemd
+from gpuprov.probe.host.family import words
 from gpuprov.shared import followers
 from gpuprov.spec.model import HostSpec
 

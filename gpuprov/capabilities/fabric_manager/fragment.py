@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_any import installed_driver
-from gpuprov.catalog.driver_sets import managed
-from gpuprov.probe import fabric, nvidia, pci, system
+from gpuprov.catalog.drivers.any import installed_driver
+from gpuprov.catalog.drivers.sets import managed
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.software.packages import PACKAGES, Package
 from gpuprov.shared import followers, resolve
 from gpuprov.spec.model import Fragment, HostSpec
 

@@ -9,11 +9,13 @@ from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricMa
 from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe import fabric, nvidia, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import words
-from gpuprov.probe.imex import IMEX
-from gpuprov.probe.imex import Imex as State
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.gpus.imex import IMEX
+from gpuprov.probe.gpus.imex import Imex as State
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import words
 from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]

@@ -15,8 +15,9 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.probe import fabric, pci, system
-from gpuprov.probe.family import words
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import words
 from gpuprov.shared import resolve
 from gpuprov.shared.followers import LIBRARIES
 

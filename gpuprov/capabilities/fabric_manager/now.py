@@ -19,9 +19,12 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     wanted_settings,
 )
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.probe import boot, fabric, modules, nvidia, pci, system, systemd
-from gpuprov.probe.family import family, words
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.kernel import boot, modules
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]

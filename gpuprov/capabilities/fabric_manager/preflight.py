@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.fabric_manager.decision import PROBES, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
@@ -14,9 +14,10 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe import fabric, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.kernel.modules import underscored
 
 Ctx = Context[FabricManager]
 
@@ -98,7 +99,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     decision, driver = decided(ctx), driver_version(ctx.facts)
     expected = f"{what(ctx.fragment)} {driver}".strip()
     if decision.source:
-        return repositories_checks.later(what(ctx.fragment), decision.source)
+        return package_sources.later(what(ctx.fragment), decision.source)
     if decision.problem:
         return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
     changes = [Change(kind="package", name=name, after="newest") for name in decision.subnet]

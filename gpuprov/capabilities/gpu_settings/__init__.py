@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpu_settings import boot, now, preflight, reality
 from gpuprov.capabilities.gpu_settings.desired import DESIRED
 from gpuprov.capabilities.gpu_settings.fragment import HERE, GpuSettings
@@ -22,4 +22,18 @@ CAPABILITY = Capability(
         f"gpuprov.onhost.gpu_settings{name}" for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
     ),
     needs_gpu=True,
+    presupposes={
+        **dict.fromkeys(
+            (
+                "gpu_settings.ecc",
+                "gpu_settings.power_limit",
+                "gpu_settings.application_clocks",
+                "gpu_settings.locked_clocks",
+                "gpu_settings.compute_mode",
+                "gpu_settings.confidential_computing",
+            ),
+            LOADED,
+        ),
+        "gpu_settings.persistence": ("persistence.mode_on", *LOADED),
+    },
 )

@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, o
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
 from gpuprov.capabilities.gpu_settings.now import compared
-from gpuprov.probe import gpu_settings as probe
+from gpuprov.probe.gpus import gpu_settings as probe
 
 
 def asks_anything(block: GpuSettings) -> bool:

@@ -11,7 +11,7 @@ from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
 from gpuprov.capabilities.gpu_settings.host import Ctx
 from gpuprov.onhost.files import PYTHON
-from gpuprov.probe.gpu_settings import CONFIG, FOLDER, UNIT
+from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
 """As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""

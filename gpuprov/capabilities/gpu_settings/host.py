@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, asks, config
 from gpuprov.onhost.gpu_settings import wanted
-from gpuprov.probe import gpu_settings as probe
-from gpuprov.probe import nvidia, pci, system
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import gpu_settings as probe
+from gpuprov.probe.host import pci, system
 
 Ctx = Context[GpuSettings]
 STATE = (probe.SETTINGS, nvidia.SMI, pci.NVIDIA_FUNCTIONS, system.CONTAINER)

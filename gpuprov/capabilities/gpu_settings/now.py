@@ -11,9 +11,9 @@ from gpuprov.capabilities.gpu_settings.fragment import asks
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
 from gpuprov.onhost.gpu_settings.plan import span
-from gpuprov.probe import gpu_settings as probe
-from gpuprov.probe import nvidia
-from gpuprov.probe.system import CONTAINER
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import gpu_settings as probe
+from gpuprov.probe.host.system import CONTAINER
 
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
 """Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Thermal slowdowns are named after theirs."""

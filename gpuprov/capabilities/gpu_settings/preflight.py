@@ -8,8 +8,8 @@ from typing import Any
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, driverless
 from gpuprov.onhost.gpu_settings.plan import listed
-from gpuprov.probe import gpu_settings as probe
-from gpuprov.probe import nvidia
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import gpu_settings as probe
 
 Clocks = Mapping[int, Sequence[int]]
 

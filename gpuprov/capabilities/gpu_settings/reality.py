@@ -6,9 +6,9 @@ from typing import Any
 
 from gpuprov import reading
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
-from gpuprov.probe import gpu_settings as probe
-from gpuprov.probe import mps
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import gpu_settings as probe
+from gpuprov.probe.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

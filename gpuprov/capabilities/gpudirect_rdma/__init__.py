@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import gdrcopy as gdrcopy_probe
-from gpuprov.probe import nvidia, rdma
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
-from gpuprov.probe.gpudirect import GPUDIRECT
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
 
 
@@ -49,4 +50,8 @@ CAPABILITY = Capability(
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",
+    presupposes={
+        "gpudirect_rdma.loaded": LOADED,
+        "gpudirect_rdma.parameters": ("gpudirect_rdma.loaded",),
+    },
 )

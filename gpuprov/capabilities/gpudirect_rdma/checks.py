@@ -7,10 +7,12 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import modules, nvidia, system
-from gpuprov.probe.gpudirect import GPUDIRECT, Service
-from gpuprov.probe.virtualization import MACHINE
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import system
+from gpuprov.probe.host.virtualization import MACHINE
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Service
 
 Ctx = Context[GpudirectRdma]
 P2PDMA = "CONFIG_PCI_P2PDMA"

@@ -8,10 +8,10 @@ import msgspec
 
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import pci
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.gpudirect import GPUDIRECT
+from gpuprov.probe.host import pci
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import HostSpec
 
 PROBES = (GPUDIRECT, pci.NVIDIA_FUNCTIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
@@ -12,12 +12,13 @@ from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
-from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe import gdrcopy as gdrcopy_probe
-from gpuprov.probe import house, nvidia, pci, system
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import house, pci, system
+from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
@@ -93,7 +94,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     lacking = [name for name in gdrcopy.wanted(ctx) if name not in there]
     none = [name for name in lacking if not (index.get(name) or index.busy)]
     driver = ctx.host.capabilities.get("nvidia_driver")
-    url = repositories_checks.coming(driver, ctx.facts) if none else ""
+    url = package_sources.coming(driver, ctx.facts) if none else ""
     problem = f"gpudirect_rdma.gdrcopy: no package source of the host has {' '.join(none)}"
     if none and not url:
         raise ProbeFailed(problem, gdrcopy.SOURCE)
@@ -145,7 +146,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
 DESIRED = Desired(
     (
         *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),
-        *(system.CONTAINER, house.REBOOT_REASONS, *repositories_checks.COMING),
+        *(system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING),
     ),
     make,
     reads=(

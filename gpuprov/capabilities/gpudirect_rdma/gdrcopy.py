@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.checks import Ctx
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import gdrcopy as probe
-from gpuprov.probe import system
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.family import family, words
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.rdma import gdrcopy as probe
 
 NOT_ASKED = "gdrcopy is not in the spec"
 SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
@@ -39,7 +39,7 @@ def wanted(ctx: Ctx) -> tuple[str, ...]:
 
 @check(
     "gpudirect_rdma.gdrcopy_offered",
-    *(*BASE, probe.INDEX, *repositories_checks.COMING),
+    *(*BASE, probe.INDEX, *package_sources.COMING),
     fields=("gdrcopy",),
     moment="preflight",
     evidence=f"{probe.PACKAGES.evidence}; {probe.INDEX.evidence}",
@@ -53,8 +53,8 @@ def offered(ctx: Ctx) -> Outcome:
     if index.busy and lacking:
         return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
     none = [name for name in lacking if not index.get(name)]
-    if none and (url := repositories_checks.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)):
-        return repositories_checks.later("gdrcopy", url)
+    if none and (url := package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)):
+        return package_sources.later("gdrcopy", url)
     if none:
         return fail(" ".join(wanted(ctx)), f"no package source of the host has {' '.join(none)}", SOURCE)
     return ok(" ".join(wanted(ctx)))

@@ -10,9 +10,10 @@ from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, o
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import modules, system
-from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect, KernelState
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect, KernelState
 
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
 DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}

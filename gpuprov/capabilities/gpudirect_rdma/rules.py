@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma, parameters
-from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem

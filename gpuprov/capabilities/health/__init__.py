@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.health import gpus, links, log, machine, processes
 from gpuprov.capabilities.health.fragment import HERE, Health
-from gpuprov.probe.kernel_log import seconds
+from gpuprov.probe.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
 
@@ -53,4 +53,29 @@ CAPABILITY = Capability(
     driverless=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_health.py",
+    presupposes={
+        "health.gpus": LOADED,
+        **dict.fromkeys(
+            ("health.xid", "health.programs", "health.sxid", "health.pcie_errors", "health.rdma_log", "health.kernel"),
+            ("health.kernel_log",),
+        ),
+        "health.recovery": ("health.gpus", "health.xid", *LOADED),
+        **dict.fromkeys(
+            (
+                "health.ecc_mode",
+                "health.ecc_errors",
+                "health.remapped_rows",
+                "health.retired_pages",
+                "health.slowdown",
+                "health.temperature",
+                "health.power",
+                "health.nvlink_errors",
+                "health.pcie_replays",
+                "health.firmware",
+                "health.processes",
+            ),
+            ("health.gpus", *LOADED),
+        ),
+    },
+    sets_up=False,
 )

@@ -9,7 +9,7 @@ from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpu_health import GPU_HEALTH, GpuHealth, State
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, GpuHealth, State
 
 Gpus = tuple[GpuHealth, ...]
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"

@@ -9,10 +9,10 @@ from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import shown
 from gpuprov.capabilities.health.log import moment, readable, span
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpu_health import GPU_HEALTH
-from gpuprov.probe.health_links import NVLINK_ERRORS, PORT_ERRORS
-from gpuprov.probe.kernel_log import DEVICE, KERNEL_LOG, Line
-from gpuprov.probe.topology_nvlink import ALONE
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
+from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS
+from gpuprov.probe.gpus.nvlink import ALONE
+from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect)"

@@ -11,9 +11,9 @@ from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import SEVERITY, Action
-from gpuprov.probe import system
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.kernel_log import KERNEL_LOG, Event, KernelLog, sxids, xids
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, sxids, xids
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4

@@ -7,8 +7,8 @@ from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.links import quoted
 from gpuprov.capabilities.health.log import readable, span
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.hardware import HARDWARE
-from gpuprov.probe.kernel_log import KERNEL_LOG
+from gpuprov.probe.host.hardware import HARDWARE
+from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 
 KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
 READ_ONLY = r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.probe import system
-from gpuprov.probe.gpu_processes import PROCESSES
+from gpuprov.probe.gpus.gpu_processes import PROCESSES
+from gpuprov.probe.host import system
 
 
 @check("health.processes", PROCESSES, system.CONTAINER, evidence=PROCESSES.evidence)

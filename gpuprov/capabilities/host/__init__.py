@@ -10,15 +10,16 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.host import login
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
-from gpuprov.capabilities.repositories_checks import package_sources
+from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
-from gpuprov.onhost import first_boot_judge
-from gpuprov.probe import house, packages, pci, system
-from gpuprov.probe.family import words
-from gpuprov.probe.first_boot import FIRST_BOOT, FirstBoot
+from gpuprov.catalog.drivers.sets import GPU_SERVICES, supported_distributions
+from gpuprov.onhost import first_boot_judge, lock
+from gpuprov.probe.host import house, pci, system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel.first_boot import FIRST_BOOT, FirstBoot
+from gpuprov.probe.software import packages
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem
@@ -42,6 +43,8 @@ class House(Fragment, frozen=True):
     ] = "nothing"
 
 
+SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
+"""What `gpuprov drain --by` takes, in words."""
 HANGS = "no watchdog resets a host that hangs"
 WATCHDOG = "RuntimeWatchdogSec in /etc/systemd/system.conf has one do so, from when systemd runs"
 Ctx = Context[House]
@@ -88,6 +91,28 @@ def reboot_pending(ctx: Ctx) -> Outcome:
         told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         return fail("no reboot required", told, "gpuprov apply --reboot, or reboot: if-needed in the spec", reboot=told)
     return ok("no reboot required")
+
+
+@check("host.in_service", house.DRAINED)
+def in_service(ctx: Ctx) -> Outcome:
+    """What gpuprov has taken out of its scheduler it has given back. A host that is out, as while it is worked on, is not at fault:
+    that it gets jobs is not proven."""
+    out = ctx.facts.get(house.DRAINED)
+    if out is None:
+        return not_asked("gpuprov has not drained it")
+    if out.damaged or out.by not in SCHEDULERS or not lock.RUN.fullmatch(out.run):
+        why = out.damaged or "no scheduler and run that gpuprov knows"
+        return skip(f"gpuprov has drained it, and its note cannot be read: {why}", f"see {house.DRAINED_FILE}")
+    since = f"{out.since[:16].replace('T', ' ')} UTC"
+    return skip(
+        f"drained by gpuprov since {since} ({SCHEDULERS[out.by]}, run {out.run}): it gets no jobs", give_back(out)
+    )
+
+
+def give_back(out: house.Drained) -> str:
+    """How a drained host goes back into service."""
+    more = " --command COMMAND" if out.by == "command" else ""
+    return f"when it is as it should be: gpuprov undrain HOST INVENTORY --by {out.by}{more} --run {out.run}"
 
 
 @check("host.first_boot", FIRST_BOOT, moment="next-boot", fields=("on_failure",))
@@ -214,6 +239,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             nvswitch_fabric(driverless),
             reboot_pending,
             started_again,
+            in_service,
             supported,
             *login.CHECKS,
             clock,

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
-from gpuprov.probe.login import LOGIN, PYTHON
+from gpuprov.probe.host.login import LOGIN, PYTHON
 from gpuprov.shared import reach
 
 Ctx = Context[Any]

@@ -10,9 +10,10 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
 from gpuprov.capabilities.kernel.desired import DESIRED, MODULES
 from gpuprov.capabilities.kernel.now import listed, service_limits
-from gpuprov.probe import boot, cpu, systemd
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.host import cpu, systemd
+from gpuprov.probe.kernel import boot
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
@@ -77,5 +78,6 @@ CAPABILITY = Capability(
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
     desired=DESIRED,
+    taken_away={},
     carried=carried(MODULES),
 )

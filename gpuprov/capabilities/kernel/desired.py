@@ -12,9 +12,10 @@ from gpuprov.capabilities.kernel.machine import UNIT
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
 from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
-from gpuprov.probe import boot, cpu, initramfs, system
-from gpuprov.probe.family import family
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.host import cpu, system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.kernel import boot, initramfs
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"

@@ -6,7 +6,8 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.onhost.at_boot.governor import differing
-from gpuprov.probe import boot, cpu, system, virtualization
+from gpuprov.probe.host import cpu, system, virtualization
+from gpuprov.probe.kernel import boot
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
 
 Ctx = Context[Kernel]

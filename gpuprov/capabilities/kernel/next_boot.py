@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
-from gpuprov.probe import boot, initramfs, modules, system
-from gpuprov.probe.family import family
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.kernel import boot, initramfs, modules
 from gpuprov.spec.kernel import Kernel
 
 ENTRIES = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.probe import boot, modules, system, systemd
 from gpuprov.probe.base import Facts
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.host import system, systemd
+from gpuprov.probe.kernel import boot, modules
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Scalar
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kernel.now import listed
-from gpuprov.probe import boot, cpu, modules, system, virtualization
-from gpuprov.probe.modules import underscored
+from gpuprov.probe.host import cpu, system, virtualization
+from gpuprov.probe.kernel import boot, modules
+from gpuprov.probe.kernel.modules import underscored
 from gpuprov.spec.kernel import HUGEPAGE_KIB, Kernel
 
 Ctx = Context[Kernel]

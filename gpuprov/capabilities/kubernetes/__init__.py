@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.kubernetes import node, now
 from gpuprov.capabilities.kubernetes.desired import DESIRED
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
-from gpuprov.probe import kubernetes
+from gpuprov.probe.containers import kubernetes
 
 CAPABILITY = Capability(
     name="kubernetes",
@@ -21,4 +21,7 @@ CAPABILITY = Capability(
     export_probes=(kubernetes.FILES,),
     desired=DESIRED,
     shown_by="tests/capabilities/test_kubernetes_host.py",
+    presupposes={
+        "kubernetes.allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED),
+    },
 )

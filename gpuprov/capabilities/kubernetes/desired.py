@@ -10,7 +10,7 @@ from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import gpus
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe import kubernetes
+from gpuprov.probe.containers import kubernetes
 from gpuprov.spec.model import HostSpec
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.layout import device_names
-from gpuprov.probe.mig import MigState
+from gpuprov.probe.gpus.mig import MigState
 
 Seen = tuple[bool, tuple[str, ...]]
 """A GPU: whether it is in MIG mode, and the profiles of its MIG devices."""

@@ -8,11 +8,13 @@ from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.rules import branch
 from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import by_pci_id
-from gpuprov.catalog.toolkit import CONFIG
-from gpuprov.probe import kubernetes, nvidia, pci
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import TOOLKIT
+from gpuprov.probe.containers import kubernetes
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import TOOLKIT
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci
 from gpuprov.shared import engines, resolve
 
 Ctx = Context[Kubernetes]

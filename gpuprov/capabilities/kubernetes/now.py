@@ -10,7 +10,9 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok,
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe import kubernetes, mig, pci, system
+from gpuprov.probe.containers import kubernetes
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci, system
 
 Ctx = Context[Kubernetes]
 COUNTS = "allocatable"

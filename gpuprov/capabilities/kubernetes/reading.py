@@ -8,8 +8,8 @@ from typing import Any
 from gpuprov import reading
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe import kubernetes
 from gpuprov.probe.base import Facts
+from gpuprov.probe.containers import kubernetes
 from gpuprov.shared.engines import at
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.probe import mig, pci
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci
 
 CAPABILITY = Capability(
     name="mig",
@@ -20,4 +21,12 @@ CAPABILITY = Capability(
     follows=("nvidia_driver",),
     desired=DESIRED,
     carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
+    presupposes={
+        "mig.mode": LOADED,
+        "mig.instances": ("mig.mode", *LOADED),
+        "mig.cdi": ("mig.instances", "container_toolkit.packages", *LOADED),
+        "mig.capabilities": ("mig.instances", *LOADED),
+    },
+    at_boot=dict.fromkeys(("mig.mode", "mig.instances", "mig.cdi", "mig.capabilities"), "mig.boot"),
+    taken_away={"mode": "disabled"},
 )

@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.probe import mig
+from gpuprov.probe.gpus import mig
 
 Ctx = Context[Mig]
 SHOWN = f"systemctl is-enabled {mig.MANAGER}"

@@ -12,13 +12,14 @@ from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
 from gpuprov.catalog import gpus
 from gpuprov.onhost.files import PYTHON
-from gpuprov.probe import mig, system
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.house import REBOOT_REASONS
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import system
+from gpuprov.probe.host.house import REBOOT_REASONS
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
-MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "users")
+MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "users")
 """Those of gpuprov/onhost/mig, beside the two that make it a program."""
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
 """As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""

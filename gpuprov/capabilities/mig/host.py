@@ -9,13 +9,13 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.driver_sets import gpu_services, is_gpu_service
+from gpuprov.catalog.drivers.sets import gpu_services, is_gpu_service
 from gpuprov.mig import model_of
 from gpuprov.onhost.clients import OURS
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig import plan, state
-from gpuprov.probe.mig import GpuInstance, MigGpu, MigState, User
+from gpuprov.probe.gpus.mig import GpuInstance, MigGpu, MigState, User
 from gpuprov.spec.model import HostSpec
 
 

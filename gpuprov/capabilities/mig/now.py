@@ -11,9 +11,10 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.onhost.cdi import SPECIFICATION
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.probe import mig, pci, system
-from gpuprov.probe.container_toolkit import CDI
-from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.probe.containers.container_toolkit import CDI
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
 
 Ctx = Context[Mig]
 STATE = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)

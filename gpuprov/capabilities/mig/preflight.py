@@ -7,8 +7,10 @@ from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mig.now import HOST_STATE, unreadable, users, wanted
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.probe import mig, nvidia, pci, system
-from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
 
 Ctx = Context[Mig]
 

@@ -10,8 +10,9 @@ from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.state import sizes_of
-from gpuprov.probe import mig, pci
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov import reading
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -93,4 +93,10 @@ CAPABILITY = Capability(
     follows=("nvidia_driver", "mig"),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        "mps.daemons": ("mig.instances", *LOADED),
+        **dict.fromkeys(("mps.limits", "mps.static_partitions", "mps.servers"), ("mps.daemons", *LOADED)),
+        "mps.compute_mode": LOADED,
+    },
+    taken_away={"scope": "none"},
 )

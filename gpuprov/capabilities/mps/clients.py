@@ -7,7 +7,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps
+from gpuprov.probe.gpus import mps
 
 Ctx = Context[Mps]
 DROP_IN = "50-gpuprov-mps.conf"

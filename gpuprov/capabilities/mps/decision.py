@@ -7,8 +7,10 @@ import msgspec
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mps.fragment import Mps, branch_now
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps, nvidia, system
-from gpuprov.probe.family import family
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import mps
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
 from gpuprov.shared import resolve
 
 Ctx = Context[Mps]

@@ -15,7 +15,7 @@ from gpuprov.capabilities.mps.decision import PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, group_names
 from gpuprov.catalog import mps as catalogue
 from gpuprov.onhost.files import PYTHON
-from gpuprov.probe import mps
+from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import HostSpec
 

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.probe import pci
 from gpuprov.probe.base import Facts
-from gpuprov.probe.mps import MPS, Gpu, MpsState
-from gpuprov.probe.nvidia import DRIVER, LIBRARIES
-from gpuprov.probe.system import CONTAINER
+from gpuprov.probe.driver.nvidia import DRIVER, LIBRARIES
+from gpuprov.probe.gpus.mps import MPS, Gpu, MpsState
+from gpuprov.probe.host import pci
+from gpuprov.probe.host.system import CONTAINER
 from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec

@@ -9,8 +9,10 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps, nvidia, pci
-from gpuprov.probe.mps import Daemon
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import mps
+from gpuprov.probe.gpus.mps import Daemon
+from gpuprov.probe.host import pci
 from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, branch_wanted, listed, selects, wanted
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps, pci
+from gpuprov.probe.gpus import mps
+from gpuprov.probe.host import pci
 from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]
@@ -16,7 +17,7 @@ Ctx = Context[Mps]
 
 @check(
     "mps.programs",
-    *(*PROBES, *repositories_checks.COMING),
+    *(*PROBES, *package_sources.COMING),
     moment="preflight",
     evidence=f"command -v {catalogue.CONTROL}",
 )

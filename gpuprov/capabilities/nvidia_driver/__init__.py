@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.nvidia_driver import (
     built_once,
     kernels,
@@ -18,12 +18,14 @@ from gpuprov.capabilities.nvidia_driver import (
 )
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
-from gpuprov.catalog import cuda, driver_data, drivers, gpus
-from gpuprov.catalog.driver_sets import BUILDS, MODULE_NAMES, SOURCES, driver_packages
-from gpuprov.probe import modules, system
+from gpuprov.catalog import cuda, drivers, gpus
+from gpuprov.catalog.drivers import data
+from gpuprov.catalog.drivers.sets import BUILDS, MODULE_NAMES, SOURCES, driver_packages
 from gpuprov.probe.base import Facts
-from gpuprov.probe.packages import PACKAGES
-from gpuprov.probe.runfile import RUNFILE
+from gpuprov.probe.driver.runfile import RUNFILE
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import resolve
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
@@ -80,7 +82,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
     """How a superchip's GPU memory is given to the kernel: a mode that the driver does not know, and Kubernetes without it."""
-    known = driver_data.coherent_memory()
+    known = data.coherent_memory()
     given = driver.module_parameters.get(known.key)
     since = known.min_branch
     if given is not None and str(given) not in known.choices:
@@ -140,7 +142,7 @@ def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
 
 def without_flavour(branch: str, modules_wanted: str) -> str:
     """Why no GPU can run with these modules on the branch; empty when some can."""
-    facts = driver_data.drivers_file().modules
+    facts = data.drivers_file().modules
     first, last = int(facts.open_first_branch.branch), int(facts.open_only_since.branch)
     if modules_wanted == "open" and int(branch) < first:
         return f"branch {branch} has no open kernel modules: {first} is the first"
@@ -218,4 +220,21 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     needs_gpu=True,
+    presupposes={
+        **dict.fromkeys(
+            ("nvidia_driver.flavour", "nvidia_driver.source", "nvidia_driver.held", "nvidia_driver.user_space"),
+            DRIVER_PACKAGES,
+        ),
+        "nvidia_driver.modules_built": (*DRIVER_PACKAGES, "nvidia_driver.headers"),
+        "nvidia_driver.next_kernel": (
+            "nvidia_driver.modules_built",
+            "nvidia_driver.precompiled",
+            *DRIVER_PACKAGES,
+            "nvidia_driver.headers",
+        ),
+        "nvidia_driver.signed": ("nvidia_driver.modules_built",),
+        "nvidia_driver.loaded": ("host.gpu", "nouveau.running", "nvidia_driver.modules_built", *DRIVER_PACKAGES),
+        "nvidia_driver.module_parameters": LOADED,
+        "nvidia_driver.cuda": (*DRIVER_PACKAGES, *LOADED),
+    },
 )

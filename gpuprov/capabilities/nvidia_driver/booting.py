@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe import modules
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.modules import KernelModules
-from gpuprov.probe.next_boot import NEXT_BOOT, NextBoot
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.kernel.modules import KernelModules
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT, NextBoot
 from gpuprov.shared import package_lists
 
 

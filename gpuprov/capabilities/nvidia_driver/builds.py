@@ -12,10 +12,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     spares,
 )
 from gpuprov.capabilities.nvidia_driver.installed import header_metapackages, installed_version
-from gpuprov.capabilities.nvidia_driver.kernels import repair, why
-from gpuprov.probe import modules
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
+from gpuprov.capabilities.nvidia_driver.kernels import before_the_boot, repair, why
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import NO_AUTOINSTALL, PACKAGES
 from gpuprov.shared import package_lists
 
 Ctx = Context[NvidiaDriver]
@@ -55,6 +56,7 @@ def without(ctx: Ctx) -> str:
     "nvidia_driver.modules_built",
     *BASE_PROBES,
     modules.KERNELS,
+    system.PLATFORM,
     DKMS_LOGS,
     fields=("version",),
     moment="next-boot",
@@ -68,15 +70,13 @@ def modules_built(ctx: Ctx) -> Outcome:
     targets = built_here(ctx.fragment, ctx.facts)
     if not targets:
         return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
-    wrong = [
-        f"{kernel.release}: {kernel.nvidia or 'none'}{why(ctx, kernel)}"
-        for kernel in targets
-        if kernel.nvidia != wanted
-    ]
+    lacking = [kernel for kernel in targets if kernel.nvidia != wanted]
+    wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}{why(ctx, kernel)}" for kernel in lacking]
     if wrong:
         hint = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
         if ctx.fragment.build == "precompiled":
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
+        hint += before_the_boot(ctx, {kernel.release for kernel in lacking})
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
     if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
         hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"

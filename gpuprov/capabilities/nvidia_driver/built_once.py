@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
-from gpuprov.probe import modules, system
-from gpuprov.probe.family import NAMES, family, words
-from gpuprov.probe.packages import PACKAGES
-from gpuprov.probe.prebuilt import PREBUILT
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import NAMES, family, words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import PACKAGES
+from gpuprov.probe.software.prebuilt import PREBUILT
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
 

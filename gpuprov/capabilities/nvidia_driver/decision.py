@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from string import digits
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.booting import started
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -19,19 +19,21 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     served,
 )
 from gpuprov.catalog import find_distribution
-from gpuprov.catalog.driver_sets import default_source, kernel_module_table
+from gpuprov.catalog.drivers.sets import default_source, kernel_module_table
 from gpuprov.onhost import sources
-from gpuprov.probe import driver_packages, modules, nvidia, pci, runfile, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.driver_packages import BUILDING, INSTALLED
-from gpuprov.probe.family import family
-from gpuprov.probe.packages import INDEX, LOCKING, Index
-from gpuprov.probe.precompiled import PRECOMPILED
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.driver import driver_packages, nvidia, runfile
+from gpuprov.probe.driver.driver_packages import BUILDING, INSTALLED
+from gpuprov.probe.driver.precompiled import PRECOMPILED
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import INDEX, LOCKING, Index
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import package_lists, reload, resolve
 
 Ctx = Context[NvidiaDriver]
-RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositories_checks.COMING)
+RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING)
 """What the version is decided by."""
 TRANSACTION = (*RESOLVING, INSTALLED, BUILDING, LOCKING)
 """What the transaction is derived from."""
@@ -83,13 +85,13 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
 
 def repository(ctx: Ctx) -> dict[str, object]:
     """The package source that is put in place, or fixed; empty where the host's own are to do."""
-    asked, kind = repositories_checks.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
+    asked, kind = package_sources.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
     if asked is None or kind is None:
         return {}
     told = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and is_offered(ctx.fragment, ctx.facts):
         own = sources.path(SOURCE, kind) in told["files"]
-        return asked if own and repositories_checks.judge(told, asked, kind).status == "fail" else {}
+        return asked if own and package_sources.judge(told, asked, kind).status == "fail" else {}
     return asked
 
 
@@ -116,7 +118,7 @@ def waits_for(ctx: Ctx, decision: Decision) -> str:
     index = ctx.facts.get(INDEX)
     # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
     undecided = decision.problem or (ctx.fragment.repository.url and not decision.kept)
-    if undecided and not index.busy and (url := repositories_checks.coming(ctx.fragment, ctx.facts)):
+    if undecided and not index.busy and (url := package_sources.coming(ctx.fragment, ctx.facts)):
         return f"added {url}"
     names = package_names(ctx.fragment, ctx.facts)
     if not decision.problem or resolve.kernel_versions(names.sets, seen(ctx.fragment, ctx.facts)):

@@ -10,12 +10,13 @@ from gpuprov.capabilities.nvidia_driver import decision as deciding
 from gpuprov.capabilities.nvidia_driver import steps, transaction
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names, served
 from gpuprov.catalog import cuda, drivers, fabric, gpus
-from gpuprov.catalog.driver_sets import all_driver_packages
-from gpuprov.probe import house, nvidia, pci, runfile, system
+from gpuprov.catalog.drivers.sets import all_driver_packages
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.driver_packages import ARCHIVES, KERNELS_HELD
-from gpuprov.probe.prebuilt import PREBUILT
-from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
+from gpuprov.probe.driver import nvidia, runfile
+from gpuprov.probe.driver.driver_packages import ARCHIVES, KERNELS_HELD
+from gpuprov.probe.host import house, pci, system
+from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
+from gpuprov.probe.software.prebuilt import PREBUILT
 from gpuprov.shared import certificates
 from gpuprov.spec.model import HostSpec
 

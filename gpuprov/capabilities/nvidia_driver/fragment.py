@@ -8,13 +8,14 @@ import msgspec
 
 from gpuprov.capabilities.nvidia_driver.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
-from gpuprov.catalog.driver_sets import DriverPackages, default_source, driver_packages, kernel_module_table
-from gpuprov.probe import modules, pci, system
+from gpuprov.catalog.drivers.sets import DriverPackages, default_source, driver_packages, kernel_module_table
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.modules import KernelModules
-from gpuprov.probe.next_boot import NEXT_BOOT
-from gpuprov.probe.packages import PACKAGES
-from gpuprov.probe.precompiled import Precompiled
+from gpuprov.probe.driver.precompiled import Precompiled
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.kernel.modules import KernelModules
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, decide, package_names, versions
 from gpuprov.probe.base import Facts
-from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.probe.software.packages import PACKAGES, Package
 from gpuprov.shared import package_lists, resolve
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Collection, Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.booting import coming
@@ -15,11 +16,14 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import images
-from gpuprov.probe import modules, system
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.family import words
-from gpuprov.probe.modules import KernelModules
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.kernel.modules import KernelModules
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
@@ -53,7 +57,7 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
-    """The kernel of the next boot has the driver's modules, and a new one comes only as the policy has it."""
+    """The kernel of the next boot has the driver's modules and an initramfs, and a new one comes only as the policy has it."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
         return not_asked("no kernel can boot here: a container's is the machine's")
@@ -61,11 +65,16 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     policy, wanted = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
     expected = f"{kernel.release} with {wanted or 'a driver'}"
     for one in ahead.each:
+        which = "the next boot's" if one is kernel else "the one that boots after the next"
+        bare = not one.initramfs and any(other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable)
         if one.nvidia != wanted or not wanted or one.alien:
             has = f"{one.nvidia} for {one.built}" if one.alien else one.nvidia or "none"
-            which = "the next boot's" if one is kernel else "the one that boots after the next"
-            found = f"{one.release}, {which}, has {has}{why(ctx, one)}{told}"
+            found = f"{one.release}, {which}, has {has}{why(ctx, one)}{'; and no initramfs' * bare}{told}"
             return fail(f"{one.release} with {wanted or 'a driver'}", found, _hint(ctx, one, running))
+        if bare:
+            made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(one.release)
+            found = f"{one.release}, {which}, has no initramfs, as others have: it may not find its disk{told}"
+            return fail(f"an initramfs for {one.release}", found, f"{repair(ctx)}{made}{_stay(ctx, one, running)}")
     if holds_kernels(ctx):
         known = images(ctx.facts)
         loose = sorted(name for name, held in known.items() if not held)
@@ -99,12 +108,35 @@ def why(ctx: Ctx, kernel: KernelModules) -> str:
 
 
 def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{_stay(ctx, kernel, running)}"
+
+
+def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
+    """What to do until these kernels have their modules, where one of them boots next: for the finding that this one follows from."""
+    ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
+    first = next((one for one in (ahead.each if ahead else ()) if one.release in lacking), None)
+    told = _stay(ctx, first, running) if first else ""
+    return f"{told} ({first.release} boots next)" if first and told else ""
+
+
+def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+    """How another kernel is started, which has all that it needs; nothing where there is none."""
     others = [one for one in built_here(ctx.fragment, ctx.facts) if one.bootable and one is not kernel]
-    able = sorted((one.release for one in others if one.nvidia and not one.alien), key=package_lists.rpm_order)
-    back = running if running in able else next(reversed(able), "")
-    start = words(ctx.facts.get(system.OS_RELEASE)).start_kernel.format(back)
-    stay = f"; until then do not reboot, or have {back} start: {start}" if back else ""
-    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{stay}"
+    able = [one.release for one in others if one.nvidia and not one.alien and one.initramfs]
+    back = running if running in able else max(able, key=package_lists.rpm_order, default="")
+    if not back:
+        return ""
+    known = words(ctx.facts.get(system.OS_RELEASE))
+    choice = _choices(ctx).get(back, "")
+    start = known.start_entry.format(shlex.quote(choice)) if choice and known.start_entry else ""
+    return f"; until then do not reboot, or have {back} start{', one time' * bool(start)}: {start or known.start_kernel.format(back)}"
+
+
+def _choices(ctx: Ctx) -> dict[str, str]:
+    try:
+        return ctx.facts.get(NEXT_BOOT).choices
+    except ProbeFailed:
+        return {}
 
 
 def repair(ctx: Ctx) -> str:

@@ -6,8 +6,9 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers, find_gpu, gpus
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe import nvidia, pci, system
-from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
 
 Ctx = Context[NvidiaDriver]
 NO_GPU = "no NVIDIA GPU on the PCI bus"

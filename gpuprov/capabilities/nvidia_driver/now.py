@@ -14,9 +14,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     versions,
 )
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
-from gpuprov.probe import modules, nvidia, pci, system
-from gpuprov.probe.family import words
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import reload, resolve
 
 Ctx = Context[NvidiaDriver]

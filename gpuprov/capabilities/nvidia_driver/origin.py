@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.decision import chosen
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -20,13 +20,14 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
-from gpuprov.catalog.driver_sets import default_source, driver_packages
-from gpuprov.catalog.driver_sets import sources as known_sources
+from gpuprov.catalog.drivers.sets import default_source, driver_packages
+from gpuprov.catalog.drivers.sets import sources as known_sources
 from gpuprov.onhost import sources
-from gpuprov.probe import nvidia, system
-from gpuprov.probe.family import family, words
-from gpuprov.probe.packages import INDEX, PACKAGES
-from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.software.packages import INDEX, PACKAGES
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import resolve
 
 Ctx = Context[NvidiaDriver]
@@ -73,11 +74,11 @@ def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mappi
     "nvidia_driver.repository",
     *(system.OS_RELEASE, system.PLATFORM, REPOSITORIES),
     fields=("source", "repository"),
-    evidence=repositories_checks.SHOWN,
+    evidence=package_sources.SHOWN,
 )
 def repository(ctx: Ctx) -> Outcome:
     """NVIDIA's repository, or the site's mirror, is a package source of the host, trusted by exactly its key."""
-    asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
+    asked = package_sources.driver_block(ctx.fragment, ctx.facts)
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if asked is None or kind is None:
         return not_asked("provided by the host's own package sources")
@@ -89,7 +90,7 @@ def repository(ctx: Ctx) -> Outcome:
         return skip(
             "no source of the host is NVIDIA's by its name: whether one has the set, apply sees, and adds NVIDIA's"
         )
-    return repositories_checks.judge(told, asked, kind)
+    return package_sources.judge(told, asked, kind)
 
 
 @check(
@@ -114,7 +115,7 @@ def source_offered(ctx: Ctx) -> Outcome:
         bare = ctx.fragment.source == "distribution" or default_source(distribution) == "runfile"
         hint = (bare and distribution.no_driver) or ", ".join(known_sources(distribution))
         return fail(f"source {ctx.fragment.source}", f"{told} has no such source", hint)
-    asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
+    asked = package_sources.driver_block(ctx.fragment, ctx.facts)
     if asked is None and chosen(ctx.fragment, ctx.facts) == "nvidia":
         hint = "source: mirror with a repository that has packages for it"
         return fail(f"NVIDIA's repository for {told} on {machine}", "NVIDIA has none", hint)

@@ -15,9 +15,10 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     versions,
 )
 from gpuprov.capabilities.nvidia_driver.installed import module_package
-from gpuprov.probe import modules, system
-from gpuprov.probe.family import words
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.problem import Problem
 

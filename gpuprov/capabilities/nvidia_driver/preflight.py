@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.decision import (
     TRANSACTION,
@@ -24,20 +24,22 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
 from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
-from gpuprov.catalog.driver_sets import is_gpu_service
-from gpuprov.probe import house, modules, nvidia, pci, system
+from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family, words
-from gpuprov.probe.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
-from gpuprov.probe.prebuilt import SUFFIX
-from gpuprov.probe.precompiled import PRECOMPILED
-from gpuprov.probe.runfile import RUNFILE
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.driver.precompiled import PRECOMPILED
+from gpuprov.probe.driver.runfile import RUNFILE
+from gpuprov.probe.host import house, pci, system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import resolve
 from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
 
-DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositories_checks.COMING[1:])
+DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING[1:])
 
 
 @check(
@@ -55,7 +57,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     names = package_names(ctx.fragment, ctx.facts)
     waits = waits_for(ctx, decision)
     if waits.startswith(("added http", "added file:")):
-        return repositories_checks.later(f"driver {ctx.fragment.version}", waits.removeprefix("added "))
+        return package_sources.later(f"driver {ctx.fragment.version}", waits.removeprefix("added "))
     if decision.problem and not resolve.kernel_versions(names.sets, seen(ctx.fragment, ctx.facts)):
         if index.busy:
             return skip(

@@ -11,11 +11,13 @@ from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fa
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
 from gpuprov.capabilities.nvidia_driver.now import LISTED
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
-from gpuprov.catalog.driver_any import of_any_driver
-from gpuprov.probe import modules, nvidia, pci, runfile, system
+from gpuprov.catalog.drivers.any import of_any_driver
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import words
-from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.probe.driver import nvidia, runfile
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import PACKAGES, Package
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
-from gpuprov.probe import house, modules, system
-from gpuprov.probe.family import family, words
-from gpuprov.probe.next_boot import NEXT_BOOT
-from gpuprov.probe.packages import INDEX, PACKAGES
-from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE, SHORT
+from gpuprov.probe.host import house, system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.probe.kernel.signing import (
+    CERTIFICATE_FILE,
+    DKMS_SINCE,
+    ENROLLED,
+    KEY_FILE,
+    MODULE_SIGNING,
+    SETTINGS_FILE,
+    SHORT,
+)
+from gpuprov.probe.software.packages import INDEX, PACKAGES
 from gpuprov.shared import certificates, resolve
 
 Ctx = Context[NvidiaDriver]

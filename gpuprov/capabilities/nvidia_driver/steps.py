@@ -9,9 +9,9 @@ from gpuprov.capabilities.nvidia_driver import decision as deciding
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, served
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, images, installed
-from gpuprov.probe.driver_packages import HELD_KERNELS, KERNELS_HELD
-from gpuprov.probe.prebuilt import SUFFIX
-from gpuprov.probe.signing import SITE_KEY
+from gpuprov.probe.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
+from gpuprov.probe.kernel.signing import SITE_KEY
+from gpuprov.probe.software.prebuilt import SUFFIX
 
 
 def asserting(ctx: Ctx, moves: Transaction) -> list[str]:

@@ -10,12 +10,12 @@ import msgspec
 from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, seen
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
 from gpuprov.capabilities.nvidia_driver.precompiled import KERNELS
-from gpuprov.catalog.driver_sets import DriverPackages
+from gpuprov.catalog.drivers.sets import DriverPackages
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe.base import Facts
-from gpuprov.probe.driver_packages import BUILDING, INSTALLED, Row
-from gpuprov.probe.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
-from gpuprov.probe.prebuilt import SUFFIX
+from gpuprov.probe.driver.driver_packages import BUILDING, INSTALLED, Row
+from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import package_lists
 
 

@@ -11,7 +11,7 @@ from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
-from gpuprov.probe.pcie import PCIE, Function
+from gpuprov.probe.host.pcie import PCIE, Function
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -94,4 +94,5 @@ CAPABILITY = Capability(
     driverless=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_rdma_traps.py",
+    taken_away={},
 )

@@ -10,9 +10,11 @@ from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, o
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, as_onhost, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost import pcie as onhost
-from gpuprov.probe import boot, rdma, system, virtualization
-from gpuprov.probe.pcie import PCIE, Function
-from gpuprov.probe.pcie import Pcie as State
+from gpuprov.probe import rdma
+from gpuprov.probe.host import system, virtualization
+from gpuprov.probe.host.pcie import PCIE, Function
+from gpuprov.probe.host.pcie import Pcie as State
+from gpuprov.probe.kernel import boot
 
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
 ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"

@@ -10,8 +10,8 @@ from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, as_onhost, lin
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost import pcie as onhost
 from gpuprov.onhost.files import PYTHON
-from gpuprov.probe import system
-from gpuprov.probe.pcie import PCIE
+from gpuprov.probe.host import system
+from gpuprov.probe.host.pcie import PCIE
 
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 UNIT = f"""{HEADER}[Unit]

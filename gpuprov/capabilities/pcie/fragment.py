@@ -9,8 +9,8 @@ import msgspec
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus
 from gpuprov.onhost import pcie as onhost
-from gpuprov.probe import system, virtualization
-from gpuprov.probe.pcie import Function
+from gpuprov.probe.host import system, virtualization
+from gpuprov.probe.host.pcie import Function
 from gpuprov.spec.model import Fragment, HostSpec
 
 REASON = "the running kernel was started without the ACS masks of rdma_topo"

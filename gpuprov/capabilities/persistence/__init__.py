@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import (
+    DRIVER_PACKAGES,
+    LOADED,
+    Capability,
+    Change,
+    Context,
+    Outcome,
+    check,
+    fail,
+    ok,
+    skip,
+)
 from gpuprov.capabilities.persistence.desired import DESIRED, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, Persistence
-from gpuprov.probe import nvidia, pci, system, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci, system, systemd
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]
@@ -109,4 +121,9 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     needs_gpu=True,
+    presupposes={
+        "persistence.active": DRIVER_PACKAGES,
+        "persistence.enabled": DRIVER_PACKAGES,
+        "persistence.mode_on": ("persistence.active", *LOADED),
+    },
 )

@@ -7,7 +7,8 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
-from gpuprov.probe import persistence, system
+from gpuprov.probe.driver import persistence
+from gpuprov.probe.host import system
 
 LEGACY_UNIT = f"""{HEADER}[Unit]
 Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)

@@ -65,4 +65,16 @@ CAPABILITY = Capability(
     driverless=True,
     desired=DESIRED,
     carried=carried(EVERY),
+    presupposes={
+        **dict.fromkeys(
+            ("rdma.ports", "rdma.ipoib", "rdma.umad", "rdma.roce_settings", "rdma.roce_gids"), ("rdma.devices",)
+        ),
+        "rdma.rate": ("rdma.devices", "rdma.ports"),
+        **dict.fromkeys(
+            ("rdma.ofed_held", "rdma.ofed_loaded", "rdma.ofed_built", "rdma.ofed_openibd"), ("rdma.ofed_release",)
+        ),
+        **dict.fromkeys(("rdma.erdma_mode", "rdma.erdma_parameters", "rdma.erdma_ports"), ("rdma.erdma_driver",)),
+        "rdma.efa_interfaces": ("rdma.efa_driver",),
+        "rdma.efa_gpudirect": ("rdma.efa_driver",),
+    },
 )

@@ -16,16 +16,16 @@ from gpuprov.capabilities.rdma.ofed import decision as ofed_decision
 from gpuprov.capabilities.rdma.ofed import desired as ofed
 from gpuprov.capabilities.rdma.preflight import wanted_packages
 from gpuprov.capabilities.rdma.roce import desired as roce
-from gpuprov.catalog import efa as efa_catalogue
-from gpuprov.catalog import erdma as erdma_catalogue
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.catalog import rdma_ofed as ofed_catalogue
-from gpuprov.probe import system
-from gpuprov.probe.efa import EFA
-from gpuprov.probe.nccl import NCCL
+from gpuprov.catalog.rdma import efa as efa_catalogue
+from gpuprov.catalog.rdma import erdma as erdma_catalogue
+from gpuprov.catalog.rdma import ofed as ofed_catalogue
+from gpuprov.probe.host import system
 from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma_host import HOST, PACKAGES
-from gpuprov.probe.roce import ROCE
+from gpuprov.probe.rdma.efa import EFA
+from gpuprov.probe.rdma.nccl import NCCL
+from gpuprov.probe.rdma.roce import ROCE
+from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]

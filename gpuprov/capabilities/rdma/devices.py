@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
-from gpuprov.probe.rdma_host import HOST
+from gpuprov.probe.rdma.surroundings import HOST
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"

@@ -11,7 +11,7 @@ from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma_host import HOST
+from gpuprov.probe.rdma.surroundings import HOST
 
 Ctx = Context[Rdma]
 IPOIB = 32

@@ -8,8 +8,9 @@ from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe import boot, systemd
-from gpuprov.probe.rdma_host import HOST
+from gpuprov.probe.host import systemd
+from gpuprov.probe.kernel import boot
+from gpuprov.probe.rdma.surroundings import HOST
 from gpuprov.reading import is_whole
 
 Ctx = Context[Rdma]

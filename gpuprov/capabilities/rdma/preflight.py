@@ -6,9 +6,9 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.soft import interfaces
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe import system
-from gpuprov.probe.family import family, words
-from gpuprov.probe.rdma_host import HOST, PACKAGES
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
 
 Ctx = Context[Rdma]
 

@@ -11,10 +11,11 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.roce import reality as roce_reality
 from gpuprov.catalog import rdma as catalogue
-from gpuprov.probe import boot, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.host import systemd
+from gpuprov.probe.kernel import boot
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas, slow_ports
-from gpuprov.probe.rdma_host import HOST, RdmaHost
+from gpuprov.probe.rdma.surroundings import HOST, RdmaHost
 from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment

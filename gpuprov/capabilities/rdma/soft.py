@@ -14,7 +14,7 @@ from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.onhost.at_boot.soft import DEFAULT
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.rdma_host import HOST
+from gpuprov.probe.rdma.surroundings import HOST
 
 Ctx = Context[Rdma]
 # Reloading makes and removes what differs; a restart would remove every device, under those that use it.

@@ -121,4 +121,5 @@ CAPABILITY = Capability(
     export_probes=PROBES,
     needs_gpu=True,
     shown_by="tests/e2e/test_rdma_traps.py",
+    sets_up=False,
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import nvlinks as of_model
-from gpuprov.probe import nvidia, rdma, system, topology, topology_nvlink
-from gpuprov.probe.topology_nvlink import ALONE
+from gpuprov.probe import rdma
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus import nvlink, topology
+from gpuprov.probe.gpus.nvlink import ALONE
+from gpuprov.probe.host import system
 from gpuprov.topology import DISTANCES, Wiring, read
 from gpuprov.topology.judge import crosses, named, theirs, way_out
 from gpuprov.topology.links import lowered, unlinked
@@ -14,16 +17,14 @@ from gpuprov.topology.model import Distance
 from gpuprov.topology.rails import rails, spare
 
 Ctx = Context[Topology]
-PROBES = (topology.PCI, rdma.DEVICES, topology_nvlink.NVLINKS)
+PROBES = (topology.PCI, rdma.DEVICES, nvlink.NVLINKS)
 SHOWN = "nvidia-smi topo -m; lspci -tv; ls -l /sys/class/infiniband"
 SEE = "gpuprov topology HOST draws it"
 NO_HCA = "no HCA on the PCI bus"
 DRIVER = "rdma: in the spec brings its driver up; lspci -nn -d 15b3: shows what the bus has"
 
 
-@check(
-    "topology.visible", topology.PCI, rdma.DEVICES, topology_nvlink.NVLINKS, moment="preflight", evidence="lspci -tv"
-)
+@check("topology.visible", topology.PCI, rdma.DEVICES, nvlink.NVLINKS, moment="preflight", evidence="lspci -tv")
 def visible(ctx: Ctx) -> Outcome:
     """The host's PCI bus has an NVIDIA GPU, so that there is something to judge."""
     wiring = read(ctx.facts)

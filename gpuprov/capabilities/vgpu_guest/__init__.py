@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.vgpu_guest import now, preflight, token
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELDS, VgpuGuest, needs_vgpu
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.gpus.vgpu import GRIDD
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -112,4 +112,9 @@ CAPABILITY = Capability(
     export_probes=(GRIDD,),
     desired=DESIRED,
     shown_by="tests/capabilities/test_vgpu_guest.py",
+    presupposes={
+        "vgpu_guest.alive": DRIVER_PACKAGES,
+        "vgpu_guest.licensed": ("vgpu_guest.alive", "vgpu_guest.token_installed", "vgpu_guest.configured", *LOADED),
+    },
+    from_site=True,
 )

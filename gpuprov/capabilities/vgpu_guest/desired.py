@@ -8,7 +8,7 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.gpus.vgpu import GRIDD
 
 Ctx = Context[VgpuGuest]
 

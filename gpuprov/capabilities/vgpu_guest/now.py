@@ -8,8 +8,8 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, needs_vgpu, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe import system
-from gpuprov.probe.vgpu import GRIDD, LICENCES, Gridd
+from gpuprov.probe.gpus.vgpu import GRIDD, LICENCES, Gridd
+from gpuprov.probe.host import system
 
 Ctx = Context[VgpuGuest]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"

@@ -7,9 +7,10 @@ from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import drivers
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe import nvidia, pci, system
-from gpuprov.probe.vgpu import GRIDD
-from gpuprov.probe.virtualization import FUNCTIONS
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus.vgpu import GRIDD
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.virtualization import FUNCTIONS
 
 Ctx = Context[VgpuGuest]
 

@@ -15,6 +15,7 @@ import subprocess
 from contextlib import contextmanager, suppress
 from typing import Iterator, Sequence
 
+from ..files import to_disk
 from ..packages.commands import run
 from .dkms import SOURCES, TREE, Failed, Source, complaints, dkms, environment, forget, source
 from .prebuilt import FOLDER as PACKS
@@ -131,7 +132,10 @@ def _pack(family: str, mine: Source, kernels: Sequence[str]) -> str:
         with suppress(OSError):
             os.unlink(plain)
         raise Failed("the modules cannot be packed", ran.err.splitlines() or ran.lines)
+    # A package that is configured after a loss of power would load a pack that is cut off, and fail, each time.
+    to_disk(plain)
     os.rename(plain, pack)
+    to_disk(os.path.dirname(pack))
     return pack
 
 
@@ -149,12 +153,19 @@ def put_into_tree(pack: str) -> None:
         dkms("ldtarball", "--archive", pack)
 
 
-def clear(family: str) -> None:
-    """Take away what runs that were cut off have built aside."""
+def clear(family: str, *, damaged: bool = False) -> None:
+    """Take away what runs that were cut off have built aside. `damaged`: where it cannot be read to its end."""
     found = f"{SHARED}/nvidia*-dkms/*{ENDING}" if family == "debian" else f"{PACKS}/*{ENDING}"
     for pack in sorted(glob.glob(found)):
+        if damaged and _is_whole(pack):
+            continue
         if family != "debian" or run(["dpkg-query", "-S", pack]).status:
             take_away(family, pack)
+
+
+def _is_whole(pack: str) -> bool:
+    listed = run(["tar", "-tf", pack])
+    return listed.status == 0 and ".ko" in listed.out
 
 
 def take_away(family: str, pack: str) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from .nvml import Nvml
 from .state import Card, User
+from .units import unit_of
 
 ROOT = "/"
 NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
-UNIT = re.compile(r"/([^/]*\.(?:service|scope))")
 
 
 def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
@@ -106,8 +106,7 @@ def _process(pid: int) -> tuple[str, str, str] | None:
     try:
         with open(f"{folder}/comm", encoding="utf-8", errors="replace") as file:
             command = file.read().strip()
-        with open(f"{folder}/cgroup", encoding="utf-8", errors="replace") as file:
-            units = UNIT.findall(file.read())
+        unit = unit_of(pid, ROOT)
         number = os.stat(folder).st_uid
     except OSError:
         return None
@@ -115,7 +114,7 @@ def _process(pid: int) -> tuple[str, str, str] | None:
         owner = pwd.getpwuid(number).pw_name
     except KeyError:
         owner = str(number)
-    return command, owner, units[-1] if units else ""
+    return command, owner, unit
 
 
 def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:

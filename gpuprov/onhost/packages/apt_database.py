@@ -6,6 +6,7 @@ import glob
 import os
 import time
 
+from ..driver import aside
 from .commands import run, shortened
 from .model import MARKER, Prepared, Refused
 
@@ -46,6 +47,7 @@ def _repaired(waiting: list[str], check: bool) -> list[str]:
         )
     if check:
         return [f"repair {shortened(complaint, 300)}"]
+    aside.clear("debian", damaged=True)  # what a package's scriptlet would load
     for argv in (
         ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"],
         ["apt-get", "-qq", "-y", "-f", *waiting, "--allow-downgrades", "--allow-change-held-packages", "install"],

@@ -11,6 +11,7 @@ import dnf.transaction
 from . import dnf_locks
 from .dnf_base import Refused, Request, full, native, patiently
 
+KEPT = "gpuprov-kept"  # the repository that a rollback makes of the files that a checkpoint keeps
 DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
 WORDS = {
     dnf.transaction.PKG_INSTALL: "install",
@@ -88,6 +89,8 @@ def _switch(base: Any, stream: str) -> str:
     name = stream.partition(":")[0]
     if not modules.get_modules(name)[0] or base._moduleContainer.getEnabledStream(name) == stream.partition(":")[2]:
         return ""
+    if not modules.get_modules(stream)[0] and KEPT in (repository.id for repository in base.repos.iter_enabled()):
+        return ""  # the mirror has dropped the stream, too; what is kept is seen without one
     modules.enable([stream])
     return stream
 
@@ -106,7 +109,8 @@ def _mark(base: Any, request: Request) -> None:
         if not fitting:
             raise Refused("No match for argument: %s-%s" % (name, version))
         if not any(package.installed for package in fitting):
-            base.package_install(fitting[0])
+            # Of the same package in two places the one that is on the host: its mirror may have dropped the other.
+            base.package_install(min(fitting, key=lambda package: package.reponame != KEPT))
     for spec in request["remove"]:
         name, _, arch = spec.partition(":")
         for package in base.sack.query().installed().filterm(name=name):

@@ -21,7 +21,7 @@ for file in /etc/default/grub /etc/default/grub.d/*.cfg; do [ -f "$file" ] && . 
 mkdir -p /boot/grub
 {
   echo "# written by the stand-in update-grub of a gpuprov simulated host"
-  for kernel in $(ls /lib/modules); do
+  for kernel in $(ls /lib/modules | sort -rV); do
     echo "menuentry 'Debian $kernel (simulated)' {"
     echo "        linux   /boot/vmlinuz-$kernel root=/dev/simulated ro $GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
     echo "}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import cloud_rdma
 from gpuprov.simulate.parts.base import Part

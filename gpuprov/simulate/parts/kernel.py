@@ -1,4 +1,4 @@
-"""The kernel that a description names: its headers in a container; the kernel itself, and the boot into it, in a machine."""
+"""The kernel that a container's description names: its headers. A machine has it on its disk."""
 
 from __future__ import annotations
 
@@ -19,20 +19,11 @@ for other in $(ls /lib/modules | grep -vx {kernel}); do
   rm -rf "/lib/modules/$other" "/boot/initrd.img-$other" "/boot/config-$other"
 done
 """
-# The headers first: DKMS builds the PCI functions for the kernel when its image is installed, before its initramfs is made.
-IMAGE = """apt-get -qq install -y --no-install-recommends linux-headers-{kernel} >/dev/null
-apt-get -qq install -y --no-install-recommends linux-image-{kernel} >/dev/null
-echo 'GRUB_DEFAULT="Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux {kernel}"' \\
-  > /etc/default/grub.d/60-gpuprov-sim.cfg
-update-grub 2>/dev/null
-"""
 
 
 def part(_name: str, description: Description) -> Part:
     """What makes the host have this kernel; nothing where the description names none."""
     kernel = description.kernel
-    if not kernel:
+    if not kernel or description.kind == "machine":
         return Part()
-    if description.kind == "machine":
-        return Part(script=(FIND + IMAGE).format(kernel=kernel))
     return Part(script=(FIND + HEADERS).format(kernel=kernel) + image.INITRAMFS)

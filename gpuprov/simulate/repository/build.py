@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpuprov.catalog.driver_data import drivers_file
-from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
+from gpuprov.catalog.drivers.data import drivers_file
+from gpuprov.catalog.drivers.sets import DriverPackages, driver_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import debs, image, sources, tools
 from gpuprov.simulate.description import Description

@@ -35,15 +35,15 @@ class Package:
 
 
 class Archive:
-    """Debian's contrib and non-free for one suite, with its updates and security updates, through an apt of our own."""
+    """Components of Debian's archive for one suite, with its updates and security updates, through an apt of our own."""
 
-    def __init__(self, folder: Path, suite: str, mirrors: Mirrors):
+    def __init__(self, folder: Path, suite: str, mirrors: Mirrors, components: str = COMPONENTS):
         self._folder = folder
         for name in ("state/lists/partial", "cache/archives/partial", "sources"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         sources = "".join(
-            f"Types: deb\nURIs: {uri}\nSuites: {name}\nComponents: {COMPONENTS}\nSigned-By: {KEYRING}\n\n"
+            f"Types: deb\nURIs: {uri}\nSuites: {name}\nComponents: {components}\nSigned-By: {KEYRING}\n\n"
             for uri, name in (
                 (mirrors.debian, f"{suite} {suite}-updates"),
                 (mirrors.security, f"{suite}-security"),

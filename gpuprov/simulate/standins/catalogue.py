@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate.distributions import Distribution, Repository
 from gpuprov.simulate.parts.base import File, text

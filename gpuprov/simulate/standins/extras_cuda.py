@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from gpuprov.catalog import toolchain, toolkits
+from gpuprov.catalog.cuda import packages, toolchain
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.standins.extras import LIBDIR, Extra, Form, Packaged
@@ -111,8 +111,8 @@ def release(version: str) -> list[Extra]:
     """All packages of one release of the toolkit."""
     nvcc, cudart, cublas = RELEASES[version]
     major, minor = version.partition(".")[0], ".".join(version.split(".")[:2])
-    kit, root, tag = minor.replace(".", "-"), f"{toolkits.LINK}-{minor}", f"CUDA {minor}"
-    words = {"link": toolkits.LINK, "minor": minor, "major": major, "priority": minor.replace(".", ""), "build": nvcc}
+    kit, root, tag = minor.replace(".", "-"), f"{packages.LINK}-{minor}", f"CUDA {minor}"
+    words = {"link": packages.LINK, "minor": minor, "major": major, "priority": minor.replace(".", ""), "build": nvcc}
     lib = f"{root}/targets/x86_64-linux/lib"
     compiler = text(NVCC.format(**words), 0o755)
     sdk = {"cuda": {"name": "CUDA SDK", "version": version}, "cuda_nvcc": {"name": "CUDA NVCC", "version": nvcc}}
@@ -130,7 +130,7 @@ def release(version: str) -> list[Extra]:
         return {f"{lib}/libcublas.so.{cublas}": File(library(f"libcublas.so.{major}"))}
 
     def linker(of: str) -> Mapping[str, File]:
-        place = f"{toolkits.LINK}{'-' + of if of else ''}/targets/x86_64-linux/lib"
+        place = f"{packages.LINK}{'-' + of if of else ''}/targets/x86_64-linux/lib"
         return {f"/etc/ld.so.conf.d/{LINKER[of]}": text(f"{place}\n")}
 
     return [

@@ -10,12 +10,13 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.onhost import efa as onhost
-from gpuprov.probe import nvidia, pci
 from gpuprov.probe.base import Facts
-from gpuprov.probe.efa import EFA
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.efa import EFA
 
 Ctx = Context[Rdma]
 DRIVER = "efa"

@@ -9,9 +9,9 @@ from gpuprov.capabilities.rdma.efa.checks import options
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.onhost import efa as onhost
-from gpuprov.probe.efa import EFA
+from gpuprov.probe.rdma.efa import EFA
 
 Ctx = Context[Rdma]
 

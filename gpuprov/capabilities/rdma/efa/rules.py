@@ -7,7 +7,7 @@ from pathlib import Path as File
 
 from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import efa as catalogue
+from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem

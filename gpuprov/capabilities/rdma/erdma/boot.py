@@ -6,10 +6,10 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, of_vendor, wanted
-from gpuprov.catalog import erdma as catalogue
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import same
-from gpuprov.probe.erdma import ERDMA, IMAGES, ErdmaKernel
-from gpuprov.probe.erdma import Erdma as State
+from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
+from gpuprov.probe.rdma.erdma import Erdma as State
 
 
 @check(

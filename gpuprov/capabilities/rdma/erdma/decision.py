@@ -6,13 +6,14 @@ import msgspec
 
 from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import erdma as catalogue
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import of_driver
-from gpuprov.probe import packages, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.erdma import BUILD, ERDMA, ErdmaKernel
-from gpuprov.probe.erdma import Erdma as State
-from gpuprov.probe.family import family
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.rdma.erdma import BUILD, ERDMA, ErdmaKernel
+from gpuprov.probe.rdma.erdma import Erdma as State
+from gpuprov.probe.software import packages
 
 BUILT = "the build"
 """Among what a driver is loaded anew for."""

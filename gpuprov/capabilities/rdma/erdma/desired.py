@@ -11,9 +11,9 @@ from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configu
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
-from gpuprov.catalog import erdma as catalogue
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot import erdma_state as onhost
-from gpuprov.probe.erdma import ERDMA
+from gpuprov.probe.rdma.erdma import ERDMA
 
 UNIT = f"""{HEADER}[Unit]
 Description=eRDMA: its driver, and the MTU of its network interfaces

@@ -18,12 +18,12 @@ from gpuprov.capabilities.rdma.erdma.state import (
     wanted,
     way_out,
 )
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.catalog.erdma import MODES
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.catalog.rdma.erdma import MODES
 from gpuprov.onhost import erdma as onhost
 from gpuprov.onhost.at_boot.erdma_state import same
-from gpuprov.probe.erdma import ERDMA
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.erdma import ERDMA
 
 SYSFS = "/sys/module/erdma/parameters"
 

@@ -7,9 +7,9 @@ from gpuprov.capabilities.rdma.erdma.decision import BUILT, PROBES, decide
 from gpuprov.capabilities.rdma.erdma.now import clashes
 from gpuprov.capabilities.rdma.erdma.rules import together
 from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, vendor, way_out
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe.erdma import ERDMA
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.erdma import ERDMA
 
 
 @check(

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import erdma as catalogue
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import held_by, same
-from gpuprov.probe.erdma import Erdma as State
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
+from gpuprov.probe.rdma.erdma import Erdma as State
 
 Ctx = Context[Rdma]
 DRIVER = "erdma"

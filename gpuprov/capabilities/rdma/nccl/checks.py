@@ -12,10 +12,10 @@ from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.capabilities.rdma.nccl.rules import rules
-from gpuprov.catalog.nccl import CONFIG
+from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.probe.base import Facts
-from gpuprov.probe.nccl import NCCL, NcclHost, Setting
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.nccl import NCCL, NcclHost, Setting
 
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import topology
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
-from gpuprov.catalog import nccl as catalogue
+from gpuprov.catalog.rdma import nccl as catalogue
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 

@@ -13,9 +13,9 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe import pci
-from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY
+from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY
 from gpuprov.shared import nccl_topology
 from gpuprov.spec.problem import Path, Problem
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.decision import ENDS, PROBES, decide, named
-from gpuprov.catalog import rdma_ofed as catalogue
-from gpuprov.probe import system
-from gpuprov.probe.family import family
-from gpuprov.probe.ofed import OFED, PACKAGES
+from gpuprov.catalog.rdma import ofed as catalogue
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.rdma.ofed import OFED, PACKAGES
 
 Ctx = Context[Rdma]
 OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa_kernel-dkms")

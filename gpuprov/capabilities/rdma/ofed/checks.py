@@ -10,12 +10,12 @@ from gpuprov.capabilities.rdma.ofed.beside import BESIDE
 from gpuprov.capabilities.rdma.ofed.decision import release_of
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.ofed.rules import rules
-from gpuprov.catalog import rdma_ofed as catalogue
-from gpuprov.probe import ofed as probe
-from gpuprov.probe import system
+from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family, words
-from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family, words
+from gpuprov.probe.rdma import ofed as probe
+from gpuprov.probe.rdma.ofed import OFED, PACKAGES, Ofed
 
 Ctx = Context[Rdma]
 FIELDS = ("stack", "ofed")

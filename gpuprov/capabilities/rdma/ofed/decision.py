@@ -7,12 +7,13 @@ import re
 import msgspec
 
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed as Asked
-from gpuprov.catalog import rdma_ofed as catalogue
-from gpuprov.probe import ofed as probe
-from gpuprov.probe import packages, system
+from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family
-from gpuprov.probe.ofed import INDEX, OFED, PACKAGES, Ofed
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.rdma import ofed as probe
+from gpuprov.probe.rdma.ofed import INDEX, OFED, PACKAGES, Ofed
+from gpuprov.probe.software import packages
 
 PROBES = (OFED, PACKAGES, INDEX, packages.PACKAGES, system.OS_RELEASE)
 ENDS = {"debian": "deb", "redhat": "rpm"}

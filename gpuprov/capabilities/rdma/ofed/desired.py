@@ -10,10 +10,10 @@ from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import conf, foreign, holders
 from gpuprov.capabilities.rdma.ofed.decision import Decision, decide, named
-from gpuprov.catalog import rdma_ofed as catalogue
-from gpuprov.probe import system
-from gpuprov.probe.family import family
-from gpuprov.probe.ofed import OFED, PACKAGES
+from gpuprov.catalog.rdma import ofed as catalogue
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.rdma.ofed import OFED, PACKAGES
 
 Ctx = Context[Rdma]
 PIN = f"""{HEADER}\

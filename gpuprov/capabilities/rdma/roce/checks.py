@@ -13,12 +13,13 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
 from gpuprov.capabilities.rdma.roce.lines import lines, request, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
-from gpuprov.catalog import roce as catalogue
+from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.onhost.at_boot import roce_ports
 from gpuprov.onhost.at_boot.roce_ports import Difference, RocePort
-from gpuprov.probe import rdma, system
-from gpuprov.probe.ofed import OFED
-from gpuprov.probe.roce import ROCE
+from gpuprov.probe import rdma
+from gpuprov.probe.host import system
+from gpuprov.probe.rdma.ofed import OFED
+from gpuprov.probe.rdma.roce import ROCE
 
 Ctx = Context[Rdma]
 FIELDS = ("roce",)

@@ -7,8 +7,8 @@ from gpuprov.capabilities.at_boot import COMMON, PATH, command
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
-from gpuprov.catalog import roce as catalogue
-from gpuprov.probe.roce import ROCE
+from gpuprov.catalog.rdma import roce as catalogue
+from gpuprov.probe.rdma.roce import ROCE
 
 ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
 # network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until

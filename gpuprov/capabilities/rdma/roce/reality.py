@@ -8,12 +8,12 @@ from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.roce.lines import NONE
-from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.onhost.at_boot.roce_ports import default_priority
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
-from gpuprov.probe.ofed import OFED, PACKAGES, release
-from gpuprov.probe.roce import ROCE
+from gpuprov.probe.rdma.ofed import OFED, PACKAGES, release
+from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.reading import is_whole
 
 ROCE_PROBES = (ROCE, rdma.DEVICES)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Roce
 from gpuprov.capabilities.rdma.roce.lines import NONE, priority_of
-from gpuprov.catalog import roce as catalogue
+from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 

@@ -1,0 +1,150 @@
+"""Checks of package sources, for every capability that has a `repository`, and for the host as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.catalog import find_distribution
+from gpuprov.catalog import repositories as catalogue
+from gpuprov.catalog.drivers.sets import default_source
+from gpuprov.onhost import checkpoints, openpgp, sources
+from gpuprov.probe.base import Facts
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import Family, family
+from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.spec import repository as block
+
+COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
+"""What `coming` looks at."""
+SHOWN = (
+    "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
+    "gpg --show-keys /etc/apt/keyrings/gpuprov-*"
+)
+
+
+def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Outcome:
+    """What the host's sources (the probe's facts) are, measured by the wanted block."""
+    try:
+        expected = block.expected(asked)
+    except (OSError, openpgp.NotAKey) as error:
+        return fail("a public key", f"{asked['key_file']}: {error}", f"correct {asked['of']}.key_file")
+    wanted = standing(told, asked, kind)
+    place, key = sources.path(wanted["name"], kind), sources.key_path(wanted["name"], kind)
+    trust = ", ".join(expected) or "the given key"
+    should = f"{wanted['url']}, trusted by {trust}"
+    hint = "gpuprov apply writes it again"
+    if place not in told["files"]:
+        change = Change(kind="file", name=place, before="absent", after=wanted["url"])
+        return fail(should, f"{place} is not there", hint, changes=[change])
+    if told["files"][place] != sources.text(wanted, kind):
+        change = Change(kind="file", name=place, before="changed", after=wanted["url"])
+        return fail(should, f"{place} is not as gpuprov writes it", hint, changes=[change])
+    judged = openpgp.judge(told["files"].get(key, ""), wanted["fingerprint"] or ",".join(expected))
+    if judged["problem"]:
+        change = Change(kind="file", name=key, before=", ".join(judged["fingerprints"]) or "no key", after=trust)
+        return fail(should, f"{key}: {judged['problem']}", hint, changes=[change])
+    if told["files"][key] != openpgp.armoured(told["files"][key], each=kind != "debian"):
+        change = Change(kind="file", name=key, before="changed", after=trust)
+        return fail(should, f"{key} holds more than the key, or in another form", hint, changes=[change])
+    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.imported(told, f)]):
+        return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
+    if beside := sources.others(told, wanted, kind):
+        found = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)
+        return fail(should, found, f"remove it from {beside[0]['file']}: two sources of one repository have two keys")
+    late = [warning for warning in judged["warnings"] if " expired " in warning]
+    if late:
+        return fail("a key that has not expired", late[0], f"get the renewed key for {asked['of']} from its owner")
+    return ok(f"{wanted['url']}, trusted by {', '.join(judged['fingerprints'])}", should)
+
+
+def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
+    """The source under the name that another capability gave it."""
+    for row in sources.others(told, asked, kind):
+        name = sources.own_name(row["file"])
+        if name and told["files"][row["file"]] == sources.text({**asked, "name": name}, kind):
+            return {**asked, "name": name}
+    return asked
+
+
+def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
+    """The source of the driver's packages that `nvidia_driver` puts on this host; None where the host's own are to do."""
+    release = facts.get(system.OS_RELEASE)
+    distribution = find_distribution(release.id, release.version)
+    if distribution is None:
+        return None
+    named = {"name": "nvidia", "of": "nvidia_driver.repository"}
+    wanted = driver.source if driver.source != "auto" else default_source(distribution)
+    if wanted not in ("nvidia", "mirror"):
+        return None
+    if driver.repository.url:
+        return {**named, **msgspec.to_builtins(driver.repository)}
+    found = catalogue.cuda(distribution.key, facts.get(system.PLATFORM).machine)
+    return {**named, **found} if found else None
+
+
+def coming(driver: Any, facts: Facts) -> str:
+    """The URL that the block `nvidia_driver` (or None) adds to the host's package sources, where they lack it; empty otherwise.
+
+    What is in there can be resolved only then.
+    """
+    kind = family(facts.get(system.OS_RELEASE))
+    asked = driver_block(driver, facts) if driver else None
+    if asked is None or kind is None:
+        return ""
+    told = facts.get(REPOSITORIES)
+    wanted = standing(told, asked, kind)
+    there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
+    return "" if there or (not driver.repository.url and sources.others(told, asked, kind)) else str(asked["url"])
+
+
+def later(what: str, url: str) -> Outcome:
+    """The answer where the package source is still to come: versions are known once apply has added it."""
+    told = f"resolved when apply has added {url}"
+    change = Change(kind="package", name=what, after=told)
+    return Outcome(status="skip", found=f"not among the package sources yet: {what} is {told}", changes=(change,))
+
+
+def _trust(row: Mapping[str, Any]) -> str:
+    return f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
+
+
+@check("host.package_sources", REPOSITORIES)
+def package_sources(ctx: Context[Any]) -> Outcome:
+    """Sources of NVIDIA's packages are signed and checked: no trusted=yes, no gpgcheck=0, no key over plain http, no retired key."""
+    told = ctx.facts.get(REPOSITORIES)
+    ours: list[str] = []
+    foreign: list[str] = []
+    for row in told["sources"]:
+        for weakness in () if _is_kept(row) else sources.weaknesses(row):
+            mine = "nvidia" in row["url"].casefold() or sources.own_name(row["file"])
+            (ours if mine else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
+    for retired in catalogue.retired_keys():
+        old = retired.fingerprint
+        holders = [file for file, data in told["keys"].items() if old in _fingerprints(data)]
+        holders += ["rpm's database"] * sources.imported(told, old)
+        after = " and ".join(retired.successors)
+        ours += [
+            f"{holder} trusts {retired.id}, which NVIDIA replaced by {after} on {retired.since}" for holder in holders
+        ]
+    if ours:
+        hint = "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, or rpm -e it"
+        return fail("signed package sources", "; ".join(dict.fromkeys(ours)), hint)
+    number = len(told["sources"])
+    also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""
+    return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")
+
+
+def _is_kept(row: Mapping[str, Any]) -> bool:
+    """Whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
+    return (row["file"], row["url"].rstrip("/")) in checkpoints.OFFERS
+
+
+def _fingerprints(data: str) -> list[str]:
+    try:
+        return [key["fingerprint"] for key in openpgp.keys(data)]
+    except openpgp.NotAKey:
+        return []

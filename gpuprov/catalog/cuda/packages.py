@@ -1,0 +1,101 @@
+"""The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, what brings a driver along, what a release's nvcc says."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.cuda import toolchain
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+Part = Literal["toolkit", "minimal-build", "libraries"]
+LINK = "/usr/local/cuda"
+PROFILE = "/etc/profile.d/gpuprov-cuda.sh"
+
+
+class PartFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the toolkit, the package that brings it, whether it has nvcc, and its size."""
+
+    part: Part
+    package: str
+    nvcc: bool
+    installed_mib: int
+    archive_mib: int
+
+
+class Pattern(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Package names by a regular expression that must match the whole name; `does` says what such a package does."""
+
+    pattern: str
+    does: str = ""
+
+
+class Library(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A library beside the toolkit: packages to `run` programs, to `build` them, and those that only newer releases have."""
+
+    library: Literal["cudnn", "nccl"]
+    major: str
+    family: Literal["debian", "redhat"]
+    run: tuple[str, ...]
+    build: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+    installed_mib: int
+    archive_mib: int
+
+
+class Compiler(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The build that `nvcc --version` says in a release."""
+
+    release: str
+    nvcc: str
+
+
+class Architectures(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPU architectures that a CUDA major, and later ones, compile for no more."""
+
+    cuda: str
+    dropped: tuple[str, ...]
+
+
+class ToolkitsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/toolkits.yaml"""
+
+    sources: dict[str, Source]
+    parts: tuple[PartFact, ...]
+    metapackages: tuple[Pattern, ...]
+    foreign: tuple[Pattern, ...]
+    driver_patterns: tuple[Pattern, ...]
+    libraries: tuple[Library, ...]
+    compilers: tuple[Compiler, ...]
+    architectures: tuple[Architectures, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def toolkits_file() -> ToolkitsFile:
+    """The whole file."""
+    return load("toolkits", ToolkitsFile)
+
+
+def part(name: str) -> PartFact:
+    """What is known of a part."""
+    return next(entry for entry in toolkits_file().parts if entry.part == name)
+
+
+def compiler(release: str) -> str:
+    """The build that nvcc of the release says; empty when not known."""
+    return next((entry.nvcc for entry in toolkits_file().compilers if entry.release == release), "")
+
+
+def does(patterns: tuple[Pattern, ...], name: str) -> str:
+    """What a package does by the first pattern that matches its whole name; empty where none does."""
+    return next((entry.does for entry in patterns if re.fullmatch(entry.pattern, name)), "")
+
+
+def dropped(version: str, architecture: str) -> bool:
+    """Whether a toolkit compiles no more for the architecture."""
+    return any(
+        architecture in entry.dropped and int(toolchain.major(version)) >= int(entry.cuda)
+        for entry in toolkits_file().architectures
+    )

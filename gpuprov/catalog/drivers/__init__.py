@@ -1,0 +1,152 @@
+"""Driver branches and versions: their order, their end of life, and which kernel modules go with which GPU."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from gpuprov.catalog.drivers.data import Branch, drivers_file
+from gpuprov.catalog.gpus import Flavour, Gpu
+from gpuprov.catalog.reader import BranchFact, Confidence
+from gpuprov.errors import GpuprovError
+
+
+class Version(msgspec.Struct, frozen=True, order=True):
+    """A driver version as numbers, for comparing: 535.98 < 535.104.05 < 535.261.03."""
+
+    parts: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """'535.261.03', a branch ('535'), or a package version: epoch and revision are ignored ('3:535.261.03-1')."""
+        match = re.fullmatch(r"(?:\d+:)?(\d+(?:\.\d+)*)(?:[-+~].*)?", text.strip())
+        if not match:
+            raise GpuprovError(f"{text!r} is not a driver version", "A driver version is like 535.261.03.")
+        return cls(tuple(int(part) for part in match[1].split(".")))
+
+    @property
+    def is_branch(self) -> bool:
+        """True for a branch alone ("535")."""
+        return len(self.parts) == 1
+
+
+class Choice(NamedTuple):
+    """A flavour of the kernel modules, and why."""
+
+    flavour: Flavour
+    reason: str
+
+
+class EndOfLife(NamedTuple):
+    """`ended`: None when not known. `month`: last supported month ("2028-06") or "". `text`: for people."""
+
+    ended: bool | None
+    month: str
+    text: str
+    confidence: Confidence
+
+
+def branches() -> tuple[Branch, ...]:
+    """All branches, oldest first."""
+    return drivers_file().branches
+
+
+def settled() -> tuple[str, ...]:
+    """Production and long-term support branches, which any version prefers to a New Feature Branch."""
+    return tuple(entry.branch for entry in branches() if entry.type in ("PB", "LTSB"))
+
+
+@cache
+def _by_name() -> dict[str, Branch]:
+    return {entry.branch: entry for entry in branches()}
+
+
+def branch_of(version: str) -> str:
+    """'535.261.03' -> '535'; a branch is its own; GpuprovError for what is neither."""
+    return str(Version.parse(version).parts[0])
+
+
+def find_branch(version: str) -> Branch | None:
+    """The branch of a version or branch; None when the catalogue does not know it."""
+    return _by_name().get(branch_of(version))
+
+
+def end_of_life(branch: str, today: date | None = None) -> EndOfLife:
+    """Whether support of the branch is over. A branch counts as supported until the end of its last month.
+
+    A branch that is not in the catalogue is not known, not ended.
+    """
+    entry = find_branch(branch)
+    if entry is None:
+        return EndOfLife(None, "", f"branch {branch} is not in the catalogue", "unconfirmed")
+    if entry.eol:
+        now = today or date.today()
+        ended = entry.eol < f"{now.year:04}-{now.month:02}"
+        extra = f" ({entry.eol_text})" if entry.eol_text else ""
+        text = f"support of branch {entry.branch} {'ended' if ended else 'ends'} {entry.eol}{extra}"
+        return EndOfLife(ended, entry.eol, text, entry.sure("eol"))
+    if entry.ended:
+        extra = f" ({entry.eol_text})" if entry.eol_text else ""
+        return EndOfLife(True, "", f"support of branch {entry.branch} is over{extra}", entry.sure("ended"))
+    return EndOfLife(None, "", f"end of support of branch {entry.branch} is not known", entry.sure("eol"))
+
+
+def _before(branch: str, fact: BranchFact) -> bool:
+    return int(branch_of(branch)) < int(fact.branch)
+
+
+def _hedge(fact: BranchFact) -> str:
+    return "" if fact.confidence == "confirmed" else f" ({fact.confidence})"
+
+
+def kernel_modules_for(gpu: Gpu, branch: str) -> Choice:
+    """The flavour to install when the spec does not name one. That it can work at all is `refusal`'s to say.
+
+    What the GPU requires wins; else open where open is the branch's default, and proprietary before.
+    """
+    if gpu.kernel_modules.flavour == "open-required":
+        return Choice("open", f"{gpu.key} ({gpu.arch}) works with open kernel modules only")
+    if gpu.kernel_modules.flavour == "proprietary-required":
+        return Choice("proprietary", f"{gpu.key} ({gpu.arch}) has no GSP, which open kernel modules need")
+    modules, name = drivers_file().modules, branch_of(branch)
+    if _before(branch, modules.open_first_branch):
+        return Choice(
+            "proprietary", f"branch {name} has no open kernel modules: {modules.open_first_branch.branch} is the first"
+        )
+    since = modules.open_default_since.branch
+    if _before(branch, modules.open_default_since):
+        return Choice(
+            "proprietary", f"branch {name} is older than {since}, where open kernel modules became the default"
+        )
+    return Choice("open", f"open kernel modules are the default since branch {since}")
+
+
+def refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:
+    """Why this GPU cannot run with this branch and flavour, with the way out; None when it can.
+
+    `branch` may be a full version. A reason that is not confirmed says so.
+    """
+    name, modules, who = branch_of(branch), drivers_file().modules, f"{gpu.key} ({gpu.arch})"
+    if gpu.last_branch and int(name) > int(gpu.last_branch.branch):
+        last = gpu.last_branch
+        return f"{who} is not supported by branch {name}: {last.branch} is the last{_hedge(last)}; use {last.branch}"
+    if gpu.min_branch and _before(branch, gpu.min_branch):
+        first = gpu.min_branch
+        return f"{who} is not known to branch {name}: it needs {first.branch} or newer{_hedge(first)}"
+    if flavour == "open":
+        if gpu.kernel_modules.flavour == "proprietary-required":
+            return f"{who} has no GSP, which open kernel modules need; use proprietary kernel modules"
+        if _before(branch, modules.open_first_branch):
+            first = modules.open_first_branch
+            return f"branch {name} has no open kernel modules: {first.branch} is the first{_hedge(first)}"
+    else:
+        if gpu.kernel_modules.flavour == "open-required":
+            return f"{who} works with open kernel modules only; use open kernel modules"
+        if not _before(branch, modules.open_only_since):
+            first = modules.open_only_since
+            return f"branch {name} has no proprietary kernel modules: open only since {first.branch}{_hedge(first)}"
+    return None

@@ -1,0 +1,54 @@
+"""How the catalogue's package sets become the rules that the resolver takes (see `gpuprov.shared.resolve`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.drivers.data import Distribution, PackageSet, drivers_file, same_packages
+from gpuprov.catalog.gpus import Flavour
+
+PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
+"""Parts that must share one version; the kernel modules first. What has a version line of its own is no part of the set."""
+
+NO_LIMIT = 9999
+FLAVOURS: tuple[Flavour, ...] = ("proprietary", "open")
+
+
+def entries(distribution: Distribution, origin: str, part: str, flavour: Flavour | None = None) -> list[PackageSet]:
+    """The package sets of a part that an archive has for a distribution, or the distribution itself."""
+    return [
+        entry
+        for entry in drivers_file().package_sets
+        if entry.part == part
+        and distribution.key in entry.distributions
+        and entry.origin in same_packages(origin)
+        and flavour in (None, entry.flavour or flavour)
+    ]
+
+
+def of_driver(found: Iterable[PackageSet]) -> list[PackageSet]:
+    """Those whose packages have the driver's version."""
+    return [entry for entry in found if entry.version == "driver"]
+
+
+def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
+    """A name that holds the branch ends with the newest one that the catalogue knows: a newer one has no name to ask for."""
+    newest = max(int(branch.branch) for branch in branches())
+    most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
+    made = {"name": name, "min": int(entry.min_branch or 0), "max": most}
+    return made | ({"like": like} if like else {}) | ({"companion": True} if companion else {})
+
+
+def asked(rules: Iterable[dict[str, Any]]) -> list[str]:
+    """Every name of the rules that can be known beforehand."""
+    known = [int(branch.branch) for branch in branches()]
+    found: dict[str, None] = {}
+    for one in rules:
+        if "{version}" in one["name"]:
+            continue
+        numbers = known if "{branch}" in one["name"] else [0]
+        fits = [n for n in numbers if n == 0 or one["min"] <= n <= one["max"]]
+        found |= {one["name"].replace("{branch}", str(number)): None for number in fits}
+    return list(found)

@@ -1,0 +1,289 @@
+"""The driver's packages by distribution and source, as rules that the resolver and the roles take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.drivers.data import Distribution, PackageSet, origin_of
+from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
+from gpuprov.catalog.drivers.traits import PREBUILT, TRAITS
+from gpuprov.catalog.gpus import Flavour, gpus
+from gpuprov.catalog.packages import distributions, find_distribution, origins
+from gpuprov.onhost.clients import OURS
+from gpuprov.shared import resolve
+
+Source = Literal["distribution", "nvidia", "mirror", "runfile"]
+"""Its own archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, where no packages are confirmed."""
+SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
+
+MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rhel8", "rhel9", "rhel10",
+           "sles15", "leap15", "amzn2023", "azl3", "alinux3")  # fmt: skip
+"""Distributions whose driver gpuprov installs."""
+
+OWN = {"debian": "debian", "ubuntu": "ubuntu", "amzn": "amazon"}
+"""The distribution's own archive that has a driver, by ID."""
+
+BUILDS = ("dkms", "precompiled")
+"""How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
+MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+"""What the kernel module is called on some distribution; modprobe.d takes options under each."""
+GPU_SERVICES = [
+    "gdm.service",
+    "gdm3.service",
+    "lightdm.service",
+    "sddm.service",
+    "gpuprov-mps@*.service",
+    "nvidia-persistenced.service",
+    "nvidia-gridd.service",
+    "nvidia-powerd.service",
+    "nvidia-topologyd.service",
+    "nvsm*.service",
+    "nvidia-dcgm-exporter.service",
+    "dcgm-exporter.service",
+    "nvidia-dcgm.service",
+    "dcgm.service",
+    "nvidia-imex.service",
+    "nvidia-fabricmanager.service",
+]
+"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants
+DCGM and itself stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's unit: it comes
+before it, so that it is noted as running. A name may be a pattern of a template's instances: those that run are meant."""
+
+
+def gpu_services(site: Mapping[str, object]) -> list[str]:
+    """Those that the site names in their place (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
+    given = site.get("host_gpu_services", GPU_SERVICES)
+    named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
+    return [name for one in named if (name := str(one).strip())]  # an empty one would be every process without a unit
+
+
+def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
+    """Whether a unit that holds a GPU is one of those, or gpuprov's own, and nobody's work."""
+    return any(fnmatchcase(unit, name) for name in (OURS, *gpu_services(site)))
+
+
+class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
+    """The packages of one distribution and source.
+
+    `proprietary` and `open`: rules `{name, min, max}` of what must share one version, kernel modules first (see
+    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
+    `others`: rules of the set that another source has for this distribution, under names that this one's has not; `mark` is on
+    those that no other archive has, `built` on those of this source that bring its modules built in another way.
+    `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
+    `modules`: the kernel module's name on disk by flavour, as modprobe and modinfo want it. `streams`: dnf's module stream by
+    flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
+    `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
+    kernel, by flavour; where it has some, the set is that of a host that builds none (see
+    `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
+    """
+
+    proprietary: tuple[dict[str, Any], ...]
+    open: tuple[dict[str, Any], ...]
+    others: tuple[dict[str, Any], ...]
+    extra: tuple[str, ...]
+    ask: tuple[str, ...]
+    sources: tuple[str, ...]
+    conflicts: tuple[str, ...]
+    modules: dict[str, str]
+    streams: dict[str, str]
+    pin: tuple[str, ...]
+    headers: tuple[str, ...]
+    dkms: tuple[str, ...]
+    builds_from: str
+    compilers: dict[str, tuple[str, ...]] = {}
+    precompiled: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def sets(self) -> dict[str, tuple[dict[str, Any], ...]]:
+        """The rules by flavour."""
+        return {"proprietary": self.proprietary, "open": self.open}
+
+    def foreign(self, name: str, source_package: str) -> bool:
+        """Whether a package of this name and source package brings another driver, or is of another source's set alone."""
+        marked = [rule for rule in self.others if rule.get("mark")]
+        theirs = any(re.fullmatch(p, name) for p in self.conflicts) and not self.of_source(source_package)
+        return theirs or bool(resolve.other_names(marked, {name: ""}))
+
+    def built_otherwise(self, installed: dict[str, str]) -> list[str]:
+        """What is installed of this source that brings its modules in the other way, precompiled or by DKMS."""
+        return resolve.other_names([one for one in self.others if one.get("built")], installed)
+
+    def of_source(self, source_package: str) -> bool:
+        """Whether a package of this source package belongs to the driver."""
+        return any(re.fullmatch(pattern, source_package) for pattern in self.sources)
+
+
+def default_source(distribution: Distribution) -> Source:
+    """What `auto` means: the distribution's own archive where it has a driver, else NVIDIA's repository."""
+    return sources(distribution)[0]
+
+
+def sources(distribution: Distribution) -> tuple[Source, ...]:
+    """Where the driver can come from on a distribution."""
+    if not origins(distribution.key):
+        return ("runfile",)
+    return SOURCES[:3] if distribution.id in OWN else SOURCES[1:3]
+
+
+@cache
+def driver_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
+    """The packages for a distribution as /etc/os-release has it; None where gpuprov does not manage its driver, or has none of
+    that source, or no precompiled modules there."""
+    distribution = find_distribution(os_id, version_id)
+    if distribution is None or distribution.key not in MANAGED:
+        return None
+    chosen = default_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
+    if not chosen or chosen not in sources(distribution):
+        return None
+    return _precompiled(distribution, chosen) if build == "precompiled" else _packages(distribution, chosen)
+
+
+def _origin(distribution: Distribution, source: Source) -> str:
+    return OWN[distribution.id] if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
+
+
+@cache
+def _packages(distribution: Distribution, source: Source) -> DriverPackages:
+    """The set of a source, and what the others' sets are called."""
+    mine = _set(distribution, _origin(distribution, source))
+    known = {rule["name"] for rules in mine.sets.values() for rule in rules} | {*mine.extra}
+    beside = {_origin(distribution, other) for other in sources(distribution)} - {_origin(distribution, source)}
+    theirs = {
+        rule["name"]: rule | ({"mark": True} if _marks(rule["name"], mine.conflicts) else {})
+        for origin in sorted(beside)
+        for rules in _set(distribution, origin).sets.values()
+        for rule in rules
+        if rule["name"] not in known and not rule.get("companion")
+    }
+    prebuilt = _prebuilt_names(distribution, _origin(distribution, source))
+    theirs |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
+    return msgspec.structs.replace(mine, others=tuple(theirs.values()))
+
+
+@cache
+def _precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
+    """The set of a host that installs modules instead of building them; None where the source has no such modules."""
+    mine, origin = _packages(distribution, source), _origin(distribution, source)
+    found = entries(distribution, origin, "prebuilt-modules")
+    if not found:
+        return None
+    names, beside = _by_flavour(found), _prebuilt_names(distribution, origin)
+    modules = [entry for entry in of_driver(entries(distribution, origin, PARTS[0])) if entry.flavour]
+    built = {
+        name: rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
+    }
+    asked_for = resolve.other_names(list(built.values()), dict.fromkeys(mine.ask, ""))
+
+    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+        first, *rest = (one for one in mine.sets[kind] if one["name"] not in built)
+        # They follow the newest kernel, so they leave: their name fits no version.
+        leaving = [name for entry in found for name in entry.alternatives]
+        last = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
+        return ({**first, "proof": list(names.get(kind, ()))}, *rest, *last)
+
+    return msgspec.structs.replace(
+        mine,
+        proprietary=rules("proprietary"),
+        open=rules("open"),
+        others=(*(one for one in mine.others if one["name"] not in beside), *built.values()),
+        ask=tuple(name for name in mine.ask if name not in asked_for),
+        conflicts=tuple(pattern for pattern in mine.conflicts if pattern not in PREBUILT),
+        streams={str(entry.flavour): entry.module_stream for entry in found if entry.module_stream},
+        headers=(),
+        dkms=(),
+        compilers={},
+        precompiled=names,
+    )
+
+
+def _by_flavour(found: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
+    """Names by flavour; where one has the driver's version in it, that is the one that is chosen."""
+    return {str(one.flavour): tuple(n.replace("{version}", "{driver}") for n in one.packages) for one in found}
+
+
+def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
+    """Everything that brings precompiled modules."""
+    found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in entries(distribution, origin, part)]
+    return [
+        *(name for entry in found for name in _by_flavour([entry])[str(entry.flavour)]),
+        *(name for entry in found for name in entry.alternatives),
+    ]
+
+
+def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
+    """Whether packages under a rule's name tell another source's driver."""
+    return any(re.fullmatch(p, name.replace("{branch}", "580").replace("{version}", "580.95.05")) for p in conflicts)
+
+
+def _set(distribution: Distribution, origin: str) -> DriverPackages:
+    traits, archive = TRAITS[(distribution.id, origin)], origin_of(origin)
+    like = str(traits.get("versions", ""))
+
+    def found(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
+        return entries(distribution, origin, part, flavour)
+
+    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+        if not found(PARTS[0], kind):
+            return ()
+        main = [rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
+        if main and archive and archive.enabled_by:
+            main[0] |= {"way_out": archive.enabled_by}
+        more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
+        return (*main, *more)
+
+    def names(part: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
+
+    modules = {f: entry for f in FLAVOURS for entry in found(PARTS[0], f)[:1]}
+    sets = {flavour: rules(flavour) for flavour in FLAVOURS}
+    return DriverPackages(
+        proprietary=sets["proprietary"],
+        open=sets["open"],
+        others=(),
+        extra=names("modprobe"),
+        ask=tuple(dict.fromkeys((*asked((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
+        sources=traits["sources"],
+        conflicts=traits["conflicts"],
+        modules={f: (modules[f].module_name if f in modules else "") or "nvidia" for f in FLAVOURS},
+        streams={
+            f: e.module_stream for f, e in modules.items() if e.module_stream and not (archive and archive.mirrors)
+        },
+        pin=traits.get("pin", ()),
+        headers=names("kernel-headers"),
+        dkms=names("dkms"),
+        builds_from=distribution.builds_from,
+        compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
+    )
+
+
+def managed() -> tuple[Distribution, ...]:
+    """The distributions whose driver gpuprov installs."""
+    return tuple(entry for entry in distributions() if entry.key in MANAGED)
+
+
+def supported_distributions() -> tuple[str, ...]:  # `debian 12` and its like, for messages
+    return tuple(f"{entry.id} {entry.version_id}" for entry in managed())
+
+
+def all_driver_packages() -> dict[str, dict[str, Any]]:
+    """`driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
+    precompiled modules as `SOURCE-precompiled`."""
+    tables: dict[str, dict[str, Any]] = {}
+    for entry in managed():
+        known: dict[str, DriverPackages] = {source: _packages(entry, source) for source in sources(entry)}
+        more = {f"{source}-precompiled": _precompiled(entry, source) for source in sources(entry)}
+        known |= {key: names for key, names in more.items() if names}
+        tables[entry.key] = {key: msgspec.to_builtins(names) for key, names in known.items()}
+    return tables
+
+
+@cache
+def kernel_module_table() -> dict[str, str]:
+    """What each GPU's PCI id (`10de:2330`) needs: `open-required`, `proprietary-required` or `either`."""
+    return {entry.id: gpu.kernel_modules.flavour for gpu in gpus() for entry in gpu.pci_ids}

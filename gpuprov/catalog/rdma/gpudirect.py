@@ -1,0 +1,117 @@
+"""GPUDirect RDMA: its three methods and what each needs, the modules and their parameters, what the kernel says, gdrcopy."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.drivers import sets
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+Name = Literal["dmabuf", "nvidia_peermem", "nv_peer_mem"]
+UNIT = "gpuprov-gpudirect.service"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
+DRIVER_MODULES = sets.MODULE_NAMES
+"""What the driver's module is called on some distribution; an option for a name that a host does not have is without effect."""
+
+
+class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A way to a GPU's memory. What is empty asks for nothing."""
+
+    key: Name
+    modules: tuple[str, ...] = ()
+    first_branch: str = ""
+    first_kernel: str = ""
+    first_cuda: str = ""
+    first_arch: str = ""
+    flavour: Literal["", "open", "proprietary"] = ""
+    deprecated_since_cuda: str = ""
+    deprecated_since_branch: str = ""
+
+
+class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A module's parameter, and the first driver branch that has it."""
+
+    key: str
+    first_branch: str
+
+
+class KernelOption(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An option of the kernel's configuration without which dma-buf does not work."""
+
+    key: str
+
+
+class Message(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the kernel says of a module (`signatures`, text as printed), why, a command that shows more, and the way out."""
+
+    key: str
+    signatures: tuple[str, ...]
+    cause: str
+    check: str
+    way: str
+
+    @property
+    def text(self) -> str:
+        """A regular expression that finds it in a line of the kernel's log."""
+        return "|".join(re.escape(signature) for signature in self.signatures)
+
+
+class Gdrcopy(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """gdrcopy's packages on one family of distributions."""
+
+    family: Literal["debian", "redhat"]
+    packages: tuple[str, ...]
+    tests: tuple[str, ...]
+    service: str
+
+
+class GpudirectFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/gpudirect.yaml"""
+
+    sources: dict[str, Source]
+    methods: tuple[Method, ...]
+    parameters: tuple[Parameter, ...]
+    kernel_options: tuple[KernelOption, ...]
+    messages: tuple[Message, ...]
+    bad_context: Message
+    gdrcopy: tuple[Gdrcopy, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def gpudirect_file() -> GpudirectFile:
+    """The file, read once."""
+    return load("gpudirect", GpudirectFile)
+
+
+def method(name: Name) -> Method:
+    """What is known of a method."""
+    return next(one for one in gpudirect_file().methods if one.key == name)
+
+
+def first_branch(parameter: str) -> int:
+    """The first driver branch whose modules have a parameter."""
+    return next(int(one.first_branch) for one in gpudirect_file().parameters if one.key == parameter)
+
+
+def gdrcopy(family: str) -> Gdrcopy | None:
+    """gdrcopy on a family of distributions; None where nothing is known."""
+    return next((one for one in gpudirect_file().gdrcopy if one.family == family), None)
+
+
+def spoken(log: tuple[str, ...]) -> Message | None:
+    """What the kernel's log says of a module that does not load: of the last line that is known."""
+    for line in reversed(log):
+        for message in gpudirect_file().messages:
+            if re.search(message.text, line):
+                return message
+    return None
+
+
+def kernel_order(release: str) -> tuple[int, int]:
+    """The numbers by which kernels are compared: (5, 14) of `5.14.0-570.12.1.el9_6.x86_64`."""
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -1,0 +1,97 @@
+"""An adapter that has each host itself know that it is out of its scheduler: a host that nobody gives back would look fine, and idle.
+
+The note is written before the host is taken out, and goes when it is in service again: who is killed leaves one too many, never one
+too few. verify and plan read it. A host that cannot be reached is taken out all the same; `untold` says of which nobody knows then.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gpuprov.drain.base import Adapter, Step
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.script import compose, split
+from gpuprov.gather.transport import run as run_on
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.house import DRAINED_FILE
+from gpuprov.spec.model import RawHost
+
+LIMIT = 20.0
+"""Seconds for one host: to take it out does not wait longer for it."""
+
+
+class Noted:
+    """The adapter, with the notes of these hosts."""
+
+    def __init__(self, adapter: Adapter, hosts: Mapping[str, RawHost]) -> None:
+        self._adapter, self._hosts = adapter, hosts
+        self._known: set[tuple[str, str]] = set()
+        self.untold: dict[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        """The adapter's."""
+        return self._adapter.name
+
+    def drain(self, host: str, run: str) -> Step:
+        """Note it, then take the host out. A host that is refused is not out by us: the note goes, if it is this run's."""
+        fresh = (host, run) not in self._known
+        if fresh:
+            self._known.add((host, run))
+            self._tell(host, written(self.name, run, over=False))
+        step = self._adapter.drain(host, run)
+        if fresh and step.state == "refused":
+            self._tell(host, gone(run))
+        elif fresh and step.state == "done":
+            self._tell(host, written(self.name, run, over=True))
+        return step
+
+    def drained(self, host: str, run: str) -> Step:
+        """Whether the last job has left."""
+        return self._adapter.drained(host, run)
+
+    def returned(self, host: str, run: str, green: bool) -> Step:
+        """Give the host back; what is in service is not noted any more."""
+        step = self._adapter.returned(host, run, green)
+        if step.state == "done":
+            self._known.discard((host, run))
+            self._tell(host, gone())
+        return step
+
+    def _tell(self, host: str, script: str) -> None:
+        try:
+            said = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
+            output = (split(said.encode()) or {}).get("drained", Output("", 1))
+            told = output.error.strip() or f"exit status {output.status}" if output.status else ""
+        except GpuprovError as error:
+            told = error.message
+        self.untold.pop(host, None)
+        if told:
+            self.untold[host] = told
+
+
+def written(by: str, run: str, *, over: bool) -> str:
+    """Shell that writes the note; `over`: also over one that is there, of whichever run."""
+    text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
+    mine = f"grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE} || "
+    unless = mine if over else f"[ -s {DRAINED_FILE} ] || "
+    fresh = f"{DRAINED_FILE}.$$"
+    put = f"mkdir -p {DRAINED_FILE.rpartition('/')[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && mv {fresh} {DRAINED_FILE}"
+    return f"umask 022; {unless}{{ {put}; }}"
+
+
+def gone(run: str = "") -> str:
+    """Shell that takes the note away; with `run` only this run's."""
+    only = f"grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE} || exit 0; " if run else ""
+    return f"{only}rm -f {DRAINED_FILE}"
+
+
+def _run(run: str) -> str:
+    return f'"run": {json.dumps(run)}'
+
+
+def _text(output: Output) -> str:
+    return output.text

@@ -1,0 +1,78 @@
+"""The packages of a checkpoint where apt is: which they are, their files, and a source of them while a rollback runs."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from typing import Mapping, Sequence
+
+from .files import write
+from .kept_files import Kept, digest, named, there
+from .packages.commands import Ran, run
+
+ARCHIVES = "/var/cache/apt/archives"
+SOURCE = "/etc/apt/sources.list.d/gpuprov-kept.sources"
+LISTS = "/var/lib/apt/lists/_var_lib_gpuprov_packages_*"
+
+
+def mine() -> list[Kept]:
+    """What is held, with all that was built from one source with it."""
+    form = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${source:Version}|${Architecture}\\n"
+    rows = [line.split("|") for line in _out(["dpkg-query", "-W", "-f", form]).splitlines()]
+    held = set(_out(["apt-mark", "showhold"]).split())
+    built = {(row[3], row[4]) for row in rows if row[1] in held}
+    found = sorted((row[1], row[2], row[5]) for row in rows if row[0][1:2] == "i" and (row[3], row[4]) in built)
+    return [Kept(name, version, named(name, version, arch, "deb")) for name, version, arch in found]
+
+
+def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
+    """Put what can be had into the pool: from apt's archives, whose signatures it has checked, or from a repository."""
+    for one in lacking:
+        if shutil.disk_usage(pool).free < free:
+            return
+        if os.path.exists(f"{ARCHIVES}/{one.file}"):
+            there(f"{ARCHIVES}/{one.file}", f"{pool}/{one.file}")
+        else:
+            _run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", f"{one.name}={one.version}"], pool)
+
+
+def offered(names: Sequence[str]) -> dict[str, list[str]]:
+    """The versions that repositories have, by name."""
+    found: dict[str, list[str]] = {}
+    for line in _out(["apt-cache", "madison", *names]).splitlines() if names else ():
+        name, version = (cell.strip() for cell in line.split("|")[:2])
+        found.setdefault(name, []).append(version)
+    return found
+
+
+def offer(files: Mapping[str, str], pool: str) -> None:
+    """An index of these files, and a source of it. They were root's alone since apt had checked their signatures."""
+    told = []
+    for file in sorted(files):
+        path = f"{pool}/{file}"
+        control = _out(["dpkg-deb", "-f", path]).rstrip("\n")
+        told.append(f"{control}\nFilename: ./{file}\nSize: {os.path.getsize(path)}\nSHA256: {digest(path)}\n")
+    write(f"{pool}/Packages", "\n".join(told))
+    write(SOURCE, f"# Of gpuprov rollback, while it runs\nTypes: deb\nURIs: file:{pool}\nSuites: ./\nTrusted: yes\n")
+    only = ["-o", f"Dir::Etc::sourcelist={SOURCE}", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
+    _out(["apt-get", "-qq", *only, "-o", "APT::Update::Error-Mode=any", "update"])
+
+
+def withdraw() -> None:
+    """The source goes, also one that a rollback which was killed has left."""
+    if os.path.exists(SOURCE):
+        os.unlink(SOURCE)
+        for path in glob.glob(LISTS):
+            os.unlink(path)
+
+
+def _run(argv: Sequence[str], folder: str = "/") -> Ran:
+    return run(argv, {"DEBIAN_FRONTEND": "noninteractive"}, folder=folder)
+
+
+def _out(argv: Sequence[str]) -> str:
+    ran = _run(argv)
+    if ran.status:
+        raise ValueError(f"{' '.join(argv[:2])} fails: {ran.err.strip()[-300:]}")
+    return ran.out

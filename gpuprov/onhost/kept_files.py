@@ -1,0 +1,44 @@
+"""A package that a checkpoint keeps, and its file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import NamedTuple
+
+
+class Kept(NamedTuple):
+    """A package at an exact version, and what its file is called."""
+
+    name: str
+    version: str
+    file: str
+
+
+def named(name: str, version: str, architecture: str, end: str) -> str:
+    """What the file of a package is called."""
+    return f"{name}_{version.replace(':', '%3a')}_{architecture}.{end}"
+
+
+def is_of(file: str, name: str, version: str) -> bool:
+    """Whether a file is this package's."""
+    return file.startswith(f"{name}_{version.replace(':', '%3a')}_")
+
+
+def there(source: str, place: str) -> None:
+    """A copy, which is whole or not there."""
+    shutil.copyfile(source, f"{place}.part")
+    os.replace(f"{place}.part", place)
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file; empty where it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                found.update(block)
+    except OSError:
+        return ""
+    return found.hexdigest()

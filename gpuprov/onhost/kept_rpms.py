@@ -1,0 +1,143 @@
+"""The packages of a checkpoint where dnf or zypper is: which they are, their files, and a repository of them while a rollback runs.
+
+A file is kept only where it is what rpm has installed, byte for byte: its header has the digest of the installed one, and the digests
+in that header are those of what follows it. Whoever signed it was asked for when it was installed.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from typing import Iterator, Mapping, Sequence
+
+from . import family, repodata
+from .files import write
+from .kept_files import Kept, named, there
+from .packages.choice import manager
+from .packages.commands import run, shortened
+from .packages.model import Manager, Refused, Settings
+
+NAME = "gpuprov-kept"
+FOLDER = "/var/lib/gpuprov/offered"
+SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": f"/etc/zypp/repos.d/{NAME}.repo"}
+CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
+LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
+# A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
+TEXT = f"""# Of gpuprov rollback, while it runs
+[{NAME}]
+name=Packages that gpuprov kept
+baseurl=file://{FOLDER}
+enabled=1
+gpgcheck=0
+repo_gpgcheck=0
+skip_if_unavailable=1
+module_hotfixes=1
+"""
+OF_ZYPPER = "autorefresh=0\ntype=rpm-md\npkg_gpgcheck=0\npriority=98\n"
+DIGESTS = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SHA256HEADER}|%{SHA1HEADER}\n"
+
+
+def mine() -> list[Kept]:
+    """What is held, with all that was built from one source with it; nothing of what may be there in several versions, as kernels."""
+    rows = _rows()
+    held = set(_manager().read([]).held)
+    built = {row[4] for row in rows if row[0] in held} - {"(none)"}
+    found = sorted({(row[0], _full(row), row[3]) for row in rows if row[4] in built or row[0] in held})
+    names = [(name, arch) for name, _, arch in found]
+    once = [one for one in found if names.count((one[0], one[2])) == 1]
+    return [Kept(name, version, named(name, version, arch, "rpm")) for name, version, arch in once]
+
+
+def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
+    """Put what can be had into the pool: from the manager's cache, or from a repository."""
+    wanted = {one.file: row for row in _rows() for one in lacking if one.file == _file(row)}
+    _take(wanted, _cached(), pool, free)
+    rest = [one for one in lacking if one.file in wanted and not os.path.exists(f"{pool}/{one.file}")]
+    if not rest or shutil.disk_usage(pool).free < free:
+        return
+    host = _manager()
+    index = host.read([one.name for one in rest]).index
+    asked = [f"{one.name}={one.version}" for one in rest if one.version in index.get(one.name, ())]
+    try:
+        fetched = host.files(asked) if asked else []
+    except Refused:
+        return  # what could not be had is left out, by name
+    _take(wanted, fetched, pool, free)
+
+
+def offered(names: Sequence[str]) -> dict[str, list[str]]:
+    """The versions that repositories have, by name."""
+    return _manager().read(list(names)).index if names else {}
+
+
+def offer(files: Mapping[str, str], pool: str) -> None:
+    """A repository of these files, by name with their SHA-256, whose lists are fetched."""
+    withdraw()
+    os.makedirs(FOLDER, 0o755)
+    plain = {file: file.replace("%", "-") for file in files}  # %3a would be read as a colon in an address
+    for file, name in plain.items():
+        os.link(f"{pool}/{file}", f"{FOLDER}/{name}")
+    repodata.index(FOLDER, {name: files[file] for file, name in plain.items()})
+    here = family.here()
+    write(SOURCES[here], TEXT + (OF_ZYPPER if here == "suse" else ""))
+    try:
+        _manager().fetch("kept")
+    except Refused as refused:
+        withdraw()
+        raise ValueError(f"the kept packages cannot be offered: {shortened(str(refused), 300)}") from refused
+
+
+def withdraw() -> None:
+    """The repository goes, also one that a rollback which was killed has left."""
+    for path in SOURCES.values():
+        if os.path.exists(path):
+            os.unlink(path)
+    for place in (FOLDER, *(found for pattern in LISTS for found in glob.glob(pattern))):
+        if os.path.isdir(place):
+            shutil.rmtree(place)
+        elif os.path.exists(place):
+            os.unlink(place)
+
+
+def _take(wanted: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, free: int) -> None:
+    """Copy those of the files that are wanted, and what rpm has installed."""
+    for path in paths:
+        for row in _headers(path):
+            file = _file(row)
+            if wanted.get(file) != row or os.path.exists(f"{pool}/{file}") or not {*row[5:]} - {"", "(none)"}:
+                continue
+            if (
+                shutil.disk_usage(pool).free >= free
+                and not run(["rpmkeys", "--checksig", "--nosignature", path]).status
+            ):
+                there(path, f"{pool}/{file}")
+
+
+def _cached() -> list[str]:
+    return [path for pattern in CACHES for path in glob.glob(pattern, recursive=True)]
+
+
+def _headers(path: str) -> Iterator[list[str]]:
+    ran = run(["rpm", "-qp", "--nosignature", "--qf", DIGESTS, path])
+    for line in ran.lines if not ran.status else ():
+        yield line.split("|")
+
+
+def _rows() -> list[list[str]]:
+    ran = run(["rpm", "-qa", "--qf", DIGESTS])
+    if ran.status:
+        raise ValueError(f"rpm -qa fails: {shortened(ran.said, 300)}")
+    return [line.split("|") for line in ran.lines if line.count("|") == 6 and not line.startswith("gpg-pubkey|")]
+
+
+def _full(row: Sequence[str]) -> str:
+    return row[2] if row[1] == "0" else f"{row[1]}:{row[2]}"
+
+
+def _file(row: Sequence[str]) -> str:
+    return named(row[0], _full(row), row[3], "rpm")
+
+
+def _manager() -> Manager:
+    return manager(Settings())

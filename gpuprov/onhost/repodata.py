@@ -1,0 +1,107 @@
+"""The index of a few rpm files on this host: what createrepo_c would write, which hosts do not have.
+
+https://github.com/openSUSE/libsolv/blob/master/ext/repo_rpmmd.c reads it, for dnf and for zypper.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import Iterator, Mapping, Sequence
+from xml.etree import ElementTree
+
+from .files import write
+from .packages.commands import run
+
+COMMON = "http://linux.duke.edu/metadata/common"
+RPM = "http://linux.duke.edu/metadata/rpm"
+REPO = "http://linux.duke.edu/metadata/repo"
+RELATIONS = {"provides": "Provide", "requires": "Require", "conflicts": "Conflict", "obsoletes": "Obsolete"}
+LESS, GREATER, EQUAL = 2, 4, 8
+"""rpmsenseFlags: https://github.com/rpm-software-management/rpm/blob/master/include/rpm/rpmds.h"""
+GHOST = 64
+"""rpmfileAttrs: a file that the package owns and does not bring."""
+FLAGS = {
+    LESS: "LT", GREATER: "GT", EQUAL: "EQ", LESS | EQUAL: "LE", GREATER | EQUAL: "GE",
+}  # fmt: skip
+Header = Mapping[str, Sequence[str]]
+
+
+def index(folder: str, files: Mapping[str, str]) -> None:
+    """Write `repodata` into the folder for these files of it, by name with their SHA-256. Raises ValueError, OSError."""
+    top = ElementTree.Element("metadata", {"xmlns": COMMON, "xmlns:rpm": RPM, "packages": str(len(files))})
+    for file, digest in sorted(files.items()):
+        top.append(_package(_header(f"{folder}/{file}"), file, digest, os.path.getsize(f"{folder}/{file}")))
+    primary = ElementTree.tostring(top, encoding="unicode")
+    os.makedirs(f"{folder}/repodata", exist_ok=True)
+    write(f"{folder}/repodata/primary.xml", primary)
+    found = hashlib.sha256(primary.encode()).hexdigest()
+    data = ElementTree.Element("repomd", {"xmlns": REPO})
+    ElementTree.SubElement(data, "revision").text = found[:16]
+    one = ElementTree.SubElement(data, "data", {"type": "primary"})
+    ElementTree.SubElement(one, "checksum", {"type": "sha256"}).text = found
+    ElementTree.SubElement(one, "location", {"href": "repodata/primary.xml"})
+    ElementTree.SubElement(one, "size").text = str(len(primary.encode()))
+    write(f"{folder}/repodata/repomd.xml", ElementTree.tostring(data, encoding="unicode"))
+
+
+def _header(path: str) -> Header:
+    """The tags of a package, as rpm writes them."""
+    ran = run(["rpm", "-qp", "--xml", "--nosignature", path])
+    if ran.status:
+        raise ValueError(f"rpm cannot read {path}: {ran.said[-300:]}")
+    try:
+        return {tag.get("name", ""): [value.text or "" for value in tag] for tag in ElementTree.fromstring(ran.out)}
+    except ElementTree.ParseError as error:
+        raise ValueError(f"rpm says no XML of {path}: {error}") from error
+
+
+def _package(header: Header, file: str, digest: str, size: int) -> ElementTree.Element:
+    def first(tag: str, default: str = "") -> str:
+        return next(iter(header.get(tag, ())), default)
+
+    top = ElementTree.Element("package", {"type": "rpm"})
+    for name in ("Name", "Arch"):
+        ElementTree.SubElement(top, name.lower()).text = first(name)
+    evr = {"epoch": first("Epoch", "0"), "ver": first("Version"), "rel": first("Release")}
+    ElementTree.SubElement(top, "version", evr)
+    ElementTree.SubElement(top, "checksum", {"type": "sha256", "pkgid": "YES"}).text = digest
+    for name in ("Summary", "Description"):
+        ElementTree.SubElement(top, name.lower()).text = first(name)
+    built = first("Buildtime", "0")
+    ElementTree.SubElement(top, "time", {"file": built, "build": built})
+    installed, archive = first("Size", "0"), first("Archivesize", "0")
+    ElementTree.SubElement(top, "size", {"package": str(size), "installed": installed, "archive": archive})
+    ElementTree.SubElement(top, "location", {"href": file})
+    more = ElementTree.SubElement(top, "format")
+    for name in ("License", "Vendor", "Group", "Buildhost", "Sourcerpm"):
+        ElementTree.SubElement(more, f"rpm:{name.lower()}").text = first(name)
+    for relation, tag in RELATIONS.items():
+        entries = list(_entries(header, tag))
+        if entries:
+            ElementTree.SubElement(more, f"rpm:{relation}").extend(entries)
+    for path, kind in _files(header):
+        ElementTree.SubElement(more, "file", kind).text = path
+    return top
+
+
+def _entries(header: Header, tag: str) -> Iterator[ElementTree.Element]:
+    names, flags, versions = (header.get(f"{tag}{part}", ()) for part in ("name", "flags", "version"))
+    for name, flag, version in zip(names, flags, versions):
+        if name.startswith("rpmlib("):
+            continue
+        told = {"name": name}
+        if version and int(flag) & (LESS | GREATER | EQUAL):
+            epoch, _, rest = version.rpartition(":")
+            ver, _, rel = rest.partition("-")
+            told.update(flags=FLAGS[int(flag) & (LESS | GREATER | EQUAL)], epoch=epoch or "0", ver=ver)
+            told.update({"rel": rel} if rel else {})
+        yield ElementTree.Element("rpm:entry", told)
+
+
+def _files(header: Header) -> Iterator[tuple[str, dict[str, str]]]:
+    folders, tags = header.get("Dirnames", ()), ("Dirindexes", "Basenames", "Filemodes", "Fileflags")
+    for number, name, mode, flags in zip(*(header.get(tag, ()) for tag in tags)):
+        kind = "dir" if stat.S_ISDIR(int(mode) & 0xFFFF) else "ghost" if int(flags) & GHOST else ""
+        yield folders[int(number)] + name, {"type": kind} if kind else {}

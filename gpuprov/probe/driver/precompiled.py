@@ -1,0 +1,42 @@
+"""Packages of kernel modules that a distribution or NVIDIA has built: what is offered for the host's kernels, what is installed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.family import by_family
+from gpuprov.shared.package_lists import parse_precompiled
+
+
+class Precompiled(msgspec.Struct, frozen=True):
+    """Package versions by name, each beginning with the driver version that the modules are of (`580.95.05-6.8.0-60.63+1`);
+    `exact`: what an offered one (`NAME=VERSION`) needs in exactly these versions."""
+
+    offered: dict[str, list[str]] = {}
+    installed: dict[str, str] = {}
+    exact: dict[str, dict[str, str]] = {}
+
+
+def parse(output: Output) -> Precompiled:
+    return msgspec.convert(parse_precompiled(output.text), Precompiled)
+
+
+PRECOMPILED = Probe(
+    "precompiled_modules",
+    by_family(
+        r"""for k in $(ls /lib/modules 2>/dev/null); do apt-cache pkgnames linux-modules-nvidia- | grep -- "-$k\$"; done |
+  sort -u | xargs -r apt-cache show 2>/dev/null | awk -F ': ' '
+    $1 == "Package" { name = $2 } $1 == "Version" { version = $2 }
+    $1 == "Depends" { print "offered|" name "|" version "|" $2 }'
+dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux-modules-nvidia-*' 2>/dev/null |
+  sed -n 's/^.[iUFHWt][^|]*|/installed|/p'""",
+        """a=$(uname -m)
+rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --disable-modular-filtering --arch "$a,noarch" --qf 'offered|%{name}|%{epoch}:%{version}-%{release}|' 'kmod-nvidia-[0-9]*'""",
+        "true",
+    ),
+    parse,
+    "apt-cache show 'linux-modules-nvidia-*'; dnf -C repoquery --showduplicates 'kmod-nvidia-[0-9]*'",
+)

@@ -1,0 +1,266 @@
+"""The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software import zypper
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.shared.nccl_topology import ADDRESS
+
+NOTHING = ("N/A", "[N/A]", "Not Supported", "")
+BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
+"""What is wrong by itself in the health of a driver that has no summary: nvmlFabricDefs of https://docs.nvidia.com/deploy/nvml-api"""
+BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A live process of the daemon's unit; `started` in seconds since 1970."""
+
+    pid: int
+    command: str
+    started: float
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is what the program says of itself, empty if it is not there. `settings` are those of fabricmanager.cfg.
+
+    `configured`, `installed`: when configuration and program last changed (seconds since 1970; 0: not there). `log`: the
+    last lines of the unit's present or last run.
+    """
+
+    processes: tuple[Process, ...] = ()
+    version: str = ""
+    settings: dict[str, str] = {}
+    configured: float = 0
+    installed: float = 0
+    log: tuple[str, ...] = ()
+
+    def process(self, name: str) -> Process | None:
+        """The live process of the unit that runs this program, or a script of that name."""
+        return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |\Z)", p.command)), None)
+
+
+class GpuFabric(msgspec.Struct, frozen=True):
+    """A GPU's registration with the fabric, as nvidia-smi shows it: latched, so it says nothing of the daemon's life.
+
+    `clique`, `cluster`: which GPUs share memory with it, and the UUID of their rack or board; empty where this nvidia-smi does not
+    tell them. `health`: the lines below Health, by name.
+    """
+
+    bus: str
+    state: str
+    status: str
+    clique: str = ""
+    cluster: str = ""
+    health: dict[str, str] = {}
+
+    def ill(self) -> tuple[str, ...]:
+        """What is wrong with its health, in nvidia-smi's words; empty where nothing is, or nothing is told."""
+        summary = self.health.get("Summary", NOTHING[0])
+        if summary in NOTHING:
+            return tuple(f"{name}: {value}" for name, value in self.health.items() if value in BAD.get(name, ()))
+        more = (f"{name}: {value}" for name, value in self.health.items() if name != "Summary" and value not in NOTHING)
+        return () if summary == "Healthy" else (f"Health {summary}", *more)
+
+
+class SubnetKernel(msgspec.Struct, frozen=True):
+    """What the running kernel has for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk,
+    and `devices`: InfiniBand devices whose function is a bridge to a switch."""
+
+    modules: frozenset[str] = frozenset()
+    devices: tuple[str, ...] = ()
+
+
+class SwitchLibrary(msgspec.Struct, frozen=True):
+    """A library that DCGM reads NVSwitches by: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
+
+    name: str
+    path: str
+    version: str
+
+
+def parse_bridges(output: Output) -> tuple[str, ...]:
+    addresses = tuple(output.text.split())
+    if strange := [one for one in addresses if not ADDRESS.fullmatch(one)]:
+        raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
+    return addresses
+
+
+def parse_daemon(output: Output) -> Daemon:
+    rows = [line.split("|", 3) for line in output.text.splitlines() if "|" in line]
+    clock = [float(cell) for row in rows if row[0] == "clock" for cell in row[1:] if cell]
+    processes = []
+    found: dict[str, float] = {}
+    settings: dict[str, str] = {}
+    version = ""
+    log: list[str] = []
+    for kind, *cells in rows:
+        if kind == "process" and len(cells) == 3:
+            process = _process(cells, clock)
+            processes += [process] if process else []
+        elif kind in ("program", "config") and cells[0]:
+            found[kind] = float(cells[0])
+        elif kind == "version":
+            match = re.search(r"\d{3}(?:\.\d+)+", cells[0])
+            version = match[0] if match else ""
+        elif kind == "setting":
+            key, _, value = "|".join(cells).partition("=")
+            settings[key.strip()] = value.partition("#")[0].strip().strip('"')
+        elif kind == "log":
+            log.append("|".join(cells))
+    return Daemon(
+        processes=tuple(processes),
+        version=version,
+        settings=settings,
+        configured=found.get("config", 0),
+        installed=found.get("program", 0),
+        log=tuple(log),
+    )
+
+
+def _process(cells: list[str], clock: list[float]) -> Process | None:
+    """None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start time in ticks."""
+    pid, stat, command = cells
+    fields = stat.split()
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    if len(clock) != 3:
+        raise ProbeFailed("date, /proc/uptime or getconf cannot be read, so nobody can say when the daemon was started")
+    now, uptime, ticks = clock
+    return Process(int(pid), command.strip(), now - uptime + int(fields[19]) / ticks)
+
+
+FIELDS = {"State": "state", "Status": "status", "CliqueId": "clique", "ClusterUUID": "cluster"}
+
+
+def parse_state(output: Output) -> tuple[GpuFabric, ...]:
+    gpus: list[GpuFabric] = []
+    inside = False
+    for line in output.text.splitlines():
+        if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)\Z", line):
+            gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
+        elif match := re.match(f"GPU {BUS}", line):
+            gpus.append(GpuFabric(match[1].lower(), "", ""))
+            inside = False
+        elif gpus and line.strip() == "Health":
+            inside = True
+        elif gpus and (match := re.match(r"\s+([^\s:][^:]*):(.*)", line)):
+            name, value, last = match[1].rstrip(), match[2].strip(), gpus[-1]
+            if name in FIELDS:
+                gpus[-1] = msgspec.structs.replace(last, **{FIELDS[name]: value})
+            elif inside:
+                gpus[-1] = msgspec.structs.replace(last, health={**last.health, name: value})
+    return tuple(gpu for gpu in gpus if gpu.state)
+
+
+def parse_subnet_kernel(output: Output) -> SubnetKernel:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    found = {kind: [name for one, _, name in rows if one == kind] for kind in ("module", "device")}
+    return SubnetKernel(frozenset(found["module"]), tuple(found["device"]))
+
+
+def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    found = []
+    for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
+        match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
+        found.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
+    return tuple(found)
+
+
+BRIDGES = Probe(
+    "fabric_bridges",
+    """for d in /sys/bus/pci/devices/*; do
+  read -r v < "$d/vendor" 2>/dev/null || continue
+  [ "$v" = 0x15b3 ] || continue
+  read -r i < "$d/device"
+  [ "$i" = 0x1021 ] && grep -qsa SW_MNG "$d/vpd" && echo "${d##*/}"
+done; true""",
+    parse_bridges,
+    "grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
+)
+"""PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
+DAEMON = Probe(
+    "fabric_manager",
+    """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
+echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
+g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
+[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
+  p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
+  echo "process|${p#/proc/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+done
+[ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
+[ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
+i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+[ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
+true""",
+    parse_daemon,
+    "systemctl status nvidia-fabricmanager; cat /usr/share/nvidia/nvswitch/fabricmanager.cfg",
+    speaks=True,
+    blank=r"clock\|",
+)
+PACKAGES = Probe(
+    "fabric_packages",
+    packages_script(
+        "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags 'libnvidia-nscq*' 'libnvsdm*'",
+        "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags|libnvidia-nscq.*|libnvsdm.*",
+    ),
+    parse_packages,
+    "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
+    blank=PACKAGE_LISTS,
+)
+SUBNET_INDEX = Probe(
+    "fabric_subnet_index",
+    "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
+    + by_family(
+        "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
+        """a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvlsm libibumad infiniband-diags""",
+        zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
+    ),
+    parse_index,
+    "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
+)
+"""What the host's repositories offer of what NVSwitches of generation 4 need beside Fabric Manager, by name; nothing where no
+function is one that bridges to such."""
+LIBRARIES = Probe(
+    "switch_libraries",
+    r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
+while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
+    parse_libraries,
+    "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
+)
+"""Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
+(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
+STATE = Probe(
+    "fabric_state",
+    """command -v nvidia-smi >/dev/null || exit 0
+q=$(nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null) || q=
+case $q in '' | *Completed*)
+  l=$(nvidia-smi -q 2>/dev/null | awk '/^GPU /{print} /^    [^ ]/{f=/^    Fabric *$/} f&&/^        /{print}')
+  case $l in *State*) q=$l ;; esac ;;
+esac
+[ -z "$q" ] || echo "$q"
+true""",
+    parse_state,
+    "nvidia-smi -q | grep -A 14 -w Fabric",
+)
+"""Whether a registered GPU is healthy, and in which clique, only the long form tells, which takes seconds; so do branches tell that
+do not know the query's fields."""
+SUBNET_KERNEL = Probe(
+    "fabric_kernel",
+    """for m in mlx5_core mlx5_ib ib_umad; do
+  { [ -d "/sys/module/$m" ] || modinfo -n "$m" >/dev/null 2>&1; } && echo "module|$m"
+done
+for d in /sys/class/infiniband/*; do
+  [ -e "$d" ] && grep -qsa SW_MNG "$d/device/vpd" && echo "device|${d##*/}"
+done; true""",
+    parse_subnet_kernel,
+    "modinfo -n mlx5_core mlx5_ib ib_umad; grep -la SW_MNG /sys/class/infiniband/*/device/vpd",
+)

@@ -1,0 +1,195 @@
+"""What each GPU says of its own health: ECC, row remapping, retired pages, slowdown, temperature, power, PCIe replays, firmware."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
+
+
+class Ecc(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors that ECC counted, SRAM and DRAM together; None where the GPU does not say."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+
+
+class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU by its address as sysfs writes it. Empty, or None: the GPU has no such thing, or nvidia-smi does not print it.
+
+    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`: so many
+    errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
+    ones; `remap_pending`, `remap_failed`. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no setting.
+    `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`) and
+    the one that was set (`limit`). `recovery`: what the driver says that it needs; `reset_required`.
+    """
+
+    address: str
+    name: str = ""
+    ecc: str = ""
+    volatile: Ecc = Ecc()
+    aggregate: Ecc = Ecc()
+    sram_exceeded: bool | None = None
+    remapped: int | None = None
+    remapped_corrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    retired: int | None = None
+    retired_pending: bool | None = None
+    slow: tuple[str, ...] | None = None
+    degrees: int | None = None
+    below: int | None = None
+    memory_below: int | None = None
+    draw: float | None = None
+    limit: float | None = None
+    enforced: float | None = None
+    replays: int | None = None
+    vbios: str = ""
+    inforom: str = ""
+    recovery: str = ""
+    reset_required: bool | None = None
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), lines of warning, and
+    its words where it shows none."""
+
+    gpus: tuple[GpuHealth, ...] = ()
+    present: int = 0
+    warnings: tuple[str, ...] = ()
+    complaint: str = ""
+
+
+SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
+"""Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
+REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
+
+
+def parse(output: Output) -> State:
+    head, _, text = output.text.partition("@smi\n")
+    match = re.search(r"^@present (\d{1,4})$", head, re.MULTILINE)
+    present = int(match[1]) if match else 0
+    if output.status == 127:
+        return State(present=present, complaint="nvidia-smi is not installed")
+    gpus = tuple(sorted((_gpu(address, values) for address, values in blocks(text)), key=lambda one: one.address))
+    warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
+    said = " ".join((text or output.error).split())[:300]
+    complaint = "" if gpus else said or "nvidia-smi lists no GPU"
+    return State(gpus=gpus, present=present, warnings=warnings, complaint=complaint)
+
+
+def _gpu(address: str, values: Values) -> GpuHealth:
+    power = POWER if any(path[0] == POWER for path in values) else OLD_POWER
+    ecc = "ECC Mode" if ("ECC Mode", "Current") in values else "Ecc Mode"
+    mode = values.get((ecc, "Current"), "")
+    return GpuHealth(
+        address=address,
+        name=values.get(("Product Name",), ""),
+        ecc=mode.lower() if mode in ("Enabled", "Disabled") else "",
+        volatile=_ecc(values, "Volatile"),
+        aggregate=_ecc(values, "Aggregate"),
+        sram_exceeded=_yes(values.get(("ECC Errors", "Aggregate", "SRAM Threshold Exceeded"))),
+        remapped=_whole(values.get(("Remapped Rows", "Uncorrectable Error"))),
+        remapped_corrected=_whole(values.get(("Remapped Rows", "Correctable Error"))),
+        remap_pending=_yes(values.get(("Remapped Rows", "Pending"))),
+        remap_failed=_yes(values.get(("Remapped Rows", "Remapping Failure Occurred"))),
+        retired=_sum(values.get(("Retired Pages", f"{kind} Bit ECC")) for kind in ("Single", "Double")),
+        retired_pending=_yes(_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
+        slow=_slow(values),
+        degrees=_whole(values.get(("Temperature", "GPU Current Temp"))),
+        below=_below(values, "GPU"),
+        memory_below=_memory_below(values),
+        draw=_watts(_either(values, power, "Power Draw", "Average Power Draw", "Instantaneous Power Draw")),
+        limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
+        enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
+        replays=_whole(values.get(("PCI", "Replays Since Reset"))),
+        vbios=_text(values.get(("VBIOS Version",))),
+        inforom=_text(values.get(("Inforom Version", "Image Version"))),
+        recovery=_text(values.get(("GPU Recovery Action",))),
+        reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
+    )
+
+
+def _either(values: Values, heading: str, *names: str) -> str | None:
+    """The first of these lines that the heading has, as drivers of other ages call it."""
+    return next((values[heading, name] for name in names if (heading, name) in values), None)
+
+
+def _text(value: str | None) -> str:
+    return "" if value in (None, "N/A", "[N/A]", "Unknown Error", "[Unknown Error]") else str(value)
+
+
+def _whole(value: str | None) -> int | None:
+    """A number with or without its unit; nothing of N/A."""
+    match = re.match(r"(-?\d{1,18})(?: C)?\Z", value or "")
+    return int(match[1]) if match else None
+
+
+def _watts(value: str | None) -> float | None:
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) W", value or "")
+    return float(match[1]) if match else None
+
+
+def _yes(value: str | None) -> bool | None:
+    return {"Yes": True, "No": False}.get(value or "")
+
+
+def _sum(found: object) -> int | None:
+    known = [number for value in found if (number := _whole(value)) is not None]  # type: ignore[attr-defined]
+    return sum(known) if known else None
+
+
+def _ecc(values: Values, when: str) -> Ecc:
+    """Since Turing by SRAM and DRAM, with several lines of uncorrectable ones; before it by bits, with a total."""
+    own = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
+    if any(path[0] in ("Single Bit", "Double Bit") for path in own):
+        return Ecc(
+            corrected=_whole(own.get(("Single Bit", "Total"))), uncorrected=_whole(own.get(("Double Bit", "Total")))
+        )
+    return Ecc(
+        corrected=_sum(value for path, value in own.items() if path[0].endswith(" Correctable")),
+        uncorrected=_sum(value for path, value in own.items() if " Uncorrectable" in path[0]),
+    )
+
+
+def _slow(values: Values) -> tuple[str, ...] | None:
+    told = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
+    known = [name for name in SLOW if told.get(name) in ("Active", "Not Active")]
+    return tuple(name for name in known if told[name] == "Active") if known else None
+
+
+def _below(values: Values, what: str) -> int | None:
+    """As far as T.Limit is above its slowdown mark, or else the temperature below its own."""
+    left = _whole(values.get(("Temperature", f"{what} T.Limit Temp")))
+    mark = _whole(values.get(("Temperature", f"{what} Slowdown T.Limit Temp")))
+    if left is not None and mark is not None:
+        return left - mark
+    now, slowdown = (_whole(values.get(("Temperature", f"{what} {name} Temp"))) for name in ("Current", "Slowdown"))
+    return slowdown - now if now is not None and slowdown is not None else None
+
+
+def _memory_below(values: Values) -> int | None:
+    now, most = (_whole(values.get(("Temperature", f"Memory {name} Temp"))) for name in ("Current", "Max Operating"))
+    return most - now if now is not None and most is not None else None
+
+
+QUERY = "nvidia-smi -q"
+GPU_HEALTH = Probe(
+    "gpu_health",
+    f"""n=0
+for d in /sys/bus/pci/devices/*; do
+  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] || continue
+  case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) n=$((n + 1));; esac
+done
+echo "@present $n"
+command -v nvidia-smi >/dev/null || exit 127
+echo @smi; timeout 50 {QUERY} 2>&1""",
+    parse,
+    QUERY,
+    speaks=True,
+    knows_missing=True,
+    blank="@present 0$",
+)

@@ -1,0 +1,277 @@
+"""Settings of GPUs as nvidia-smi prints them, and what gpuprov's unit sets at boot: ECC mode, power limit, clocks, compute mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gpuprov.onhost.gpu_settings import act
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import is_whole
+from gpuprov.reading import json as read_json
+
+UNIT = "gpuprov-gpu-settings.service"
+CONFIG = "/etc/gpuprov/gpu_settings.json"
+RECORD = act.RECORD
+FOLDER = "/usr/local/lib/gpuprov/gpu_settings"
+
+
+class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU's settings; watts and MHz. None, or empty, where the GPU has no such thing, and where it was not printed.
+
+    `ecc` now and `ecc_pending` after the next boot: enabled or disabled. `power` is the limit that was set, `power_enforced` what all
+    limiters together make of it. `applications` in place of the clocks that it has none of: nvidia-smi's words for that.
+    `reasons`: why its clocks are not higher. `mig`: whether it is in MIG mode, None where nvidia-smi was not asked.
+    """
+
+    address: str
+    ecc: str = ""
+    ecc_pending: str = ""
+    power: float | None = None
+    power_enforced: float | None = None
+    power_default: float | None = None
+    power_least: float | None = None
+    power_most: float | None = None
+    graphics: int | None = None
+    memory: int | None = None
+    application_graphics: int | None = None
+    application_memory: int | None = None
+    default_graphics: int | None = None
+    default_memory: int | None = None
+    applications: str = ""
+    compute_mode: str = ""
+    reasons: tuple[str, ...] = ()
+    mig: bool | None = None
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs in the order of their PCI addresses, or nvidia-smi's complaint."""
+
+    gpus: tuple[GpuSettings, ...] = ()
+    complaint: str = ""
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """The boot unit as systemd has it, the file it reads (empty: not there), files of its command that are not there (`gone`), its
+    last lines; and `locks`, by PCI address, which the program locked since the driver was loaded: NVML does not tell."""
+
+    load: str = "not-found"
+    active: str = ""
+    file: str = ""
+    result: str = ""
+    before: tuple[str, ...] = ()
+    config: str = ""
+    gone: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+    locks: dict[str, dict[str, Any]] = {}
+
+
+class Confidential(msgspec.Struct, frozen=True):
+    """`mode`: enabled, devtools, protected_pcie (nvidia-smi calls its state OFF), or disabled, also where no GPU is capable of it;
+    empty where nvidia-smi does not say, and `complaint` has its words then."""
+
+    mode: str = ""
+    complaint: str = ""
+
+
+Values = dict[tuple[str, ...], str]
+
+
+def parse_settings(output: Output) -> State:
+    if output.status == 127:
+        return State(complaint="nvidia-smi is not installed")
+    found = tuple(
+        sorted((_gpu(address, values) for address, values in blocks(output.text)), key=lambda one: one.address)
+    )
+    if not found:
+        return State(complaint=" ".join((output.text or output.error).split())[:300] or "nvidia-smi lists no GPU")
+    return State(gpus=found)
+
+
+def blocks(text: str) -> Iterator[tuple[str, Values]]:
+    """Each GPU's address as sysfs writes it, and its lines by the headings that they stand under."""
+    parts = re.split(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", text, flags=re.MULTILINE)
+    for address, block in zip(parts[1::2], parts[2::2], strict=True):
+        values: Values = {}
+        headings: list[tuple[int, str]] = []
+        for line in filter(str.strip, block.splitlines()):
+            name, colon, value = line.partition(" : ")
+            depth = len(line) - len(line.lstrip())
+            headings = [one for one in headings if one[0] < depth]
+            if colon:
+                values.setdefault((*(heading for _, heading in headings), name.strip()), value.strip())
+            headings.append((depth, name.strip()))
+        yield _bus(address), values
+
+
+def _bus(text: str) -> str:
+    """A PCI address with a domain of eight digits, or four, as sysfs writes it."""
+    return (text[4:] if text.startswith("0000") and len(text.partition(":")[0]) == 8 else text).lower()
+
+
+POWER, OLD_POWER = "GPU Power Readings", "Power Readings"
+"""From driver 535 on, and before it: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
+
+
+def _gpu(address: str, values: Values) -> GpuSettings:
+    power = POWER if any(path[0] == POWER for path in values) else OLD_POWER
+    applications = values.get(("Applications Clocks", "Graphics"), values.get(("Applications Clocks",), ""))
+    ecc = "ECC Mode" if ("ECC Mode", "Current") in values else "Ecc Mode"
+    mig = values.get(("MIG Mode", "Current"))
+    return GpuSettings(
+        address=address,
+        ecc=_switch(values.get((ecc, "Current"), "")),
+        ecc_pending=_switch(values.get((ecc, "Pending"), "")),
+        power=_number(values.get((power, "Requested Power Limit"), values.get((power, "Power Limit"), "")), "W"),
+        power_enforced=_number(
+            values.get((power, "Current Power Limit"), values.get((power, "Enforced Power Limit"), "")), "W"
+        ),
+        power_default=_number(values.get((power, "Default Power Limit"), ""), "W"),
+        power_least=_number(values.get((power, "Min Power Limit"), ""), "W"),
+        power_most=_number(values.get((power, "Max Power Limit"), ""), "W"),
+        graphics=_clock(values, "Clocks", "Graphics"),
+        memory=_clock(values, "Clocks", "Memory"),
+        application_graphics=_clock(values, "Applications Clocks", "Graphics"),
+        application_memory=_clock(values, "Applications Clocks", "Memory"),
+        default_graphics=_clock(values, "Default Applications Clocks", "Graphics"),
+        default_memory=_clock(values, "Default Applications Clocks", "Memory"),
+        applications="" if re.match(r"\d", applications) else applications,
+        compute_mode=values.get(("Compute Mode",), "").lower(),
+        reasons=tuple(
+            path[-1]
+            for path, value in values.items()
+            if path[0] in ("Clocks Event Reasons", "Clocks Throttle Reasons") and value == "Active"
+        ),
+        mig=None if mig is None else mig == "Enabled",
+    )
+
+
+def _switch(value: str) -> str:
+    return value.lower() if value in ("Enabled", "Disabled") else ""
+
+
+def _number(value: str, unit: str) -> float | None:
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?) {unit}", value)
+    return float(match[1]) if match else None
+
+
+def _clock(values: Values, heading: str, name: str) -> int | None:
+    found = _number(values.get((heading, name), ""), "MHz")
+    return None if found is None else int(found)
+
+
+def parse_boot(output: Output) -> Boot:
+    unit, _, rest = output.text.partition("@config\n")
+    config, _, rest = rest.partition("@record\n")
+    record, _, log = rest.partition("@log\n")
+    values = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
+    module = re.search(r"^@module (\d*)$", unit, re.MULTILINE)
+    return Boot(
+        load=values.get("LoadState", "not-found"),
+        active=values.get("ActiveState", ""),
+        file=values.get("UnitFileState", ""),
+        result=values.get("Result", ""),
+        before=tuple(values.get("Before", "").split()),
+        config=config.strip(),
+        gone=tuple(re.findall(r"^@gone (.+)$", unit, re.MULTILINE)),
+        log=tuple(log.splitlines()),
+        locks=_locks(record.strip(), int(module[1] or 0) if module else 0),
+    )
+
+
+def _locks(text: str, module: int) -> dict[str, dict[str, Any]]:
+    """Nothing where the record is of an earlier loading of the driver, which forgot the locks."""
+    if not text:
+        return {}
+    try:
+        record = read_json(text)
+        locks = {address: dict(one) for address, one in record["locks"].items()}
+        return locks if record["module"] == module else {}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ProbeFailed(f"{RECORD} cannot be read ({error})", f"rm {RECORD}; gpuprov apply") from error
+
+
+def parse_confidential(output: Output) -> Confidential:
+    found = re.search(r"CC (?:status|State)\s*: *(ON|OFF)\b", output.text)
+    if re.search(r"No CC capable|CC feature status: Not Supported", output.text):
+        return Confidential("disabled")
+    if not found:
+        said = " ".join((output.text or output.error).split())[:200]
+        return Confidential(complaint=said or f"nvidia-smi ended with status {output.status}")
+    if re.search(r"Multi-GPU Mode\s*: *Protected PCIe", output.text):
+        return Confidential("protected_pcie")
+    tools = re.search(r"DevTools Mode\s*: *ON\b", output.text)
+    return Confidential("disabled" if found[1] == "OFF" else "devtools" if tools else "enabled")
+
+
+def parse_clocks(output: Output) -> dict[str, dict[int, tuple[int, ...]]]:
+    """By PCI address and memory clock, the graphics clocks that go with it; a GPU that lists none is absent."""
+    _whole(output, "the supported clocks")
+    found: dict[str, dict[int, tuple[int, ...]]] = {}
+    for line in output.text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 3 and is_whole(cells[1]) and is_whole(cells[2]):
+            clocks = found.setdefault(_bus(cells[0]), {})
+            clocks[int(cells[1])] = (*clocks.get(int(cells[1]), ()), int(cells[2]))
+    return found
+
+
+def parse_computing(output: Output) -> dict[str, tuple[str, ...]]:
+    """By PCI address, the processes that compute there: `python3 (pid 17)`."""
+    _whole(output, "the processes that compute")
+    found: dict[str, tuple[str, ...]] = {}
+    for line in output.text.splitlines():
+        bus, pid, name = ([cell.strip() for cell in line.split(",", 2)] + ["", ""])[:3]
+        if re.fullmatch(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]", bus) and pid:
+            found[_bus(bus)] = (*found.get(_bus(bus), ()), f"{name.rpartition('/')[2] or 'process'} (pid {pid})")
+    return found
+
+
+def _whole(output: Output, what: str) -> None:
+    """Nothing is an answer only where nvidia-smi was seen to end well."""
+    if output.text.splitlines()[-1:] != [SEEN]:
+        said = " ".join((output.error or output.text).split())[:200]
+        raise ProbeFailed(f"{what} could not be listed: {said or 'the host gave no whole answer'}")
+
+
+SEEN = "looked"
+HERE = "command -v nvidia-smi >/dev/null || exit 127; "
+QUERY = "nvidia-smi -q -d ECC,POWER,CLOCK,COMPUTE,PERFORMANCE"
+SETTINGS = Probe("gpu_settings", f"{HERE}{QUERY} 2>&1", parse_settings, QUERY, speaks=True, knows_missing=True)
+CLOCKS_QUERY = "nvidia-smi --query-supported-clocks=gpu_bus_id,mem,gr --format=csv,noheader,nounits"
+CLOCKS = Probe(
+    "gpu_clocks",
+    f"{HERE}{CLOCKS_QUERY} 2>&1 && echo {SEEN}",
+    parse_clocks,
+    "nvidia-smi -q -d SUPPORTED_CLOCKS",
+    blank="looked$",
+)
+COMPUTING_QUERY = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,name --format=csv,noheader"
+COMPUTING = Probe(
+    "gpu_computing", f"{HERE}{COMPUTING_QUERY} 2>&1 && echo {SEEN}", parse_computing, COMPUTING_QUERY, blank="looked$"
+)
+CONFIDENTIAL = Probe(
+    "gpu_confidential",
+    f"{HERE}nvidia-smi conf-compute -f 2>&1; nvidia-smi conf-compute -d 2>&1; nvidia-smi conf-compute -q 2>&1; true",
+    parse_confidential,
+    "nvidia-smi conf-compute -q",
+)
+BOOT = Probe(
+    "gpu_settings_boot",
+    f"""systemctl show -p LoadState -p ActiveState -p UnitFileState -p Result -p Before {UNIT}
+for f in $(systemctl show -p ExecStart --value {UNIT} | sed -n 's/.*argv\\[\\]=\\([^;]*\\);.*/\\1/p'); do
+  case $f in /*) [ -e "$f" ] || echo "@gone $f";; esac
+done
+[ "$(systemctl show -p LoadState --value {UNIT})" != loaded ] || [ -e {FOLDER}/__main__.py ] || echo "@gone {FOLDER}/__main__.py"
+echo "@module $(stat -c %i /sys/module/nvidia 2>/dev/null)"
+echo @config; cat {CONFIG} 2>/dev/null
+echo; echo @record; cat {RECORD} 2>/dev/null
+echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
+    parse_boot,
+    f"systemctl status {UNIT}; cat {CONFIG} {RECORD}",
+    speaks=True,
+    blank="@config$",
+)

@@ -1,0 +1,112 @@
+"""nvidia-imex on a compute tray: its daemon, the members it was given, what its control program says, and channel 0."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.gpus.fabric import Daemon, parse_daemon
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node of the domain as the control program tells it: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not connected to."""
+
+    host: str
+    status: str
+    lost: tuple[str, ...] = ()
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """`status` is `UP`, `DEGRADED` or `DOWN`."""
+
+    status: str
+    members: tuple[Member, ...] = ()
+
+
+class Imex(msgspec.Struct, frozen=True, kw_only=True):
+    """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of nodes_config.cfg
+    (None: no such file), `written` when it last changed (seconds since 1970). `load`, `active`, `file`: of the unit. `ready`: the
+    daemon's own state by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: it does not tell).
+    `channel`: whether the device of channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's.
+    `patient`: whether the unit has the drop-in by which it waits for them."""
+
+    daemon: Daemon
+    nodes: tuple[str, ...] | None = None
+    written: float = 0
+    load: str = "not-found"
+    active: str = "inactive"
+    file: str = ""
+    ready: str = ""
+    domain: Domain | None = None
+    complaint: str = ""
+    channel: bool = False
+    parameter: str = ""
+    addresses: frozenset[str] = frozenset()
+    patient: bool = False
+
+
+def parse_domain(text: str) -> Domain | None:
+    """What `nvidia-imex-ctl -N -j` prints; None for anything else."""
+    try:
+        data = reading.json(text)
+    except reading.Unreadable:
+        return None
+    if not isinstance(data, dict) or not isinstance(data.get("nodes"), dict):
+        return None
+    members = []
+    for node in data["nodes"].values():
+        links = node.get("connections") or {}
+        lost = tuple(sorted(str(link.get("host")) for link in links.values() if link.get("status") != "CONNECTED"))
+        members.append(Member(str(node.get("host", "")), str(node.get("status", "")), lost))
+    return Domain(str(data.get("status", "")), tuple(sorted(members, key=lambda one: one.host)))
+
+
+def parse(output: Output) -> Imex:
+    many = output.rows(bare=True)
+    one = {kind: values[-1].strip() for kind, values in many.items()}
+    told = "\n".join(many.get("domain", ()))
+    return Imex(
+        daemon=parse_daemon(output),
+        nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
+        written=float(one.get("nodes") or 0),
+        load=one.get("LoadState") or "not-found",
+        active=one.get("ActiveState") or "inactive",
+        file=one.get("UnitFileState", ""),
+        ready=one.get("ready", ""),
+        domain=parse_domain(told),
+        complaint=(many.get("domain") or [""])[0][:200],
+        channel="channel" in many,
+        parameter=one.get("parameter", ""),
+        addresses=frozenset(many.get("address", ())),
+        patient="patient" in many,
+    )
+
+
+IMEX = Probe(
+    "imex",
+    """u=nvidia-imex.service; c=/etc/nvidia-imex/config.cfg; n=/etc/nvidia-imex/nodes_config.cfg; b=/usr/bin/nvidia-imex
+for a in $(hostname -I 2>/dev/null); do echo "address|$a"; done
+[ -e $b ] || [ -e $n ] || [ -e $c ] || exit 0
+echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
+g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
+[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
+  p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
+  echo "process|${p##*/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+done
+[ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
+[ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
+[ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
+systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
+[ -e /etc/systemd/system/$u.d/90-gpuprov.conf ] && echo 'patient|'
+if [ -e $b-ctl ]; then
+  echo "ready|$(timeout 10 $b-ctl -q 2>/dev/null </dev/null | tail -n 1)"
+  timeout 20 $b-ctl -N -j 2>&1 </dev/null | sed 's/^/domain|/'
+fi
+[ -c /dev/nvidia-caps-imex-channels/channel0 ] && echo 'channel|'
+sed -n 's/^CreateImexChannel0: /parameter|/p' /proc/driver/nvidia/params 2>/dev/null
+true""",
+    parse,
+    "nvidia-imex-ctl -N; systemctl status nvidia-imex; cat /etc/nvidia-imex/nodes_config.cfg",
+)
+"""https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/cmdservice.html"""

@@ -1,0 +1,289 @@
+"""MIG as NVML has it, read by a Python of the host's; the unit that brings it back at boot; what users without root may open."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.onhost import mig_program
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import UNIT_OF
+from gpuprov.reading import is_whole, typed_json
+
+UNIT = "gpuprov-mig.service"
+MANAGER = "nvidia-mig-manager.service"
+"""NVIDIA's own: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
+DESIRED = mig_program.WANTED
+
+
+class Compute(msgspec.Struct, frozen=True, kw_only=True):
+    """A compute instance; to its users a MIG device, `number` of its GPU. `uuid` is empty where NVML lists no such device."""
+
+    id: int
+    slices: int
+    start: int = 0
+    number: int | None = None
+    uuid: str = ""
+
+
+class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU instance; `start` and `size` in memory slices."""
+
+    id: int
+    profile: str
+    start: int
+    size: int = 0
+    compute: tuple[Compute, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty where the driver does not tell."""
+
+    name: str
+    id: int
+    slices: int
+    count: int
+    size: int = 0
+    starts: tuple[int, ...] = ()
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process with a CUDA context; `instance`, `part`: the ids of its GPU instance and compute instance."""
+
+    pid: int
+    instance: int | None = None
+    part: int | None = None
+
+
+class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
+
+    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset.
+    """
+
+    index: int
+    number: int
+    minor: int
+    address: str
+    uuid: str
+    name: str
+    pci: str
+    subsystem: str
+    capable: bool
+    current: bool = False
+    pending: bool = False
+    profiles: tuple[Profile, ...] = ()
+    instances: tuple[GpuInstance, ...] = ()
+    processes: tuple[Process, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The GPU in a message."""
+        return f"GPU {self.index} ({self.address})"
+
+
+class MigState(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs, or the complaint of whoever should have told. `unread`: GPUs that do not answer, each with NVML's words."""
+
+    gpus: tuple[MigGpu, ...] = ()
+    unread: tuple[str, ...] = ()
+    complaint: str = ""
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit as systemd has it; `result` of its last run, `before` the units that wait for it."""
+
+    load: str = "not-found"
+    active: str = ""
+    file: str = ""
+    result: str = ""
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """What brings MIG back at boot: gpuprov's unit and the file it reads (empty: not there), and NVIDIA's manager beside it.
+
+    `gone`: files of the unit's command, such as its Python, that are not there.
+    """
+
+    unit: Unit = Unit()
+    manager: Unit = Unit()
+    desired: str = ""
+    gone: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
+
+
+class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A capability of the driver's: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
+
+    `mode` is empty without a device file; `wanted` is the mode the driver says, as four octal digits. `kept`: the driver was told
+    to leave the file as the administrator made it.
+    """
+
+    path: str
+    node: str
+    wanted: str
+    mode: str = ""
+    owner: str = ""
+    kept: bool = False
+
+    def instance(self, minor: int) -> tuple[int, int | None] | None:
+        """The ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
+        match = re.fullmatch(rf"gpu{minor}/mig/gi(\d+)/(?:ci(\d+)/)?access", self.path)
+        return (int(match[1]), int(match[2]) if match[2] else None) if match else None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A process that has NVIDIA's device files open. `unit`: its systemd unit or container scope, empty if unknown."""
+
+    pid: int
+    command: str
+    unit: str
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.command} (pid {self.pid}{', ' + self.unit if self.unit else ''})"
+
+
+class User(msgspec.Struct, frozen=True):
+    """A process on a GPU (by index): on all of it, on one GPU instance, or on one compute instance (`part`) of that.
+
+    `computes`: it has a CUDA context, or looks like it; else it only has the GPU's device file open.
+    """
+
+    holder: Holder
+    gpu: int
+    instance: int | None = None
+    part: int | None = None
+    computes: bool = True
+
+
+def parse_state(output: Output) -> MigState:
+    if output.status == 127:
+        return MigState(complaint="python3 is not installed, and NVML is asked by it")
+    if not output.text.strip():
+        said = " ".join(output.error.split())
+        return MigState(complaint=said or f"the reader of NVML ended with status {output.status}")
+    return typed_json(output.text, MigState)
+
+
+def _unit(block: str) -> Unit:
+    values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    return Unit(
+        load=values.get("LoadState", "not-found"),
+        active=values.get("ActiveState", ""),
+        file=values.get("UnitFileState", ""),
+        result=values.get("Result", ""),
+        before=tuple(values.get("Before", "").split()),
+        after=tuple(values.get("After", "").split()),
+    )
+
+
+def parse_boot(output: Output) -> Boot:
+    units, _, rest = output.text.partition("@desired\n")
+    desired, _, log = rest.partition("@log\n")
+    blocks = {match[1]: block for block in units.split("\n\n") if (match := re.search(r"^Id=(.+)$", block, re.M))}
+    return Boot(
+        unit=_unit(blocks.get(UNIT, "")),
+        manager=_unit(blocks.get(MANAGER, "")),
+        desired=desired.strip(),
+        gone=tuple(re.findall(r"^@gone (.+)$", units, re.M)),
+        log=tuple(log.splitlines()),
+    )
+
+
+def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
+    found = []
+    for line in output.text.splitlines():
+        path, minor, mode, modify, node_mode, owner = line.split("|")
+        wanted = f"{int(mode):04o}" if is_whole(mode) else ""
+        node = f"/dev/nvidia-caps/nvidia-cap{minor}"
+        shown = node_mode.rjust(4, "0") if node_mode else ""
+        found.append(CapabilityFile(path=path, node=node, wanted=wanted, mode=shown, owner=owner, kept=modify == "0"))
+    return tuple(found)
+
+
+def parse_holders(output: Output) -> tuple[Holder, ...]:
+    found: dict[int, Holder] = {}
+    for line in output.text.splitlines():
+        pid, files, rest = line.split("|", 2)
+        command, _, unit = rest.rpartition("|")
+        found[int(pid)] = Holder(int(pid), command, unit, tuple(files.split()))
+    return tuple(found.values())
+
+
+def users(state: MigState, holders: tuple[Holder, ...], capabilities: tuple[CapabilityFile, ...]) -> tuple[User, ...]:
+    """Who uses GPUs and instances: processes that NVML names, and holders of the device files."""
+    known = {one.pid: one for one in holders}
+    found: dict[tuple[int, int, int | None, int | None], User] = {}
+    for gpu in state.gpus:
+        for process in gpu.processes:
+            holder = known.get(process.pid, Holder(process.pid, "process", "", ()))
+            key = (process.pid, gpu.index, process.instance, process.part)
+            found[key] = User(holder, gpu.index, process.instance, process.part)
+        nodes = {one.node: ids for one in capabilities if (ids := one.instance(gpu.minor))}
+        for holder in holders:
+            for ids in (nodes[file] for file in holder.files if file in nodes):
+                found.setdefault((holder.pid, gpu.index, *ids), User(holder, gpu.index, *ids))
+            if f"/dev/nvidia{gpu.minor}" in holder.files:
+                computes = "/dev/nvidia-uvm" in holder.files
+                found.setdefault((holder.pid, gpu.index, None, None), User(holder, gpu.index, computes=computes))
+    return tuple(found.values())
+
+
+READER = Path(__file__).with_name("mig_reader.py").read_text(encoding="utf-8")
+STATE = Probe(
+    "mig",
+    f"""p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127
+"$p" - <<'READER_ENDS'
+{READER}READER_ENDS""",
+    parse_state,
+    "nvidia-smi -L; nvidia-smi mig -lgi; nvidia-smi mig -lci; nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv",
+    speaks=True,
+    knows_missing=True,
+)
+BOOT = Probe(
+    "mig_boot",
+    f"""for u in {UNIT} {MANAGER}; do
+  systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p Result -p Before -p After $u; echo
+done
+for f in $(systemctl show -p ExecStart --value {UNIT} | sed -n 's/.*argv\\[\\]=\\([^;]*\\);.*/\\1/p'); do
+  case $f in /*) [ -e "$f" ] || echo "@gone $f";; esac
+done
+echo @desired; cat {DESIRED} 2>/dev/null
+echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
+    parse_boot,
+    f"systemctl status {UNIT}; cat {DESIRED}",
+    speaks=True,
+    blank="@desired$",
+)
+# The driver makes a file here for each instance, and says in it which device file opens it:
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
+CAPABILITIES = Probe(
+    "mig_capabilities",
+    """cd /proc/driver/nvidia/capabilities 2>/dev/null || exit 0
+for f in gpu*/mig/gi*/access gpu*/mig/gi*/ci*/access; do
+  [ -r "$f" ] || continue
+  n=""; m=""; y=""
+  while read -r k v; do case $k in DeviceFileMinor:) n=$v;; DeviceFileMode:) m=$v;; DeviceFileModify:) y=$v;; esac; done < "$f"
+  echo "$f|$n|$m|$y|$(stat -c '%a|%U:%G' /dev/nvidia-caps/nvidia-cap$n 2>/dev/null || echo '|')"
+done; true""",
+    parse_capabilities,
+    "ls -l /dev/nvidia-caps; cat /proc/driver/nvidia/capabilities/gpu*/mig/gi*/access",
+)
+HOLDERS = Probe(
+    "mig_holders",
+    UNIT_OF
+    + """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h %l\\n' 2>/dev/null | sort -u | awk '
+  { f[$1] = f[$1] " " $2 } END { for (p in f) print p f[p] }' | while read -r p files; do
+  p=${p%/fd}; c=""; read -r c < "$p/comm" || continue
+  u=$(unit_of "$p/cgroup")
+  echo "${p#/proc/}|$files|$c|$u"
+done""",
+    parse_holders,
+    "fuser -v /dev/nvidia* /dev/nvidia-caps/*; nvidia-smi",
+)
+"""Processes with NVIDIA's device files open. In a container sharing the machine's kernel it sees only the container's own."""

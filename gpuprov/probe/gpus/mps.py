@@ -1,0 +1,237 @@
+"""The MPS control daemons of a host, whoever started them: what each was started with, and what it answers within five seconds."""
+
+from __future__ import annotations
+
+import re
+from typing import TypedDict
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.gpus.mps_script import SCRIPT
+from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software import zypper
+from gpuprov.probe.software.packages import parse_index
+from gpuprov.reading import is_whole
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A server of a daemon: its process's user, what it says of itself, and how many clients it has."""
+
+    pid: int
+    uid: int | None = None
+    percentage: str = ""
+    status: str = ""
+    clients: int = 0
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """A control daemon. `unit` is empty where it belongs to none. `percentage` is empty where it does not answer: then
+    `complaint` says what was printed. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID.
+    `old`: its program was replaced after it was started."""
+
+    pid: int
+    unit: str = ""
+    command: str = ""
+    pipe: str = ""
+    log: str = ""
+    devices: tuple[str, ...] = ()
+    percentage: str = ""
+    priority: str = ""
+    limits: tuple[str, ...] = ()
+    servers: tuple[Server, ...] = ()
+    partitions: dict[str, tuple[int, ...]] = {}
+    old: bool = False
+    complaint: str = ""
+
+    @property
+    def protocol(self) -> str:
+        return "v3" if re.search(r" (-p|--protocol)[ =]?3\b", self.command) else "v2"
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU by nvidia-smi. `address` as sysfs writes it; `mode` is its compute mode; `mig_devices`: compute slices by UUID."""
+
+    index: int
+    uuid: str
+    address: str
+    mode: str = ""
+    mig: bool = False
+    mig_devices: dict[str, int] = {}
+
+
+class MpsState(msgspec.Struct, frozen=True, kw_only=True):
+    """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. `files`: what was written for clients, by path.
+    `users`: numbers of users by name. `shm`: MiB of /dev/shm, None where it is not known. `complaint`: nvidia-smi's."""
+
+    daemons: tuple[Daemon, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    units: dict[str, tuple[str, bool]] = {}
+    files: dict[str, str] = {}
+    program: bool = False
+    shm: int | None = None
+    users: dict[str, int] = {}
+    complaint: str = ""
+
+
+PERCENTAGE = re.compile(r"\d+\.\d+")
+
+
+class Answers(TypedDict, total=False):
+    """What a daemon answered, as fields of `Daemon`."""
+
+    percentage: str
+    priority: str
+    limits: tuple[str, ...]
+    complaint: str
+
+
+def _answers(lines: list[str]) -> Answers:
+    """The answers of one session: a percentage stands before the priority, before each device's limit, and before the servers."""
+    parts: list[list[str]] = []
+    for line in lines:
+        if PERCENTAGE.fullmatch(line.strip()):
+            parts.append([])
+        elif parts:
+            parts[-1].append(line.strip())
+    if not parts or PERCENTAGE.fullmatch(lines[0].strip()) is None:
+        return {"complaint": " ".join(lines)[:200] or "no answer"}
+    limits = tuple(" ".join(part) for part in parts[1:-1])
+    return {"percentage": lines[0].strip(), "priority": " ".join(parts[0]), "limits": limits}
+
+
+def parse_mps(output: Output) -> MpsState:
+    rows = output.rows(bare=True)
+    gpus, complaint = _gpus(rows.get("gpu", []), _mig_devices(rows.get("device", [])))
+    files: dict[str, list[str]] = {}
+    for name, text in _pairs(rows, "file"):
+        files.setdefault(name, []).append(text)
+    shm = rows.get("shm", [""])[0]
+    return MpsState(
+        daemons=tuple(_daemon(pid, text, rows) for pid, text in _pairs(rows, "daemon")),
+        gpus=gpus,
+        units={name: (text.partition("|")[0], text.endswith("|enabled")) for name, text in _pairs(rows, "unit")},
+        files={name: "\n".join(lines) for name, lines in files.items()},
+        program="program" in rows,
+        shm=int(shm) if is_whole(shm) else None,
+        users={name: int(text) for name, text in _pairs(rows, "user") if is_whole(text)},
+        complaint=complaint,
+    )
+
+
+def _pairs(rows: dict[str, list[str]], kind: str, key: str = "") -> list[tuple[str, str]]:
+    """What stands before and behind the first bar of each line of a kind; of one key only, if given, and then without it."""
+    cut = [(first, rest) for first, _, rest in (line.partition("|") for line in rows.get(kind, []))]
+    return [(first, rest) for first, rest in cut if key in ("", first)]
+
+
+def _gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, ...], str]:
+    found, other = [], []
+    for line in lines:
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != 5 or not is_whole(cells[0]):
+            other.append(line.strip())
+            continue
+        domain, _, place = cells[2].lower().partition(":")
+        found.append(
+            Gpu(
+                index=int(cells[0]),
+                uuid=cells[1],
+                address=f"{domain[-4:]}:{place}",
+                mode=cells[3],
+                mig=cells[4] == "Enabled",
+                mig_devices=mig.get(cells[1], {}),
+            )
+        )
+    return tuple(found), "" if found else " ".join(other)
+
+
+def _mig_devices(lines: list[str]) -> dict[str, dict[str, int]]:
+    """UUIDs of MIG devices and their compute slices, by their GPU's, from `nvidia-smi -L`."""
+    found: dict[str, dict[str, int]] = {}
+    parent = ""
+    for line in lines:
+        if match := re.search(r"\(UUID: (GPU-[^)]+)\)", line):
+            parent = match[1]
+        elif match := re.search(r"MIG (?:(\d+)c\.)?(\d+)g\..*\(UUID:? (MIG-[^)]+)\)", line):
+            found.setdefault(parent, {})[match[3]] = int(match[1] or match[2])
+    return found
+
+
+def _daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
+    unit, _, command = text.partition("|")
+    environment = dict(line.partition("=")[::2] for _, line in _pairs(rows, "env", pid))
+    servers: dict[str, list[str]] = {}
+    for _, line in _pairs(rows, "server", pid):
+        server, _, told = line.partition("|")
+        servers.setdefault(server, []).append(told)
+    partitions: dict[str, tuple[int, ...]] = {}
+    for _, line in _pairs(rows, "partition", pid):
+        cells = line.split()
+        if len(cells) > 3 and cells[1] != "-" and is_whole(cells[3]):
+            partitions[cells[0]] = (*partitions.get(cells[0], ()), int(cells[3]))
+    answers = [line for _, line in _pairs(rows, "answer", pid)]
+    return Daemon(
+        pid=int(pid),
+        unit=unit,
+        command=command.strip(),
+        pipe=environment.get("CUDA_MPS_PIPE_DIRECTORY", ""),
+        log=environment.get("CUDA_MPS_LOG_DIRECTORY", ""),
+        devices=tuple(part for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if part),
+        servers=tuple(_server(server, told) for server, told in servers.items()),
+        partitions=partitions,
+        old=bool(_pairs(rows, "old", pid)),
+        **_answers(answers or [""]),
+    )
+
+
+def _server(pid: str, lines: list[str]) -> Server:
+    told = [line.partition("|")[::2] for line in lines]
+    answers = [value.strip() for what, value in told if what == "answer"]
+    uid = next((value for what, value in told if what == "uid"), "")
+    words = [value for value in answers if value and not is_whole(value) and not PERCENTAGE.fullmatch(value)]
+    return Server(
+        pid=int(pid),
+        uid=int(uid) if is_whole(uid) else None,
+        percentage=next((value for value in answers if PERCENTAGE.fullmatch(value)), ""),
+        status=next((value for what, value in told if what == "status"), "") or " ".join(words),
+        clients=sum(is_whole(value) for value in answers),
+    )
+
+
+MPS = Probe(
+    "mps",
+    SCRIPT,
+    parse_mps,
+    "systemctl status 'gpuprov-mps@*'; echo get_default_active_thread_percentage | nvidia-cuda-mps-control",
+    speaks=True,
+)
+INDEX = Probe(
+    "mps_index",
+    by_family(
+        """apt-cache pkgnames | grep -xE 'nvidia-cuda-mps|nvidia-compute-utils-.*|nvidia-driver-cuda' |
+  xargs -r apt-cache madison 2>/dev/null; true""",
+        """a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvidia-driver-cuda""",
+        zypper.search("nvidia-compute-utils-G*"),
+    ),
+    parse_index,
+    "apt-cache madison nvidia-cuda-mps; dnf -C repoquery --showduplicates nvidia-driver-cuda",
+)
+"""Package versions that the host's repositories offer, by name, newest first."""
+
+
+def parse_user(output: Output) -> dict[str, int | None]:
+    rows = [line.split("|") for line in output.text.splitlines() if line.strip()]
+    return {name: int(number) if number else None for _, name, number in rows}
+
+
+USER = Probe(
+    "mps_user",
+    '[ -z "${mps_user:-}" ] || echo "user|$mps_user|$(id -u "$mps_user" 2>/dev/null)"',
+    parse_user,
+    "id",
+    asks=lambda host: {"mps_user": host.capabilities["mps"].user},
+)
+"""The number of the user whom the spec names, by name; None where the host has no such user."""

@@ -1,0 +1,121 @@
+"""NVLinks as nvidia-smi tells them: active links of each GPU, and how many join each pair."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.gpus.fabric import BUS
+
+ALONE = "as of a GPU that a machine was given alone: its links lead to none that it has"
+"""Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with status 0."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: NVLinks that it has, `active` those that are up.
+
+    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver
+    keeps it initialised without clients; else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
+    """
+
+    index: int
+    bus: str
+    pstate: str = ""
+    persistent: bool = True
+    mig: bool = False
+    links: int = 0
+    active: int = 0
+
+
+class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
+    """`pairs`: NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None where that told nothing.
+
+    `complaint`: why nothing is known of the NVLinks; empty where it is.
+    """
+
+    gpus: tuple[LinkedGpu, ...] = ()
+    pairs: dict[tuple[int, int], int] | None = None
+    complaint: str = ""
+
+
+def parse(output: Output) -> NvLinks:
+    if output.status == 127:
+        return NvLinks(complaint="nvidia-smi is not installed")
+    rows: dict[str, list[str]] = {"gpu": [], "link": [], "topo": []}
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        rows.get(kind, []).append(rest)
+    counts = _counts(rows["link"])
+    gpus = []
+    for row in rows["gpu"]:
+        match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?\Z", row)
+        if match:
+            links, active = counts.get(int(match[1]), (0, 0))
+            pstate, mig = match[3].strip(), match[4].strip() == "Enabled"
+            gpus.append(
+                LinkedGpu(
+                    index=int(match[1]),
+                    bus=match[2].lower(),
+                    pstate=pstate,
+                    persistent=(match[5] or "").strip() != "Disabled",
+                    mig=mig,
+                    links=links,
+                    active=active,
+                )
+            )
+    said = " ".join(f"{' '.join(rows['gpu'])} {output.error}".split())[:200]
+    complaint = "" if gpus else f"nvidia-smi shows no GPU: {said or 'it said nothing'}"
+    if gpus and not counts:
+        complaint = "nvidia-smi nvlink -s said nothing"
+    return NvLinks(gpus=tuple(gpus), pairs=_pairs(rows["topo"]), complaint=complaint)
+
+
+def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
+    """Links and active ones by index. A GPU without NVLink has a line of its own, and none of a link."""
+    found: dict[int, tuple[int, int]] = {}
+    index = -1
+    for row in rows:
+        if match := re.match(r"GPU (\d+):", row.strip()):
+            index = int(match[1])
+            found[index] = (0, 0)
+        elif index >= 0 and (match := re.match(r"Link \d+: (.*)\Z", row.strip())):
+            links, active = found[index]
+            found[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
+    return found
+
+
+def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
+    """The cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
+    found: dict[tuple[int, int], int] | None = None
+    header: list[int] = []
+    for row in (COLOURS.sub("", row) for row in rows):
+        cells = row.split()
+        if not cells or not re.fullmatch(r"GPU\d+", cells[0]):
+            continue
+        if not header:
+            header = [int(cell[3:]) for cell in cells if re.fullmatch(r"GPU\d+", cell)]
+            found = {}
+            continue
+        mine = int(cells[0][3:])
+        for other, cell in zip(header, cells[1:], strict=False):
+            if found is not None and other > mine and (match := re.fullmatch(r"NV(\d+)", cell)):
+                found[mine, other] = int(match[1])
+    return found
+
+
+NVLINKS = Probe(
+    "topology_nvlinks",
+    """command -v nvidia-smi >/dev/null || exit 127
+q=index,pci.bus_id,pstate,mig.mode.current,persistence_mode
+timeout 25 nvidia-smi --query-gpu=$q --format=csv,noheader 2>&1 | sed -u 's/^/gpu|/' &
+timeout 25 nvidia-smi nvlink -s 2>/dev/null | sed -u 's/^/link|/' &
+timeout 25 nvidia-smi topo -m 2>/dev/null | sed -u 's/^/topo|/' &
+wait; true""",
+    parse,
+    "nvidia-smi nvlink -s; nvidia-smi topo -m",
+    knows_missing=True,
+)
+"""At a time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole lines."""

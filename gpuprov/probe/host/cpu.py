@@ -1,0 +1,77 @@
+"""CPU frequency governors, and hugepages, as sysfs shows them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.onhost.at_boot import governor
+from gpuprov.onhost.at_boot.governor import Policy
+from gpuprov.probe.base import Output, Probe
+
+
+class Frequency(msgspec.Struct, frozen=True, kw_only=True):
+    """`asked`: the governor of gpuprov's unit, empty without one. `load`, `active`, `file`: of that unit. `rivals`: active units
+    that set governors, too."""
+
+    policies: tuple[Policy, ...] = ()
+    asked: str = ""
+    load: str = "not-found"
+    active: str = "inactive"
+    file: str = ""
+    rivals: tuple[str, ...] = ()
+
+
+def parse_frequency(output: Output) -> Frequency:
+    rows = [line.split("|") for line in output.text.splitlines() if "|" in line]
+    one = {kind: cells[0] for kind, *cells in rows if cells}
+    return Frequency(
+        policies=governor.parse(output.text),
+        asked=one.get("asked", ""),
+        load=one.get("LoadState") or "not-found",
+        active=one.get("ActiveState") or "inactive",
+        file=one.get("UnitFileState", ""),
+        rivals=tuple(cells[0] for kind, *cells in rows if kind == "rival"),
+    )
+
+
+def parse_hugepages(output: Output) -> dict[int, int]:
+    pairs = (line.split() for line in output.text.splitlines())
+    return {int(size): int(count) for size, count in pairs}
+
+
+def parse_default(output: Output) -> int:
+    return int(output.text)
+
+
+FREQUENCY = Probe(
+    "cpu_frequency",
+    governor.READER
+    + """u=gpuprov-cpu-governor.service
+sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
+systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
+for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
+  systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
+done; true""",
+    parse_frequency,
+    "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",
+    speaks=True,
+    blank=r"LoadState\|",
+)
+HUGEPAGES = Probe(
+    "hugepages",
+    """for d in /sys/kernel/mm/hugepages/hugepages-*kB; do
+  n=$(cat "$d/nr_hugepages") || continue
+  s=${d##*hugepages-}; echo "${s%kB} $n"
+done 2>/dev/null; true""",
+    parse_hugepages,
+    "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
+)
+"""The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html"""
+DEFAULT_HUGEPAGE = Probe(
+    "default_hugepage",
+    "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",
+    parse_default,
+    "grep Hugepagesize /proc/meminfo",
+    speaks=True,
+)
+"""The size in KiB of the pages that vm.nr_hugepages counts."""

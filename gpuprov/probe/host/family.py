@@ -1,0 +1,145 @@
+"""The families of distributions, and what their administrators type: for dispatch in scripts, and for hints."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, get_args
+
+import msgspec
+
+from gpuprov.onhost.family import IDS, family_of
+
+Family = Literal["debian", "redhat", "suse"]
+
+FAMILIES: tuple[Family, ...] = get_args(Family)
+NAMES: dict[str, str] = {"debian": "Debian", "redhat": "Red Hat", "suse": "SUSE"}
+"""What a family is called in messages."""
+
+
+class Release(Protocol):
+    """What of /etc/os-release tells the family: ID, and ID_LIKE as words."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def like(self) -> tuple[str, ...]: ...
+
+
+def family(release: Release) -> Family | None:
+    """The family of a distribution; None if it is of none."""
+    found = family_of(release.id, *release.like)
+    return next((one for one in FAMILIES if one == found), None)
+
+
+def _cases() -> str:
+    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in FAMILIES}
+    return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
+
+
+FAMILY = (
+    "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
+    f'for i in $ID $ID_LIKE; do case "$i" in {_cases()} esac; done)\n'
+)
+"""Shell: sets `family` to debian, redhat, suse or nothing. Programs that happen to be installed decide nothing."""
+
+
+def by_family(debian: str, redhat: str, suse: str) -> str:
+    """One script that does what the host's family needs, and nothing on a host of none."""
+    parts = {"debian": debian, "redhat": redhat, "suse": suse}
+    cases = "\n".join(f"{kind})\n{script}\n;;" for kind, script in parts.items())
+    return f'{FAMILY}case "$family" in\n{cases}\nesac'
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a place for the kernel, `start_entry`
+    one for GRUB's entry of it; it is empty where that is not asked."""
+
+    hold: str
+    unhold: str
+    held: str
+    install: str
+    reinstall: str
+    remove: str
+    purge: str
+    repair: str
+    clean: str
+    fetch: str
+    old_kernels: str
+    owner: str
+    start_kernel: str
+    make_initramfs: str
+    start_entry: str = ""
+
+
+WORDS: dict[Family, Words] = {
+    "debian": Words(
+        hold="apt-mark hold",
+        unhold="apt-mark unhold",
+        held="apt-mark showhold",
+        install="apt-get install",
+        reinstall="apt-get install --reinstall",
+        remove="apt-get remove",
+        purge="apt-get purge",
+        repair="dpkg --configure -a; apt-get -f install",
+        clean="apt-get clean",
+        fetch="apt-get update",
+        old_kernels="apt-get autoremove --purge",
+        owner="dpkg -S",
+        start_kernel="grub-reboot, with the entry of {} in /boot/grub/grub.cfg",
+        start_entry="grub-reboot {}",
+        make_initramfs="update-initramfs -c -k {}",
+    ),
+    "redhat": Words(
+        hold="dnf versionlock add",
+        unhold="dnf versionlock delete",
+        held="dnf versionlock list",
+        install="dnf install",
+        reinstall="dnf reinstall",
+        remove="dnf remove",
+        purge="dnf remove",
+        repair="rpm --rebuilddb; dnf check; dnf remove --duplicates",
+        clean="dnf clean packages",
+        fetch="dnf makecache",
+        old_kernels="dnf remove --oldinstallonly",
+        owner="rpm -qf",
+        start_kernel="grubby --set-default /boot/vmlinuz-{}",
+        make_initramfs="dracut --force /boot/initramfs-{0}.img {0}",
+    ),
+    "suse": Words(
+        hold="zypper addlock",
+        unhold="zypper removelock",
+        held="zypper locks",
+        install="zypper install",
+        reinstall="zypper install --force",
+        remove="zypper remove",
+        purge="zypper remove",
+        repair="rpm --rebuilddb; zypper verify",
+        clean="zypper clean",
+        fetch="zypper refresh",
+        old_kernels="zypper purge-kernels",
+        owner="rpm -qf",
+        start_kernel="grub2-once, with the entry of {} in grub2-once --list",
+        make_initramfs="dracut --force /boot/initrd-{0} {0}",
+    ),
+}
+
+
+TOOLS: dict[Family, tuple[str, ...]] = {
+    "debian": (
+        "dpkg",
+        "dpkg-query",
+        "apt-get",
+        "apt-cache",
+        "apt-mark",
+        "apt-config",
+        "lsinitramfs",
+        "update-initramfs",
+    ),
+    "redhat": ("rpm", "dnf", "grubby", "lsinitrd", "dracut"),
+    "suse": ("rpm", "zypper", "lsinitrd", "dracut"),
+}
+"""Programs that not every family has, by those that have them."""
+
+
+def words(release: Release) -> Words:
+    """The words of the host's family; Debian's where the family is unknown."""
+    return WORDS[family(release) or "debian"]

@@ -1,0 +1,28 @@
+"""Who answers on a host, what can be written there, and a Python that starts."""
+
+from __future__ import annotations
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.shared import reach
+
+MARKER = "login"
+
+
+def parse(output: Output) -> reach.Heard:
+    answer = reach.heard(output.text, MARKER)
+    if not answer.system:
+        raise ProbeFailed(f"uname printed nothing: {output.error.strip()[:200]!r}")
+    return answer
+
+
+def parse_python(output: Output) -> reach.Heard:
+    return reach.heard(output.text, MARKER)
+
+
+def python(named: str = "") -> Probe[reach.Heard]:
+    """The probe for a host whose inventory names this Python (none: any that will do). All have one name."""
+    return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
+
+
+LOGIN = Probe("login", reach.who(MARKER), parse, "id; findmnt --options ro", speaks=True)
+PYTHON = python()

@@ -1,0 +1,144 @@
+"""The readings that a host keeps of itself: when the last one was taken, what changed between which two, and what takes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from gpuprov.onhost.readings import CHANGES, FOLDER, LAST
+from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import Unreadable, typed_json
+
+PROGRAM = "/usr/local/lib/gpuprov/readings.py"
+SERVICE, TIMER = "gpuprov-readings.service", "gpuprov-readings.timer"
+_STARTED = re.compile(re.escape(PROGRAM) + r" ([0-9]{1,5})\b")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One reading in which something had changed, as the host keeps it."""
+
+    to: str
+    begin: str = msgspec.field(default="", name="from")
+    changed: dict[str, list[str | int]] = {}
+    lost: str = ""
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that changed after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
+    `at`: when a file was written, and `owner` whose it is, by number."""
+
+    begin: datetime
+    end: datetime
+    kind: str
+    name: str
+    before: str = ""
+    after: str = ""
+    at: datetime | None = None
+    owner: int | None = None
+
+
+class Readings(msgspec.Struct, frozen=True, kw_only=True):
+    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: as the service starts the program. `last`: when
+    the last reading was taken; None: none was taken yet."""
+
+    clock: datetime
+    up: float = 0
+    timer: str = ""
+    active: str = ""
+    keep_days: int | None = None
+    files: dict[str, str] = {}
+    last: datetime | None = None
+    noted: tuple[Noted, ...] = ()
+    lost: str = ""
+
+
+def parse(output: Output) -> Readings:
+    clock, up, last, lost = datetime.min, 0.0, None, ""
+    start = ""
+    timer = {"UnitFileState": "", "ActiveState": ""}
+    files: dict[str, str] = {}
+    noted: list[Noted] = []
+    for line in output.text.splitlines():
+        kind, _, value = line.partition(" ")
+        if kind == "@clock":
+            clock = _time(value)
+        elif kind == "@up":
+            up = float(value)
+        elif kind == "@last":
+            last = _time(value)
+        elif kind == "@sum":
+            digest, _, path = value.partition("  ")
+            files[path] = digest
+        elif kind == "@start":
+            start = value
+        elif kind == "@unit":
+            name, _, state = value.partition("=")
+            timer[name] = state
+        elif line.startswith("{"):
+            try:
+                told = typed_json(line, Line)
+                noted += _noted(told)
+                lost = told.lost or lost
+            except (Unreadable, ValueError) as error:
+                lost = f"a line of {CHANGES} cannot be read: {error}"
+    if clock == datetime.min:
+        raise ValueError("the host's clock is not told")
+    return Readings(
+        clock=clock,
+        up=up,
+        timer=timer["UnitFileState"],
+        active=timer["ActiveState"],
+        keep_days=int(found[1]) if (found := _STARTED.search(start)) else None,
+        files=files,
+        last=last,
+        noted=tuple(noted),
+        lost=lost,
+    )
+
+
+def _noted(line: Line) -> list[Noted]:
+    if not line.begin:
+        return []
+    begin, end = _time(line.begin), _time(line.to)
+    found = []
+    for key, values in line.changed.items():
+        kind, _, name = key.partition(":")
+        before, after, stamp, owner = [*values, *[None] * 4][:4]
+        found.append(
+            Noted(
+                begin=begin,
+                end=end,
+                kind=kind,
+                name=name or kind,
+                before=str(before or ""),
+                after=str(after or ""),
+                at=datetime.fromtimestamp(stamp, begin.tzinfo)
+                if isinstance(stamp, int) and 0 < stamp < 1 << 34
+                else None,
+                owner=owner if isinstance(owner, int) else None,
+            )
+        )
+    return found
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+
+
+READINGS = Probe(
+    "readings",
+    f"""date -u '+@clock %Y-%m-%dT%H:%M:%SZ'; read -r u _ < /proc/uptime && echo "@up $u"
+systemctl show -p UnitFileState -p ActiveState {TIMER} | sed 's/^/@unit /'
+systemctl show -p ExecStart {SERVICE} | sed 's/^/@start /'
+sha256sum {PROGRAM} /etc/systemd/system/{SERVICE} /etc/systemd/system/{TIMER} 2>/dev/null | sed 's/^/@sum /'
+cd {FOLDER} 2>/dev/null || exit 0
+sed -n 's/^{{"at": "\\([0-9TZ:-]*\\)".*/@last \\1/p' {LAST} 2>/dev/null | head -n 1
+tail -c 300000 {CHANGES} 2>/dev/null | grep '^{{' | tail -n 2000; true""",
+    parse,
+    f"journalctl -u {SERVICE}; less {FOLDER}/{CHANGES}",
+    speaks=True,
+    blank="@clock |@up |@unit |@start ",
+)
+"""The latest changes, within limits."""

@@ -1,0 +1,87 @@
+"""What kind of machine answers: distribution, kernel, virtualization, user, clock, free space."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import Unreadable, signed
+
+
+class OsRelease(msgspec.Struct, frozen=True):
+    """`id` and `version` as /etc/os-release has them: `debian`, `12`. `like` is ID_LIKE: what the distribution descends from."""
+
+    id: str
+    version: str
+    name: str
+    like: tuple[str, ...] = ()
+
+
+class Platform(msgspec.Struct, frozen=True):
+    """`system` is `Linux` on every host gpuprov can manage; `kernel` is the running release."""
+
+    system: str
+    kernel: str
+    machine: str
+
+
+def parse_os_release(output: Output) -> OsRelease:
+    values = dict(re.findall(r"""^([A-Z_]+)=["']?([^"'\n]*)["']?$""", output.text, re.MULTILINE))
+    like = values.get("ID_LIKE", "")
+    return OsRelease(
+        values.get("ID", ""), values.get("VERSION_ID", ""), values.get("PRETTY_NAME", ""), tuple(like.split())
+    )
+
+
+def parse_platform(output: Output) -> Platform:
+    words = output.text.split()
+    if len(words) != 3:
+        raise ProbeFailed(f"uname printed {output.text.strip()!r}")
+    return Platform(*words)
+
+
+def parse_container(output: Output) -> str:
+    words = output.text.split()
+    if strange := [word for word in words if not re.fullmatch(r"[a-z][a-z0-9-]*", word)]:
+        raise ProbeFailed(f"the kind of container is no word: {strange[0]!r}")
+    return next((word for word in words if word != "none"), "")
+
+
+def parse_clock(output: Output) -> int:
+    seconds = signed(output.text.strip())
+    if seconds is None:
+        raise Unreadable("no number of seconds")
+    return seconds
+
+
+def parse_space(output: Output) -> dict[str, int]:
+    pairs = [line.split() for line in output.text.splitlines()]
+    return {folder: int(free) // 1024 for free, folder in pairs}
+
+
+OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release", speaks=True)
+PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm", speaks=True)
+CONTAINER = Probe(
+    "container",
+    "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; "
+    "[ -d /run/systemd/system ] || echo none; true; }",
+    parse_container,
+    "systemd-detect-virt --container",
+    speaks=True,
+    blank="none$",
+)
+"""Not by /.dockerenv: a machine that was made from a container's image has it, too.
+
+The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
+CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
+"""The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
+SPACE = Probe(
+    "space",
+    'for d in /boot /var; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
+    parse_space,
+    "df -h /boot /var",
+    speaks=True,
+)
+"""Free MiB in /boot and /var."""

@@ -1,0 +1,138 @@
+"""Kernel command line, sysctl, limits and modules-load: what runs, and what the next boot will bring."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.onhost import first_boot_judge
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.family import by_family
+
+SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
+"""A sysctl as `sysctl -a` calls it; a level may be a network interface."""
+
+
+def parse_command_line(output: Output) -> dict[str, str]:
+    pairs = (word.partition("=") for word in output.text.split())
+    return {key: value for key, _, value in pairs}
+
+
+def parse_running(output: Output) -> dict[str, str]:
+    """Without what is there for a first boot that is counted: it is no other boot's."""
+    return parse_command_line(Output(" ".join(first_boot_judge.without_first(output.text.split()))))
+
+
+def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
+    variables: dict[str, str] = {}
+    entries = []
+    for line in output.text.splitlines():
+        words = line.split(None, 2)
+        if len(words) == 3 and words[0] == "set":
+            variables.setdefault(words[1], words[2])
+        elif len(words) >= 2:
+            options = words[2].split() if len(words) == 3 else []
+            expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
+            entries.append(parse_command_line(Output(" ".join(expanded))))
+    return tuple(entries)
+
+
+def parse_sysctl(output: Output) -> dict[str, str]:
+    pairs = (line.partition("=") for line in output.text.splitlines() if "=" in line)
+    return {name: " ".join(value.split()) for key, _, value in pairs if SYSCTL_NAME.fullmatch(name := key.strip())}
+
+
+def parse_bootloader(output: Output) -> tuple[str, ...]:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    return tuple(path for kind, _, path in rows if kind == "absent")
+
+
+def parse_fixed(output: Output) -> frozenset[str]:
+    names = [line.translate(str.maketrans("./", "/.")) for line in output.text.splitlines()]
+    return frozenset(name for name in names if SYSCTL_NAME.fullmatch(name))
+
+
+def parse_modules_load(output: Output) -> frozenset[str]:
+    lines = (line.strip() for line in output.text.splitlines())
+    return frozenset(line.replace("-", "_") for line in lines if line and line[0] not in "#;")
+
+
+def parse_login_limits(output: Output) -> dict[str, str]:
+    kinds: dict[str, dict[str, str]] = {}
+    for line in output.text.splitlines():
+        match = re.match(r"\*\s+(-|hard|soft)\s+(\w+)\s+(\S+)", line.strip())
+        if match:
+            both = ("soft", "hard") if match[1] == "-" else (match[1],)
+            kinds.setdefault(match[2], {}).update(dict.fromkeys(both, match[3]))
+    return {item: soft_and_hard(kind.get("soft", "unset"), kind.get("hard", "unset")) for item, kind in kinds.items()}
+
+
+def soft_and_hard(soft: str, hard: str) -> str:
+    """One word where both limits are the same, else both."""
+    return hard if soft == hard else f"{soft}:{hard}"
+
+
+def _there(*paths: str) -> str:
+    return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
+
+
+COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline", speaks=True)
+BOOT_ENTRIES = Probe(
+    "boot_entries",
+    r"""g=/boot/grub2/grub.cfg; n=0
+sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=/set \1 /p' /boot/grub2/grubenv 2>/dev/null
+sed -n 's/^[[:space:]]*set kernelopts="\(.*\)"$/set kernelopts \1/p' $g 2>/dev/null
+for e in /boot/loader/entries/*.conf; do
+  [ -f "$e" ] && n=1 && awk '$1=="linux"{l=$2} $1=="options"{$1="";o=o $0} END{print "linux", l o}' "$e"
+done
+[ $n = 1 ] || grep -hE '^[[:space:]]*linux(efi|16)?[[:space:]]' /boot/grub/grub.cfg $g /boot/efi/EFI/*/grub.cfg 2>/dev/null
+true""",
+    parse_boot_entries,
+    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
+)
+"""The command line of each entry that the bootloader offers; empty where there is no grub.
+
+With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
+EL 8 keeps the whole line there, as $kernelopts
+(https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
+"""
+SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
+SYSCTL_FIXED = Probe(
+    "sysctl_fixed",
+    "find /proc/sys -type f ! -writable -printf '%P\\n' 2>/dev/null; true",
+    parse_fixed,
+    "find /proc/sys -type f ! -writable",
+    speaks=True,
+)
+"""Sysctls that not even root can write, as `sysctl -a` calls them: a dot inside a level is written as a slash, sysctl(8)."""
+BOOTLOADER = Probe(
+    "bootloader",
+    by_family(
+        _there("/boot/grub/grub.cfg"),
+        _there("/boot/grub2", "/usr/sbin/grubby"),
+        _there("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
+    ),
+    parse_bootloader,
+    "ls /boot/grub* /usr/sbin/grub*",
+    speaks=True,
+    blank=r"there\|",
+)
+"""What a command line is given to the bootloader through, and is not there."""
+SYSCTL_FILES = Probe(
+    "sysctl_files",
+    "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",
+    parse_sysctl,
+    "cat /etc/sysctl.d/90-gpuprov.conf",
+)
+MODULES_LOAD = Probe(
+    "modules_load",
+    "cat /etc/modules /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf 2>/dev/null; true",
+    parse_modules_load,
+    "cat /etc/modules-load.d/*.conf",
+)
+LOGIN_LIMITS = Probe(
+    "login_limits",
+    "cat /etc/security/limits.conf /etc/security/limits.d/*.conf 2>/dev/null; true",
+    parse_login_limits,
+    "cat /etc/security/limits.d/*.conf",
+)
+"""Limits of login sessions for everyone (`*`), by item; later files win, as pam_limits reads them."""

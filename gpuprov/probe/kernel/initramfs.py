@@ -1,0 +1,96 @@
+"""What is inside the initramfs of each installed kernel."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class Initramfs(msgspec.Struct, frozen=True):
+    """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
+
+    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools.
+    """
+
+    image: str
+    modules: frozenset[str]
+    holds_configuration: bool
+    readable: bool
+    by_dracut: bool = False
+
+    @property
+    def release(self) -> str:
+        """The kernel that it is for."""
+        return re.sub(r"^(initrd(\.img)?|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
+
+    @property
+    def rebuild(self) -> str:
+        """The command that makes it anew."""
+        return "dracut --force --regenerate-all" if self.by_dracut else "update-initramfs -u -k all"
+
+    @property
+    def listing(self) -> str:
+        """The command that shows what is inside."""
+        return f"{'lsinitrd' if self.by_dracut else 'lsinitramfs'} {self.image}"
+
+
+def parse(output: Output) -> tuple[Initramfs, ...]:
+    images: list[Initramfs] = []
+    for line in output.text.splitlines():
+        if line.startswith("image "):
+            _, path, fresh, status, *by = line.split()
+            images.append(Initramfs(path, frozenset(), fresh == "1", status == "0", by == ["dracut"]))
+        elif line and images:
+            last = images[-1]
+            name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
+            images[-1] = msgspec.structs.replace(last, modules=last.modules | {name})
+    return tuple(images)
+
+
+INITRAMFS = Probe(
+    "initramfs",
+    """k=/usr/lib/dracut/skipcpio
+names() {
+  case "$($k "$1" 2>/dev/null | head -c 4 | od -An -tx1 | tr -d ' ')" in
+  1f8b*) d='gzip -dc' ;; 28b52ffd) d='zstd -dcq' ;; fd377a58) d='xz -dc' ;; 02214c18) d='lz4 -dc' ;; 30373037) d=cat ;; *) d=false ;;
+  esac
+  $k "$1" 2>/dev/null | $d 2>/dev/null | cpio -it --quiet 2>/dev/null
+}
+for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
+  case "$i" in *kdump.img|*-kdump|*-0-rescue-*) continue ;; esac
+  v=${i#/boot/initr*-}
+  [ -f "$i" ] && [ -d "/lib/modules/${v%.img}" ] || continue
+  if command -v lsinitramfs >/dev/null; then l=$(lsinitramfs "$i" 2>/dev/null); s=$?
+  else l=$(names "$i") && [ -n "$l" ] || l=$(lsinitrd "$i" 2>/dev/null); s=$?; fi
+  f=0; b=initramfs-tools
+  [ -z "$l" ] && s=1
+  case "$l" in *etc/modprobe.d/gpuprov.conf*) [ "$i" -nt /etc/modprobe.d/gpuprov.conf ] && f=1 ;; esac
+  case "$l" in *lib/dracut/*) b=dracut ;; esac
+  echo "image $i $f $s $b"
+  printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
+done; true""",
+    parse,
+    "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
+)
+"""Images for a rescue (a generic one, never rebuilt) and for kdump (no GPU driver runs there) are left out, and
+copies that are no kernel's (.old-dkms, .bak).
+
+lsinitrd takes seconds per image; what dracut's own skipcpio shows of it is the same list of names in a tenth of the time."""
+
+
+def parse_dracut(output: Output) -> bool:
+    return output.text.strip() == "dracut"
+
+
+DRACUT = Probe(
+    "dracut",
+    "[ -x /usr/bin/dracut ] && echo dracut || echo none",
+    parse_dracut,
+    "command -v dracut",
+    speaks=True,
+    blank="none$",
+)
+"""Whether dracut is installed, so that it needs to be told of gpuprov's modprobe.d file."""

@@ -1,0 +1,186 @@
+"""The kernel log: what it says of GPUs, NVSwitches, PCIe, RDMA devices and of the kernel itself; since this boot, or since a time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from gpuprov.onhost import kernel_lines
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import is_whole
+
+SLACK = 300
+"""Seconds after a boot within which a log that reaches back to it begins."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line without its stamp; `at` in Unix time."""
+
+    at: float
+    text: str
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number."""
+
+    device: str
+    number: int
+    count: int
+    at: float
+    text: str
+    switch: bool = False
+
+
+class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
+    """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins; `boot` when the kernel was started,
+    `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first."""
+
+    source: str = ""
+    now: float = 0
+    boot: float = 0
+    since: float | None = None
+    first: float | None = None
+    lines: tuple[Line, ...] = ()
+
+    def begins(self) -> float:
+        """From when on the log was asked for."""
+        return self.boot if self.since is None else self.since
+
+    def missing(self) -> float | None:
+        """When the log begins, where that is later than what was asked for."""
+        return self.first if self.first is not None and self.first > self.begins() + SLACK else None
+
+    def matching(self, pattern: str) -> tuple[Line, ...]:
+        """What the kernel says that begins so. The rest of a line may hold what a user of the host has chosen."""
+        program = kernel_lines.OF_A_PROGRAM
+        return tuple(one for one in self.lines if re.match(pattern, one.text) and not re.match(program, one.text))
+
+    def crashes(self, pattern: str) -> tuple[Line, ...]:
+        """The same of programs that crashed."""
+        return tuple(one for one in self.lines if re.match(pattern, one.text))
+
+
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,6})(?:, (.*))?")
+"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`"""
+SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
+
+
+def parse(output: Output) -> KernelLog:
+    told: dict[str, str] = {}
+    lines: list[Line] = []
+    for row in output.text.splitlines():
+        kind, _, rest = row.partition("|")
+        if kind == "line":
+            if line := _line(rest, told):
+                lines.append(line)
+        elif kind == "first":
+            told[kind] = rest
+        elif kind in ("now", "boot", "since", "source"):
+            told[kind] = rest.strip()
+    if not is_whole(told.get("now", "")) or not is_whole(told.get("boot", "")):
+        raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
+    since = float(told["since"]) if is_whole(told.get("since", "")) else None
+    first = _line(told["first"], told) if told.get("first") else None
+    return KernelLog(
+        source=told.get("source", ""),
+        now=float(told["now"]),
+        boot=float(told["boot"]),
+        since=since,
+        first=first.at if first else None,
+        lines=tuple(one for one in lines if since is None or one.at >= since),
+    )
+
+
+def _line(row: str, told: Mapping[str, str]) -> Line | None:
+    """Of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; of dmesg: `[   12.345678] ...`."""
+    if match := re.match(r"(\d{9,11}\.\d+) \S+ [^\s:]+: (.*)\Z", row):
+        return Line(float(match[1]), match[2])
+    if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
+        return Line(float(told.get("boot") or 0) + float(match[1]), match[2])
+    return None
+
+
+def xids(log: KernelLog) -> tuple[Event, ...]:
+    """Xids by GPU and number, the latest first."""
+    return _events(log, XID, switch=False)
+
+
+def sxids(log: KernelLog) -> tuple[Event, ...]:
+    """SXids by NVSwitch and number. Each comes as several lines, of which the first says whether it is fatal."""
+    return _events(log, SXID, switch=True)
+
+
+def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
+    found: dict[tuple[str, int], Event] = {}
+    for line in log.lines:
+        match = pattern.match(line.text)
+        if match is None:
+            continue
+        device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
+        if switch and not re.match(r"(?i)(non-)?fatal", text):
+            continue
+        before = found.get((device, number))
+        count = before.count + 1 if before else 1
+        if before and switch and before.text.lower().startswith("fatal"):
+            text = before.text
+        found[device, number] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
+    return tuple(sorted(found.values(), key=lambda one: -one.at))
+
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(since: str, now: float | None = None) -> str:
+    """What the script is asked for: nothing for this boot, `-SECONDS` before now, or `@TIME`. Raises ValueError."""
+    if since == "boot":
+        return ""
+    if match := re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", since):
+        return f"-{int(match[1]) * UNITS[match[2]]}"
+    at = datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
+    if at > (time.time() if now is None else now):
+        raise ValueError("that is in the future")
+    return f"@{int(at)}"
+
+
+def _asked(host: Any) -> Mapping[str, str]:
+    block = host.capabilities.get("health")
+    return {"since": seconds(block.since) if block else ""}
+
+
+XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
+DEVICE = "[a-z0-9_]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]: "
+"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
+KERNEL = (
+    f"{DEVICE}(AER: |PCIe Bus Error)",
+    "mlx5_core [0-9a-f]{4,8}:",
+    "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
+    "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
+)
+PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
+_SCRIPT = f"""n=$(date +%s); echo "now|$n"
+awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
+case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=;; esac
+[ -z "$since" ] || echo "since|$since"
+command -v journalctl >/dev/null || command -v dmesg >/dev/null || exit 127
+j() {{ journalctl -q --no-pager -o short-unix "$@" 2>/dev/null; }}
+if [ -n "$since" ]; then f=$(j _TRANSPORT=kernel | head -n 1); else f=$(j -k -b | head -n 1); fi
+if [ -n "$f" ]; then
+  echo 'source|journal'
+  all() {{ if [ -n "$since" ]; then j _TRANSPORT=kernel --since "@$since"; else j -k -b; fi; }}
+else
+  f=$(dmesg 2>/dev/null | head -n 1)
+  [ -z "$f" ] || echo 'source|dmesg'
+  all() {{ dmesg 2>/dev/null; }}
+fi
+printf 'first|%s\\n' "$f"
+s='{kernel_lines.STAMP}'
+all | grep -aE "$s({XIDS})" | tail -n 2000 | sed 's/^/line|/'
+all | {kernel_lines.filtered("|".join(KERNEL))} | tail -n 1000 | sed 's/^/line|/'
+all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
+true"""
+KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked, speaks=True)

@@ -1,0 +1,140 @@
+"""Kernel modules: what is loaded, what modprobe is told, what each installed kernel has."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import is_whole
+
+NAME = re.compile(r"[\w.+-]+", re.ASCII)
+"""What a module may be called."""
+
+
+class Modprobe(msgspec.Struct, frozen=True):
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them."""
+
+    blacklist: frozenset[str]
+    options: dict[str, dict[str, str]]
+
+
+class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot), its headers, its NVIDIA modules.
+
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
+    the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
+    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known.
+    """
+
+    release: str
+    bootable: bool
+    headers: bool
+    nvidia: str
+    nouveau: bool
+    built: str = ""
+    runs: bool = False
+    initramfs: bool = True
+
+    @property
+    def alien(self) -> bool:
+        """Whether its NVIDIA module is for another kernel, and this one refuses it."""
+        return self.built not in ("", self.release)
+
+
+def underscored(name: str) -> str:
+    """A module's name as the kernel writes it."""
+    return name.replace("-", "_")
+
+
+def parse_loaded(output: Output) -> dict[str, int]:
+    if output.status:
+        raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
+    cells = [line.split() for line in output.text.splitlines() if not line.startswith("Module ")]  # lsmod's title
+    if strange := [row for row in cells if row and not (len(row) >= 3 and NAME.fullmatch(row[0]) and is_whole(row[1]))]:
+        raise ProbeFailed(f"/proc/modules has a line that is none of it: {' '.join(strange[0])[:80]!r}")
+    return {row[0]: int(row[2]) if is_whole(row[2]) else 0 for row in cells if len(row) >= 3}
+
+
+def parse_built_in(output: Output) -> frozenset[str]:
+    names = [underscored(name) for name in output.text.split()]
+    if strange := [name for name in names if not NAME.fullmatch(name)]:
+        raise ProbeFailed(f"modules.builtin has a name that is none: {strange[0][:80]!r}")
+    return frozenset(names)
+
+
+def parse_modprobe(output: Output) -> Modprobe:
+    blacklist: set[str] = set()
+    options: dict[str, dict[str, str]] = {}
+    for line in output.text.splitlines():
+        kind, _, rest = line.strip().partition(" ")
+        name, _, values = rest.strip().partition(" ")
+        if kind == "blacklist":
+            blacklist.add(underscored(name))
+        elif kind == "options":
+            pairs = (item.partition("=") for item in values.split())
+            options.setdefault(underscored(name), {}).update({key: value.strip('"') for key, _, value in pairs})
+    return Modprobe(frozenset(blacklist), options)
+
+
+def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
+    kernels = []
+    for line in output.text.splitlines():
+        release, bootable, headers, nvidia, nouveau, built, runs, image = (*line.split("|"), "", "", "")[:8]
+        kernels.append(
+            KernelModules(
+                release=release,
+                bootable=bootable == "1",
+                headers=headers == "1",
+                nvidia=nvidia,
+                nouveau=nouveau == "1",
+                built=built,
+                runs=runs == "1",
+                initramfs=image != "0",
+            )
+        )
+    return tuple(kernels)
+
+
+LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
+"""Loaded modules by name, with their use counts."""
+BUILT_IN = Probe(
+    "built_in_modules",
+    "sed 's#.*/##; s#\\.ko.*##' /lib/modules/$(uname -r)/modules.builtin 2>/dev/null; true",
+    parse_built_in,
+    "cat /lib/modules/$(uname -r)/modules.builtin",
+)
+"""Modules that are part of the running kernel itself: always there, never in lsmod."""
+MODPROBE = Probe(
+    "modprobe_config", "modprobe -c 2>/dev/null | grep -E '^(blacklist|options) '", parse_modprobe, "modprobe -c"
+)
+KERNELS = Probe(
+    "kernels",
+    """fits() {
+  case $2 in */weak-updates/*) return 0 ;; esac
+  for s in "/lib/modules/$1/symvers.gz" "/lib/modules/$1/symvers.xz" "/lib/modules/$1/build/Module.symvers"; do
+    [ -r "$s" ] && break
+  done
+  case $s in *.gz) c=zcat ;; *.xz) c=xzcat ;; *) c=cat ;; esac
+  { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
+    awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
+}
+r=$(uname -r)
+for d in /lib/modules/*; do
+  k=${d##*/}; b=0; h=0; n=0; c=0; i=0
+  [ -e "/boot/vmlinuz-$k" ] && b=1
+  [ -e "$d/build/Makefile" ] && h=1
+  [ "$b$h" = 00 ] && continue
+  v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
+  u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
+  case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
+  [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
+  [ "$k" = "$r" ] && c=1
+  for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done
+  echo "$k|$b|$h|$v|$n|$u|$c|$i"
+done""",
+    parse_kernels,
+    "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
+)
+"""Kernels that can boot, or that modules are built for (headers without an image: a container)."""

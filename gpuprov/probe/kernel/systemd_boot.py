@@ -1,0 +1,54 @@
+"""systemd-boot: its entries as bootctl lists them, and the variables of the firmware that choose one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpuprov.probe.kernel.grub_menu import kernel_of
+
+ONCE, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
+VARIABLES = (ONCE, DEFAULT)
+
+
+def next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Of `NextBoot`: the entry that is chosen for one time, else the one that bootctl calls the default, which is by
+    LoaderEntryDefault, loader.conf or the order of the menu."""
+    entries = _entries(listing)
+    stays = _named(entries, variables[DEFAULT]) or next((one for one in entries if one.get("default")), {})
+    by = f"{DEFAULT}={variables[DEFAULT]}" if variables[DEFAULT] else "the default of bootctl list"
+    if not variables[ONCE]:
+        return _kernel(stays) | {"by": by}
+    chosen = _named(entries, variables[ONCE])
+    if stays is chosen and not variables[DEFAULT]:
+        stays = {}  # bootctl calls default what is chosen for one time
+    return _kernel(chosen) | {"by": f"{ONCE}={variables[ONCE]}", "once": True, "after": _release(stays)}
+
+
+def _entries(listing: Iterable[str]) -> list[dict[str, str]]:
+    entries: list[dict[str, str]] = [{}]
+    for line in listing:
+        key, colon, value = line.strip().partition(":")
+        if not line.strip():
+            entries.append({})
+        elif colon and value.strip():
+            entries[-1][key] = value.strip()
+            if key == "title" and "default)" in value.strip().split(" (")[1:]:
+                entries[-1]["default"] = "yes"
+    return [one for one in entries if "id" in one]
+
+
+def _named(entries: Iterable[dict[str, str]], name: str) -> dict[str, str]:
+    return next((one for one in entries if name and name in (one["id"], one["id"].removesuffix(".conf"))), {})
+
+
+def _release(entry: Mapping[str, str]) -> str:
+    return kernel_of(entry.get("linux", "")) or entry.get("version", "")
+
+
+def _kernel(entry: Mapping[str, str]) -> dict[str, Any]:
+    release = _release(entry)
+    if release:
+        return {"kernel": release}
+    name = entry.get("id", "")
+    return {"unknown": f"systemd-boot's entry {name} names no kernel" if name else "bootctl lists no default entry"}

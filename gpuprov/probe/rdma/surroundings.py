@@ -1,0 +1,141 @@
+"""What surrounds a host's RDMA devices: packages, modules, network interfaces, opensm, soft devices' unit, limits of services."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog import rdma
+from gpuprov.onhost.at_boot import network
+from gpuprov.onhost.at_boot.network import Netdev
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+
+# The same as in the catalogue, which tests compare.
+MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "rdma_rxe", "siw", "erdma")
+SERVICES = ("containerd.service", "docker.service", "crio.service", "kubelet.service", "slurmd.service")
+DEBS = "rdma-core ibverbs-providers ibverbs-utils rdmacm-utils iproute2 infiniband-diags opensm"
+RPMS = "rdma-core|libibverbs|libibverbs-utils|librdmacm-utils|iproute|infiniband-diags|opensm|iwpmd"
+OPENSM, SOFT = rdma.OPENSM_UNIT, rdma.SOFT_UNIT
+CONFIG = rdma.SOFT_CONFIG
+
+
+class ServiceUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """As systemd has it; `file` is what `systemctl is-enabled` prints."""
+
+    load: str = "not-found"
+    active: str = "inactive"
+    file: str = ""
+
+
+class SoftUnit(ServiceUnit, frozen=True, kw_only=True):
+    """The unit that makes soft devices: `config` are the lines of its configuration (None: no such file), `log` its last lines."""
+
+    config: tuple[str, ...] | None = None
+    log: tuple[str, ...] = ()
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """Locked memory that a running service may have (`unlimited` or bytes): its process now, and its unit at the next start."""
+
+    unit: str
+    now: str
+    unit_limit: str
+
+
+class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
+    """`modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network interface.
+
+    `port_users`: programs that hold UDP port 4791; a socket of the kernel's own has no program: `kernel`.
+    `managers`: processes of opensm. `umad`: ports that user space may send management datagrams through.
+    `bound`: root there may lift no limit of a running process: a container without CAP_SYS_RESOURCE, or in a user namespace
+    (man 2 prlimit).
+    """
+
+    modules: dict[str, Literal["loaded", "there", "absent"]] = {}
+    netdevs: tuple[Netdev, ...] = ()
+    default_route: str = ""
+    port_users: tuple[str, ...] = ()
+    managers: int = 0
+    umad: int = 0
+    opensm: ServiceUnit = ServiceUnit()
+    soft: SoftUnit = SoftUnit()
+    daemons: tuple[Daemon, ...] = ()
+    bound: bool = False
+
+    def netdev(self, name: str) -> Netdev | None:
+        return network.named(name, self.netdevs)
+
+
+def parse(output: Output) -> RdmaHost:
+    many = output.cells()
+
+    def first(kind: str) -> str:
+        return many.get(kind, [[""]])[0][0]
+
+    rows = many.get("unit", [])
+    units = {
+        name: ServiceUnit(load=load or "not-found", active=active or "inactive", file=file)
+        for name, load, active, file, _, _ in rows
+    }
+    return RdmaHost(
+        modules={cells[0]: cells[1] for cells in many.get("module", [])},  # type: ignore[misc]
+        **network.parse(output.text)._asdict(),
+        managers=int(first("managers") or 0),
+        umad=int(first("umad") or 0),
+        opensm=units.get(OPENSM, ServiceUnit()),
+        soft=SoftUnit(
+            **msgspec.structs.asdict(units.get(SOFT, ServiceUnit())),
+            config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
+            log=tuple("|".join(cells) for cells in many.get("log", [])),
+        ),
+        bound=first("bound") == "yes",
+        daemons=tuple(
+            Daemon(unit=name, now=now, unit_limit=limit)
+            for name, _, _, _, now, limit in rows
+            if now and name in SERVICES
+        ),
+    )
+
+
+HOST = Probe(
+    "rdma_host",
+    rf"""for t in awk grep sed uname; do command -v $t >/dev/null || {{ echo "$t: not found" >&2; exit 1; }}; done
+k=/lib/modules/$(uname -r)
+t=$(sed -n 's#^[^:]*/\([^/:]*\)\.ko.*#\1#p' $k/modules.dep $k/modules.builtin 2>/dev/null |
+  grep -xE '{"|".join(MODULES)}' | tr '\n' ' ')
+for m in {" ".join(MODULES)}; do
+  s=absent
+  if [ -d /sys/module/$m ]; then s=loaded; else case " $t" in *" $m "*) s=there ;; esac; fi
+  echo "module|$m|$s"
+done
+{network.READER}echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
+set -- /sys/class/infiniband_mad/umad*
+[ -e "$1" ] && echo "umad|$#"
+systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} {SOFT} \
+  {" ".join(SERVICES)} 2>/dev/null | awk -F= '
+    function out() {{ if (v["Id"]) printf "unit|%s|%s|%s|%s|%s|%s\n", v["Id"], v["LoadState"], v["ActiveState"], v["UnitFileState"],
+      v["MainPID"], v["LimitMEMLOCK"]; split("", v) }}
+    NF < 2 {{ out(); next }} {{ v[$1] = $2 }} END {{ out() }}' | while IFS='|' read -r z u l a f p m; do
+  n=''; [ "${{p:-0}}" -gt 0 ] && n=$(sed -n 's/^Max locked memory  *\([^ ]*\).*/\1/p' /proc/$p/limits 2>/dev/null)
+  echo "$z|$u|$l|$a|$f|$n|$m"
+done
+c=$(sed -n 's/^CapEff:[^0-9a-f]*//p' /proc/self/status 2>/dev/null)
+c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p' /proc/self/uid_map 2>/dev/null)
+[ "$(id -u)" != 0 ] || [ -z "$c" ] || case "$c$m" in [13579bdf]all) ;; *) echo 'bound|yes' ;; esac
+c={CONFIG}
+[ -e $c ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' $c
+[ ! -e /etc/systemd/system/{SOFT} ] || journalctl -q --no-pager -o cat -n 4 -u {SOFT} 2>/dev/null | sed 's/^/log|/'
+true""",
+    parse,
+    "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
+    speaks=True,
+)
+PACKAGES = Probe(
+    "rdma_packages",
+    packages_script(DEBS, RPMS),
+    parse_packages,
+    "dpkg -l rdma-core ibverbs-providers; rpm -q rdma-core libibverbs",
+    blank=PACKAGE_LISTS,
+)

@@ -1,0 +1,296 @@
+"""Packages of a host, of any family: installed, held, broken; and what its repositories offer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import msgspec
+
+from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software import rpm, zypper
+from gpuprov.probe.software.prebuilt import SUFFIX
+
+PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
+"""How lines begin that tell of the host's package manager, of packages nothing: `blank` of probes that list packages."""
+
+
+class Package(msgspec.Struct, frozen=True):
+    """An installed package. `version` is the whole one: Debian's, or rpm's `[epoch:]version-release`.
+
+    `held`: neither an administrator's upgrade nor an automatic one moves it. `whole` is false while dpkg has it
+    half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it. Both are so only if they are
+    so in every architecture that it is installed for. `each`: where there is another than the host's, what the hold command calls
+    it in each (`libcuda1`, `libcuda1:i386`), and whether that one is held. One that has another version in another architecture
+    stands beside it under that name: it is a package of its own version.
+    """
+
+    name: str
+    version: str
+    source: str
+    held: bool
+    whole: bool
+    each: tuple[tuple[str, bool], ...] = ()
+
+
+class Index(dict[str, list[str]]):
+    """Offered versions by package name, newest first. `complaint`: why they are not known, empty if they are.
+
+    `busy`: another package manager holds the lists at this moment. `places`: with apt, the addresses that a version comes from.
+    """
+
+    complaint: str = ""
+    busy: bool = False
+    places: Mapping[tuple[str, str], Collection[str]] = {}
+
+
+INSTALL_ONLY = (
+    "kernel([0-9]+[.][0-9]+)?(-(core|modules|devel|drivers|hwe|uek|debug|rt|64k|default|uki).*|"
+    "-(ml|lt)(-(core|modules|devel).*)?)?"
+)
+"""Packages of which rpm keeps several versions beside each other, as kernels are (also Amazon Linux's kernel6.12, and ELRepo's -ml
+and -lt, but not their headers and tools). The newest stands under the plain name; each also under NAME-KERNEL
+(`kernel-devel-5.14.0-570.el9.x86_64`)."""
+
+DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
+RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
+
+LOCKS = """c=/etc/dnf/plugins/versionlock.conf
+sed 's/^/dnf|/' /etc/dnf/dnf.conf 2>/dev/null
+sed 's/^/conf|/' $c 2>/dev/null
+for p in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do [ -e "$p" ] && echo "plugin|$p"; done
+l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/null | tail -n 1)
+[ -n "$l" ] && { [ -r "$l" ] && echo "list|$l"; sed 's/^/lock|/' "$l" 2>/dev/null; }"""
+"""Shell: what decides whether the plugin versionlock of dnf 4 works, and its locks, as KIND|LINE."""
+
+NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
+
+
+def packages_script(debian: str, redhat: str) -> str:
+    """The installed packages of these names: `debian` is quoted patterns for dpkg-query, `redhat` a regular expression (ERE)."""
+    installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
+    return by_family(
+        f"""echo "native|$(dpkg --print-architecture)"
+dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
+        f"{installed}\n{LOCKS}; true",
+        f"{installed}\n{zypper.LOCKS}; true",
+    )
+
+
+def parse_packages(output: Output) -> dict[str, Package]:
+    rows = output.rows()
+    own = {"all", *rows.get("native", [])}
+    found: dict[str, list[tuple[str, Package]]] = {}
+    for line in output.text.splitlines():
+        cells = line.split("|")
+        if len(cells) not in (4, 5) or len(cells[0]) < 2 or cells[0][1] not in PRESENT:
+            continue
+        wanted, state = cells[0][0], cells[0][1]
+        one = Package(cells[1], cells[2], cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
+        called = one.name if own.issuperset(cells[4:]) else f"{one.name}:{cells[4]}"
+        found.setdefault(one.name, []).append((called, one))
+    packages: dict[str, Package] = {}
+    for name, ones in found.items():
+        packages[name] = _merged(sorted(ones, key=lambda one: one[0] != one[1].name))
+        if "nvidia" in name and name.endswith(SUFFIX):  # stands for the DKMS package
+            packages[name.removesuffix(SUFFIX)] = packages[name]
+        packages |= {
+            called: msgspec.structs.replace(one, name=called)
+            for called, one in ones
+            if one.version != packages[name].version
+        }
+    return packages or _parse_rpm(rows)
+
+
+def _merged(ones: list[tuple[str, Package]]) -> Package:
+    """What a host has under one name, the first of which gives the version; each with what the hold command calls it."""
+    first = ones[0][1]
+    several = len(ones) > 1 or ones[0][0] != first.name
+    return msgspec.structs.replace(
+        first,
+        held=all(one.held for _, one in ones),
+        whole=all(one.whole for _, one in ones),
+        each=tuple((called, one.held) for called, one in ones) if several else (),
+    )
+
+
+def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
+    held = _held(rows)
+    found: dict[str, list[tuple[rpm.Nevra, str]]] = {}
+    for row in rows.get("rpm", []):
+        cells = row.split("|")
+        if len(cells) == 6:
+            source = re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm\Z", "", cells[5])
+            found.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
+    packages: dict[str, Package] = {}
+    for name, versions in found.items():
+        versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
+        several = bool(re.fullmatch(INSTALL_ONLY, name))
+        whole = several or len({nevra.evr for nevra, _ in versions}) == 1
+        entries = [Package(name, nevra.evr, source, held(nevra), whole) for nevra, source in versions]
+        packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
+        if several:
+            for (nevra, _), entry in zip(versions, entries, strict=True):
+                packages[f"{name}-{nevra.version}-{nevra.release}.{nevra.arch}"] = entry
+    return packages
+
+
+def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra], bool]:
+    """What tells of a package whether it is held."""
+    lines = rows.get("lock", [])
+    if "suse" in rows:
+        blocks = zypper.parse_locks(lines)
+        return lambda nevra: zypper.held(blocks, nevra.name)
+    locks = [] if _not_locking(rows) else lines
+    return lambda nevra: rpm.held(locks, nevra)
+
+
+def _setting(lines: list[str], key: str) -> str:
+    """The last value of a key in section [main] of an INI file."""
+    section, value = "", ""
+    for line in lines:
+        if match := re.match(r"\s*\[(\w+)\]", line):
+            section = match[1]
+        elif section == "main" and (match := re.match(rf"\s*{key}\s*[=:]\s*(\S*)", line)):
+            value = match[1]
+    return value
+
+
+def _not_locking(rows: dict[str, list[str]]) -> str:
+    off = ("0", "false", "no", "off")
+    if "plugin" not in rows:
+        return NO_LOCK_PLUGIN
+    if _setting(rows.get("dnf", []), "plugins").casefold() in off:
+        return "dnf's plugins are switched off: plugins in /etc/dnf/dnf.conf"
+    if _setting(rows.get("conf", []), "enabled").casefold() in off:
+        return "dnf's plugin versionlock is switched off: enabled in /etc/dnf/plugins/versionlock.conf"
+    if not _setting(rows.get("conf", []), "locklist"):
+        return "dnf's plugin versionlock has no list: locklist in /etc/dnf/plugins/versionlock.conf"
+    if "list" not in rows:
+        return "the list of dnf's plugin versionlock cannot be read: locklist in /etc/dnf/plugins/versionlock.conf"
+    return ""
+
+
+def parse_locking(output: Output) -> str:
+    rows = output.rows()
+    if any(
+        line.strip().rstrip(";").strip('"').casefold() in ("1", "true", "yes", "on") for line in rows.get("apt", [])
+    ):
+        return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
+    if "suse" in rows and rows.get("apply", ["yes"])[-1].casefold() not in ("", "yes", "true", "1", "on", "always"):
+        return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf"
+    return _not_locking(rows) if "redhat" in rows else ""
+
+
+def parse_audit(output: Output) -> str:
+    if "transaction lock" in output.error:  # another rpm is at work: apply waits for it
+        return ""
+    unsaid = output.error.strip() or f"the package database cannot be read (status {output.status})"
+    return output.text.strip() or (unsaid if output.status else "")
+
+
+def parse_index(output: Output) -> Index:
+    index = Index(parse_madison(output.text))
+    index.places = places(output.text)
+    offered: dict[str, set[rpm.Nevra]] = {}
+    for row in output.rows().get("rpm", []):
+        cells = row.split("|")
+        if len(cells) == 5:
+            offered.setdefault(cells[0], set()).add(rpm.Nevra(*cells))
+    for name, versions in offered.items():
+        newest_first = sorted(versions, key=rpm.by_age, reverse=True)
+        index[name] = list(dict.fromkeys(nevra.evr for nevra in newest_first))
+    if not index.keys() - {"dkms"}:
+        said = output.error.strip().splitlines()
+        index.complaint = said[-1] if said else "the host's package lists name no package of NVIDIA's"
+        index.busy = "locked by" in output.error
+    return index
+
+
+INSTALLED = (
+    *(
+        "*nvidia*",
+        "libcuda*",
+        "libnv*",
+        "libxnvctrl*",
+        "cuda*",
+        "linux-image-*",
+        "linux-headers-*",
+        "linux-modules-*",
+        "dkms",
+    ),
+    *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
+)
+INSTALLED_RPM = (
+    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
+    r"lib(cudnn|nccl).*"
+)
+"""Names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
+OFFERED = (
+    r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|"
+    r"linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
+)
+OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-gpu-manager*", "dkms")
+"""Names that an index is read for: Debian's as a regular expression of how a name begins, rpm's as dnf's patterns."""
+PACKAGES = Probe(
+    "packages",
+    packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM),
+    parse_packages,
+    "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
+    blank=PACKAGE_LISTS,
+)
+"""Installed packages that concern the driver, by name."""
+LOCKING = Probe(
+    "package_locking",
+    by_family(
+        "apt-config dump --format 'apt|%v%n' APT::Get::allow-change-held-packages 2>/dev/null; true",
+        f"echo 'redhat|'\n{LOCKS}; true",
+        zypper.LOCKING,
+    ),
+    parse_locking,
+    "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",
+    blank=PACKAGE_LISTS,
+)
+"""Why a held package of this host can be moved all the same; empty where holding works.
+
+dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false without it."""
+_AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
+rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
+  sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'"""
+AUDIT = Probe(
+    "package_audit",
+    by_family("dpkg --audit", _AUDIT_RPM, _AUDIT_RPM),
+    parse_audit,
+    "dpkg --audit; rpm --verifydb; dnf check --duplicates; zypper verify",
+)
+"""The package manager's own complaint about its database, or what a cut-off transaction left; empty when all is well."""
+INDEX = Probe(
+    "package_index",
+    by_family(
+        f"apt-cache pkgnames | grep -E '^({OFFERED})' |"
+        r"""
+  awk -v k="$(ls /lib/modules 2>/dev/null | tr '\n' ' ')" 'BEGIN{n=split(k,r," ")} !/-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-/{print; next}
+    {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
+  xargs -r apt-cache madison 2>/dev/null; true""",
+        """a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
+  """
+        + " ".join(f"'{pattern}'" for pattern in OFFERED_RPM),
+        zypper.search(*OFFERED_RPM),
+    ),
+    parse_index,
+    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search -s '*nvidia*'",
+)
+"""Package versions that the host's repositories offer, by name, newest first; from what the host has fetched, never the network.
+
+Ubuntu has prebuilt modules by the thousand, by kernel: those of the host's kernels are read, and the metapackages."""
+NO_AUTOINSTALL = Probe(
+    "dkms_no_autoinstall",
+    "[ -e /etc/dkms/no-autoinstall ] && echo 1; true",
+    lambda output: output.text.strip() == "1",
+    "ls /etc/dkms/no-autoinstall",
+)
+"""Whether DKMS is told to build nothing by itself; a package's postinst then leaves a host without modules and says all is well."""

@@ -1,0 +1,29 @@
+"""Package sources of a host, the keys that they are trusted by, and keys that are trusted for every source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.onhost import openpgp, source_files, sources
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.host.family import by_family
+
+
+def parse(output: Output) -> dict[str, Any]:
+    """What `sources.parse` tells, if all of it was read: no sources at all are an answer, no answer is none."""
+    if lost := source_files.unread(output.text):
+        what = lost if "@unread" in output.text else " ".join(output.error.split())[:200] or lost
+        raise ProbeFailed(f"the package sources could not be read: {what}")
+    return sources.parse(openpgp.rpm_keys(output.text))
+
+
+REPOSITORIES: Probe[dict[str, Any]] = Probe(
+    "repositories",
+    by_family(**source_files.SCRIPTS) + source_files.END,
+    parse,
+    "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/* /etc/zypp/repos.d/*; "
+    "ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
+    speaks=True,
+    blank="@arch |@machine |@release |@end",
+)
+"""What `sources.parse` tells: files, sources, and the keys trusted for all."""

@@ -1,0 +1,125 @@
+"""The note on a host that is out of its scheduler: written before, gone after, and read by verify and plan."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.host import House, in_service
+from gpuprov.drain import Step, noted
+from gpuprov.drain.base import State
+from gpuprov.drain.noted import Noted
+from gpuprov.errors import UnreachableError
+from gpuprov.fleet import judge
+from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.host import house
+from gpuprov.spec.model import RawHost
+
+
+class Scheduler:
+    """Answers each step as it is told to."""
+
+    name = "slurm"
+
+    def __init__(self, file: Path, **states: State) -> None:
+        self.file, self.states = file, states
+        self.seen: list[bool] = []
+
+    def _step(self, what: str, host: str) -> Step:
+        self.seen.append(self.file.exists())
+        return Step(host=host, node=host, state=self.states.get(what, "done"))
+
+    def drain(self, host: str, run: str) -> Step:
+        return self._step("drain", host)
+
+    def drained(self, host: str, run: str) -> Step:
+        return self._step("drained", host)
+
+    def returned(self, host: str, run: str, green: bool) -> Step:
+        return self._step("returned", host)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The note of a host whose scripts run here."""
+    found = tmp_path / "lib" / "drained.json"
+    monkeypatch.setattr(noted, "DRAINED_FILE", str(found))
+
+    def run(_raw: object, script: str, _limit: float) -> str:
+        done = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    monkeypatch.setattr(noted, "run_on", run)
+    return found
+
+
+def of(scheduler: Scheduler) -> Noted:
+    return Noted(scheduler, {"gpu1": RawHost(name="gpu1")})
+
+
+def test_it_is_there_before_and_gone_after(file: Path) -> None:
+    scheduler = Scheduler(file)
+    one = of(scheduler)
+    assert one.drain("gpu1", "fri").state == "done"
+    known = json.loads(file.read_text())
+    assert (known["by"], known["run"]) == ("slurm", "fri")
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text()) == known, "the time is that of the first"
+    one.drained("gpu1", "fri")
+    one.returned("gpu1", "fri", True)
+    assert not file.exists()
+    assert scheduler.seen == [True, True, True, True]
+    assert one.untold == {}
+
+
+@pytest.mark.parametrize("state", ["waiting", "unknown", "refused"])
+def test_what_does_not_go_back_stays_noted(file: Path, state: State) -> None:
+    one = of(Scheduler(file, returned=state))
+    one.drain("gpu1", "fri")
+    one.returned("gpu1", "fri", False)
+    assert file.exists()
+
+
+def test_what_is_refused_is_not_out_by_this_run(file: Path) -> None:
+    of(Scheduler(file, drain="refused")).drain("gpu1", "fri")
+    assert not file.exists()
+    of(Scheduler(file)).drain("gpu1", "thu")
+    of(Scheduler(file, drain="refused")).drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "thu"
+    of(Scheduler(file)).drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri", "somebody has given it back since"
+
+
+def test_a_host_that_is_not_reached_is_drained_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> str:
+        raise UnreachableError("gpu1: no route to host", "see to it")
+
+    monkeypatch.setattr(noted, "run_on", lost)
+    one = of(Scheduler(file))
+    assert one.drain("gpu1", "fri").state == "done"
+    assert one.untold == {"gpu1": "gpu1: no route to host"}
+
+
+def said(text: str) -> tuple[str, str, str]:
+    [(_, spec)] = judge([RawHost(name="gpu1", values={"nouveau": {}})]).pairs
+    found = in_service.run(Context(spec, House(), Facts({"drained": Output(text)})))
+    return found.status, found.found, found.hint
+
+
+def test_what_verify_says(file: Path) -> None:
+    assert said("")[0] == "n/a"
+    of(Scheduler(file)).drain("gpu1", "fri")
+    status, found, hint = said(file.read_text())
+    assert status == "skip"
+    assert found.startswith("drained by gpuprov since 2")
+    assert found.endswith(" UTC (Slurm, run fri): it gets no jobs")
+    assert hint == "when it is as it should be: gpuprov undrain HOST INVENTORY --by slurm --run fri"
+    for text in ("{", '{"by": "x; reboot", "run": "fri"}', '{"by": "slurm", "run": "$(reboot)"}'):
+        status, found, hint = said(text)
+        assert (status, hint) == ("skip", f"see {house.DRAINED_FILE}")
+        assert "cannot be read" in found
+        assert "reboot" not in found

@@ -1,0 +1,47 @@
+"""What a host noted of itself, read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from gpuprov.probe.base import Output
+from gpuprov.probe.host.readings import parse
+from tests.capabilities.readings_host import told
+
+LINE = {
+    "from": "2026-11-24T09:00:00Z",
+    "to": "2026-11-24T10:00:00Z",
+    "changed": {
+        "file:/etc/modprobe.d/x.conf": ["aa", "bb", 1_764_000_000, 1000],
+        "file:/etc/modprobe.d/y.conf": ["aa", ""],
+        "kernel": ["6.1.0-37-amd64", "6.1.0-38-amd64"],
+        "package:a:b": ["1", "2"],
+    },
+}
+
+
+def test_changes() -> None:
+    found = parse(Output(told("2026-11-24T11:05:00Z", 900000, "enabled", "active", LINE)))
+    assert [(one.kind, one.name, one.before, one.after) for one in found.noted] == [
+        ("file", "/etc/modprobe.d/x.conf", "aa", "bb"),
+        ("file", "/etc/modprobe.d/y.conf", "aa", ""),
+        ("kernel", "kernel", "6.1.0-37-amd64", "6.1.0-38-amd64"),
+        ("package", "a:b", "1", "2"),
+    ]
+    assert (found.noted[0].at, found.noted[0].owner) == (datetime.fromtimestamp(1_764_000_000, UTC), 1000)
+    assert (found.noted[1].at, found.noted[1].end) == (None, datetime(2026, 11, 24, 10, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '{"to": 5}', '{"to": "x", "from": "y"}', '{"from": "2026-11-24T09:00:00Z", "to": "²", "changed": {}}']
+)
+def test_a_line_that_cannot_be_read_is_told(line: str) -> None:
+    assert "cannot be read" in parse(Output(told("2026-11-24T11:05:00Z", 5, "enabled", "active", line, LINE))).lost
+
+
+@pytest.mark.parametrize("stamp", [10**300, -1, "x", True])
+def test_a_time_that_is_none(stamp: object) -> None:
+    line = {**LINE, "changed": {"file:/x": ["a", "b", stamp, "root"]}}
+    parse(Output(told("2026-11-24T11:05:00Z", 5, "enabled", "active", line)))

@@ -1,0 +1,97 @@
+"""For which kernel the NVIDIA module on disk is: the probe's snippet over a tree of kernels, with kmod's answers made up."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+from gpuprov.probe.base import Output
+from gpuprov.probe.kernel import modules
+
+OLD, NEW = "5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"
+KMOD = """#!/bin/sh
+[ "$1" = --dump-modversions ] && { cat "$2.asks"; exit; }
+d={root}/lib/modules/$2
+case $5$4 in
+nvidiaversion | versionnvidia) [ -e $d/nvidia ] && echo 570.86.15 ;;
+nvidiavermagic | vermagicnvidia) sed 's/$/ SMP preempt mod_unload modversions/' $d/nvidia ;;
+nvidia) sed -n 2p $d/place 2>/dev/null || true; cat $d/place ;;
+*) exit 1 ;;
+esac
+"""
+
+
+def read(root: Path) -> dict[str, modules.KernelModules]:
+    folder = root / "bin"
+    folder.mkdir(exist_ok=True)
+    (folder / "modinfo").write_text(KMOD.replace("{root}", str(root)))
+    (folder / "modprobe").write_text(KMOD.replace("{root}", str(root)))
+    (folder / "uname").write_text(f"#!/bin/sh\necho {OLD}\n")
+    for file in folder.iterdir():
+        file.chmod(0o755)
+    script = modules.KERNELS.script.replace("/lib/modules/", f"{root}/lib/modules/").replace(
+        "/boot/vmlinuz-$k", f"{root}/boot/vmlinuz-$k"
+    )
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{folder}:/usr/bin:/bin"}
+    )
+    return {kernel.release: kernel for kernel in modules.parse_kernels(Output(done.stdout))}
+
+
+def kernel(
+    root: Path, release: str, made_for: str = "", place: str = "extra/nvidia.ko.xz", *, headers: bool = True
+) -> Path:
+    """A kernel with (or without) a module that was made for another; its folder."""
+    folder = root / "lib/modules" / release
+    (folder / "build").mkdir(parents=True)
+    (root / "boot").mkdir(exist_ok=True)
+    (root / "boot" / f"vmlinuz-{release}").touch()
+    if headers:
+        (folder / "build/Makefile").touch()
+    if made_for:
+        (folder / "nvidia").write_text(f"{made_for}\n")
+        (folder / "place").write_text(f"{folder}/{place}\n")
+    return folder
+
+
+def test_a_module_for_its_own_kernel_and_one_for_another(tmp_path: Path) -> None:
+    kernel(tmp_path, OLD, OLD)
+    kernel(tmp_path, NEW, OLD)
+    found = read(tmp_path)
+    assert (found[OLD].built, found[OLD].alien) == (OLD, False)
+    assert (found[NEW].nvidia, found[NEW].built, found[NEW].alien) == ("570.86.15", OLD, True)
+    assert (found[OLD].runs, found[NEW].runs) == (True, False)
+
+
+def test_what_the_distribution_has_linked_fits(tmp_path: Path) -> None:
+    kernel(tmp_path, NEW, OLD, "weak-updates/nvidia/nvidia.ko")
+    assert not read(tmp_path)[NEW].alien
+
+
+def test_symbol_versions_decide_where_the_kernel_has_them(tmp_path: Path) -> None:
+    """EL keeps them stable: a module of another kernel is loaded where all that it asks for agree."""
+    folder = kernel(tmp_path, NEW, OLD)
+    (folder / "extra").mkdir()
+    (folder / "extra/nvidia.ko.xz.asks").write_text("0x11111111\t_printk\n0x22222222\tkmalloc\n")
+    for there, alien in (
+        (
+            "0x11111111\t_printk\tvmlinux\tEXPORT\n0x22222222\tkmalloc\tvmlinux\tEXPORT\n0x3\tx\tvmlinux\tEXPORT\n",
+            False,
+        ),
+        ("0x11111111\t_printk\tvmlinux\tEXPORT\n0x99999999\tkmalloc\tvmlinux\tEXPORT\n", True),
+        ("0x11111111\t_printk\tvmlinux\tEXPORT\n", True),
+        ("", True),
+    ):
+        (folder / "symvers.gz").write_bytes(gzip.compress(there.encode()))
+        assert read(tmp_path)[NEW].alien is alien, there
+    (folder / "extra/nvidia.ko.xz.asks").write_text("")
+    assert read(tmp_path)[NEW].alien, "a module without symbol versions fits its own kernel only"
+
+
+def test_no_module_and_what_runs(tmp_path: Path) -> None:
+    kernel(tmp_path, OLD, headers=False)
+    kernel(tmp_path, NEW, headers=False)
+    found = read(tmp_path)
+    assert (found[OLD].nvidia, found[OLD].built, found[OLD].alien) == ("", "", False)
+    assert (found[OLD].runs, found[NEW].runs) == (True, False)

@@ -1,0 +1,151 @@
+"""What zypper and libzypp's files say: offers, locks, sources. The XML is what zypper 1.14 prints."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from gpuprov.onhost import sources
+from gpuprov.probe.base import Output
+from gpuprov.probe.host import family
+from gpuprov.probe.software import packages, zypper
+
+ROW = '<solvable status="{}" name="{}" kind="{}" edition="{}" arch="{}" repository="{}"/>\n'
+ROWS = [
+    "installed nvidia-common-G06 package 580.95.05-1 x86_64 (System Packages)",
+    "other-version nvidia-common-G06 package 580.105.08-1 x86_64 cuda-sles15",
+    "not-installed nvidia-open-driver-G06 package 3:580.95.05-1 noarch cuda-sles15",
+    "not-installed nvidia-common-G06 package 580.105.08-1 aarch64 cuda-sles15",
+    "not-installed nvidia-common-G06 srcpackage 580.95.05-1 x86_64 cuda-sles15",
+]
+XML = """<?xml version='1.0'?>
+<stream>
+<message type="info">Loading repository data...</message>
+<search-result version="0.0">
+<solvable-list>
+{rows}</solvable-list>
+</search-result>
+</stream>
+""".format(rows="".join(ROW.format(*row.split(maxsplit=5)) for row in ROWS))
+LOCKED = """<?xml version='1.0'?>
+<stream>
+<message type="error">System management is locked by the application with pid 4711 (zypper).</message>
+</stream>
+"""
+REPO = "[cuda-sles15]\nname=x\nenabled=1\nbaseurl=https://example.com/\n\n[off]\nenabled=0\nbaseurl=https://example.com/off\n"
+LOCKS = """
+type: package
+match_type: glob
+case_sensitive: on
+solvable_name: nvidia-*-G06
+
+type: package
+match_type: exact
+case_sensitive: on
+solvable_name: libnvidia-ml
+version: > 580.95.05
+
+type: package
+match_type: glob
+case_sensitive: on
+repo: repo-oss
+solvable_name: dkms
+"""
+RPMS = "".join(
+    f"rpm|{name}|0|580.95.05|1|x86_64|{name}-580.95.05-1.src.rpm\n"
+    for name in ("nvidia-common-G06", "libnvidia-ml", "dkms", "nvidia-persistenced")
+)
+
+
+def searched(tmp_path: Path, xml: str, *fetched: str) -> subprocess.CompletedProcess[str]:
+    """The search on a host with these fetched repositories, whose zypper prints this and writes down what it was given."""
+    (tmp_path / "zypp/repos.d").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "zypp/repos.d/x.repo").write_text(REPO, encoding="utf-8")
+    (tmp_path / "answer").write_text(xml, encoding="utf-8")
+    for alias in fetched:
+        (tmp_path / "solv" / alias).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "solv" / alias / "solv").touch()
+    script = zypper.search("*nvidia*").replace("/var/cache/zypp", str(tmp_path))
+    script = script.replace("/etc/zypp", f"{tmp_path}/zypp").replace("$(uname -m)", "x86_64")
+    stub = f'zypper() {{ echo "$@" > {tmp_path}/asked; cat {tmp_path}/answer; }}\n'
+    return subprocess.run(["sh", "-c", stub + script], capture_output=True, text=True, check=True)
+
+
+def test_versions_that_repositories_offer(tmp_path: Path) -> None:
+    done = searched(tmp_path, XML, "cuda-sles15", "off", "@System", "gone")
+    index = packages.parse_index(Output(done.stdout, done.returncode, done.stderr))
+    assert index == {"nvidia-common-G06": ["580.105.08-1"], "nvidia-open-driver-G06": ["3:580.95.05-1"]}
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").split()
+    assert asked[-3:] == ["-r", "cuda-sles15", "*nvidia*"], "neither what is off, nor what has no file any more"
+    assert "--no-refresh" in asked
+
+
+def test_what_was_never_fetched_is_not_fetched(tmp_path: Path) -> None:
+    done = searched(tmp_path, XML)
+    assert done.stdout == ""
+    assert not (tmp_path / "asked").exists()
+    assert "name no package" in packages.parse_index(Output("")).complaint
+
+
+def test_another_zypper_at_work_is_told(tmp_path: Path) -> None:
+    done = searched(tmp_path, LOCKED, "cuda-sles15")
+    index = packages.parse_index(Output(done.stdout, done.returncode, done.stderr))
+    assert index.busy
+    assert "pid 4711" in index.complaint
+
+
+def test_a_lock_of_a_name_alone_holds() -> None:
+    """A lock of versions lets the others through, a lock of a repository those of the others."""
+    rows = "".join(f"lock|{line}\n" for line in LOCKS.splitlines())
+    found = packages.parse_packages(Output(f"{RPMS}suse|\n{rows}"))
+    assert {name: one.held for name, one in found.items()} == {
+        "nvidia-common-G06": True,
+        "libnvidia-ml": False,
+        "dkms": False,
+        "nvidia-persistenced": False,
+    }
+    assert packages.parse_locking(Output("suse|\n")) == ""
+    assert not packages.parse_packages(Output(f"{RPMS}suse|\n"))["nvidia-common-G06"].held
+
+
+def test_no_locks_and_no_packages_are_an_answer() -> None:
+    for probe in (packages.LOCKING, packages.PACKAGES):
+        said = Output("suse|\n")
+        assert probe.no_answer(said, probe.parse(said)) == ""
+
+
+def test_each_way_of_a_lock_to_name_packages() -> None:
+    def lock(how: str, name: str, case: str = "on") -> list[dict[str, str]]:
+        return [{"type": "package", "match_type": how, "case_sensitive": case, "solvable_name": name}]
+
+    assert zypper.held(lock("exact", "dkms"), "dkms")
+    assert not zypper.held(lock("exact", "dkm*"), "dkms")
+    assert zypper.held(lock("regex", "^dk"), "dkms")
+    assert not zypper.held(lock("regex", "(("), "dkms"), "what is no pattern holds nothing"
+    assert zypper.held(lock("glob", "DKMS", "off"), "dkms")
+    assert not zypper.held([{**lock("glob", "*")[0], "type": "patch"}], "dkms")
+
+
+def test_a_source_is_written_for_zypper() -> None:
+    wanted = {
+        "name": "nvidia",
+        "url": "https://example.com/sles15/",
+        "suite": "/",
+        "components": [],
+        "signed": "packages",
+    }
+    text = sources.text(wanted, "suse")
+    for line in ("gpgcheck=1", "repo_gpgcheck=0", "pkg_gpgcheck=1", "gpgkey=file:///etc/zypp/gpuprov-nvidia.asc"):
+        assert line in text.splitlines()
+    index = sources.text({**wanted, "signed": "index"}, "suse").splitlines()
+    assert {"gpgcheck=0", "repo_gpgcheck=1", "pkg_gpgcheck=0"} <= set(index)
+    place = sources.path("nvidia", "suse")
+    assert (place, sources.own_name(place)) == ("/etc/zypp/repos.d/gpuprov-nvidia.repo", "nvidia")
+    told = sources.parse(f"@file {place}\n" + "".join(f" {line}\n" for line in text.splitlines()) + "@gpgcheck 1\n")
+    assert sources.others(told, wanted, "suse") == []
+    assert [row["signed_by"] for row in told["sources"]] == ["file:///etc/zypp/gpuprov-nvidia.asc"]
+
+
+def test_the_family_has_words_for_hints() -> None:
+    sles = family.WORDS["suse"]
+    assert (sles.hold, sles.fetch) == ("zypper addlock", "zypper refresh")
