@@ -69,7 +69,7 @@ class Disk:
         finally:
             os.close(folder)
 
-    def unmount(self, seconds: float = 60) -> None:
+    def unmount(self, seconds: float = 240) -> None:
         """Once its host is gone: at the next mount the journal is replayed."""
         over = time.monotonic() + seconds
         while subprocess.run(["umount", str(self.root)], check=False, capture_output=True).returncode:

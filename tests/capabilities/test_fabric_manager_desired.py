@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
-from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER, facts_of
+from gpuprov.capabilities.fabric_manager.desired import DESIRED, facts_of
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.judge.judging import judge
@@ -247,7 +248,7 @@ def test_a_tray_gets_imex_with_its_domain() -> None:
     found = made(TRAY, None, **TRAY_PROBES)
     assert (found["of"], found["unit"], found["process"]) == ("nvidia-imex", "nvidia-imex.service", "nvidia-imex")
     assert (found["install"], found["hold"]) == ([], ["nvidia-imex"])
-    assert found["files"]["/etc/nvidia-imex/nodes_config.cfg"] == f"{NODES_HEADER}192.0.2.1\n192.0.2.2\n"
+    assert found["files"]["/etc/nvidia-imex/nodes_config.cfg"] == f"{HEADER}192.0.2.1\n192.0.2.2\n"
     drop_in = found["files"]["/etc/systemd/system/nvidia-imex.service.d/90-gpuprov.conf"]
     assert "\nAfter=network-online.target\n" in drop_in
     assert found["config"]["/etc/nvidia-imex/config.cfg"]["IMEX_CMD_ENABLED"] == "1"

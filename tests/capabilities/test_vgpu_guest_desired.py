@@ -6,8 +6,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.vgpu_guest.desired import DESIRED, HEADER
+from gpuprov.capabilities.vgpu_guest.desired import DESIRED
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.gpus.vgpu import GRIDD, parse_gridd

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
@@ -26,10 +27,7 @@ Life = Literal["dead", "alive", "old"]
 SLACK = 0.2
 """Seconds by which a start time, which the kernel tells in ticks, may be off."""
 RESET = ["nvidia-smi", "-r"]
-# As earlier versions wrote it: another text would have every running daemon restarted.
-NODES_HEADER = "#\n# Ansible managed\n#\n"
-DROP_IN = """# Managed by gpuprov: change the inventory, then apply again.
-# Started before the host has its address, nvidia-imex finds no interface for any node of its list, and ends.
+DROP_IN = f"""{HEADER}# Started before the host has its address, nvidia-imex finds no interface for any node of its list, and ends.
 [Unit]
 Wants=network-online.target
 After=network-online.target
@@ -85,7 +83,7 @@ def settings(block: FabricManager) -> dict[str, str]:
 def files(block: FabricManager) -> dict[str, str]:
     """By path: the members of the IMEX domain, and the unit that waits for the host's address."""
     members = "".join(f"{node}\n" for node in asked(block))
-    return {catalogue.IMEX_NODES: NODES_HEADER + members, catalogue.IMEX_DROP_IN: DROP_IN} if members else {}
+    return {catalogue.IMEX_NODES: HEADER + members, catalogue.IMEX_DROP_IN: DROP_IN} if members else {}
 
 
 def reboot(ctx: Ctx) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD
 
 Ctx = Context[VgpuGuest]
-# As earlier versions wrote it: another text would have every running daemon restarted.
-HEADER = "#\n# Ansible managed\n#\n"
 
 
 def gridd_conf(block: VgpuGuest) -> str:
