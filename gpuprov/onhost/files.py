@@ -7,11 +7,15 @@ import errno
 import os
 import re
 import stat
+import subprocess
 import tempfile
-from typing import Mapping, NamedTuple
+from typing import Mapping, NamedTuple, Sequence
 
 PYTHON = "@PYTHON@"
 """What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
+
+SETTLES = 300
+"""Seconds that a file system may take to write what it has not written yet."""
 
 
 class Wanted(NamedTuple):
@@ -150,6 +154,18 @@ def make_folder(folder: str) -> None:
     make_folder(os.path.dirname(folder))
     os.mkdir(folder)
     os.chmod(folder, 0o755)
+
+
+def settle(paths: Sequence[str]) -> None:
+    """Have the file systems that hold these paths on disk as they are now: what other programs wrote is not flushed by itself for half
+    a minute. No others: one of a network may not answer."""
+    devices: dict[int, str] = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            devices.setdefault(os.stat(path).st_dev, path)
+    for path in devices.values():
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(["sync", "--file-system", path], check=False, capture_output=True, timeout=SETTLES)
 
 
 def to_disk(path: str) -> None:
