@@ -14,6 +14,9 @@ from typing import Mapping, NamedTuple, Sequence
 PYTHON = "@PYTHON@"
 """What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
 
+ABOVE = "/usr/local/lib/gpuprov"
+"""Where programs of gpuprov's lie on a host, and the packages that its units let Python find."""
+
 SETTLES = 300
 """Seconds that a file system may take to write what it has not written yet."""
 
