@@ -60,10 +60,19 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Note where the host goes back to, and have its package manager offer the kept files. `offered` and `missing`: of what no
-    repository has any more."""
+    repository has any more. Where that fails, the host is left alone."""
     run = _name(asked["run"])
     kept = _read(run)
     write(TARGET, json.dumps({"run": run}) + "\n", 0o600)
+    try:
+        return _offered(kept)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            end({"over": True})
+        raise
+
+
+def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
     kind = KINDS.get(family.here())
     if kind is None:
         return {"offered": [], "missing": []}

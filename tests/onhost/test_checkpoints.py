@@ -103,3 +103,27 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
     keep("c", number=2)
     told = json.loads((place / "c" / "checkpoint.json").read_text())
     assert (brought[2], told["files"]) == (["libcuda1"], {package.file: kept_files.digest(str(file))})
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+def test_a_rollback_that_cannot_begin_leaves_nothing(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half_way: bool
+) -> None:
+    keep("a")
+    source = tmp_path / "kept.sources"
+    if half_way:
+        Path(checkpoints.MARK).write_text("{}")
+
+    def offered(names: list[str]) -> None:
+        source.write_text("Trusted: yes\n")
+        raise ValueError("apt-get update fails")
+
+    monkeypatch.setattr(kept_debs, "SOURCE", str(source))
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr(kept_debs, "offered", offered)
+    with pytest.raises(ValueError, match="update fails"):
+        checkpoints.begin({"run": "a"})
+    assert not source.exists()
+    assert (place / "target.json").exists() == half_way, (
+        "the next rollback goes on with it only where an apply was cut off"
+    )
