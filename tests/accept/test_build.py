@@ -110,7 +110,8 @@ def test_with_mpi_it_is_told_where_the_headers_are(tmp_path: Path, cuda: Path, m
 
 @pytest.mark.usefixtures("cuda")
 def test_it_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, flushed = tmp_path / "nccl-0123", []
+    folder = tmp_path / "nccl-0123"
+    flushed: list[tuple[bool, bool]] = []
 
     def settle(paths: list[str]) -> None:
         flushed.extend((Path(path, "built").exists(), folder.exists()) for path in paths)
