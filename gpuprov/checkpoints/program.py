@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import zlib
@@ -26,12 +27,8 @@ from gpuprov.spec.model import RawHost
 LIMIT = 600.0
 """Seconds for one host: packages that apt has not kept are downloaded once more."""
 
-
-CARRIED = (
-    *("__init__", "checkpoints", "family", "files", "kept_debs", "kept_files", "kept_rpms", "repodata"),
-    "packages.*",
-)
-"""What the program is made of, of gpuprov/onhost."""
+TEXTS = "packages/dnf_*.py"
+"""What it reads beside what it imports: the program for dnf's Python."""
 LOADER = """
 import base64, importlib.util, json, sys, zlib
 class Carried:
@@ -59,10 +56,24 @@ checkpoints.main()
 def program() -> str:
     """The program as one text, as it goes to a host: an importer of its modules, which lie packed in it."""
     top = Path(str(checkpoints.__file__)).parent
-    files = sorted({file for name in CARRIED for file in top.glob(f"{name.replace('.', '/')}.py")})
+    files = sorted({*_imported(Path(str(checkpoints.__file__)), top), *top.glob(TEXTS)})
     texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
     return LOADER.replace("{texts!r}", repr(packed))
+
+
+def _imported(file: Path, top: Path, known: frozenset[Path] = frozenset()) -> set[Path]:
+    """What a module imports of gpuprov/onhost, itself and the packages above among it."""
+    found = {file} | {above / "__init__.py" for above in file.parents if above.is_relative_to(top)}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        place = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+        named = [place.with_suffix(".py"), place / "__init__.py", *(place / f"{one.name}.py" for one in node.names)]
+        for one in filter(Path.is_file, named):
+            if one not in known | found:
+                found |= _imported(one, top, known | found)
+    return found
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
