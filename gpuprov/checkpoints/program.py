@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpuprov import reading
+from gpuprov import onhost, reading
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
@@ -22,13 +22,12 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.onhost import checkpoints
 from gpuprov.plan.host_lock import with_python
 from gpuprov.probe.base import Output, Probe
+from gpuprov.render.code import modules
 from gpuprov.spec.model import RawHost
 
 LIMIT = 600.0
 """Seconds for one host: packages that apt has not kept are downloaded once more."""
 
-TEXTS = "packages/dnf_*.py"
-"""What it reads beside what it imports: the program for dnf's Python."""
 LOADER = """
 import base64, importlib.util, json, sys, zlib
 class Carried:
@@ -55,25 +54,12 @@ checkpoints.main()
 @cache
 def program() -> str:
     """The program as one text, as it goes to a host: an importer of its modules, which lie packed in it."""
-    top = Path(str(checkpoints.__file__)).parent
-    files = sorted({*_imported(Path(str(checkpoints.__file__)), top), *top.glob(TEXTS)})
+    top = Path(str(onhost.__file__)).parent
+    found = (find_spec(name) for name in modules(checkpoints.__name__) if name.startswith(onhost.__name__))
+    files = [Path(spec.origin) for spec in found if spec and spec.origin]
     texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
     return LOADER.replace("{texts!r}", repr(packed))
-
-
-def _imported(file: Path, top: Path, known: frozenset[Path] = frozenset()) -> set[Path]:
-    """What a module imports of gpuprov/onhost, itself and the packages above among it."""
-    found = {file} | {above / "__init__.py" for above in file.parents if above.is_relative_to(top)}
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        place = file.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-        named = [place.with_suffix(".py"), place / "__init__.py", *(place / f"{one.name}.py" for one in node.names)]
-        for one in filter(Path.is_file, named):
-            if one not in known | found:
-                found |= _imported(one, top, known | found)
-    return found
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
