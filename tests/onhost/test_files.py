@@ -172,3 +172,21 @@ def test_each_file_system_is_flushed_once_and_what_does_not_answer_is_left(
     monkeypatch.setattr(files, "SETTLES", 0.5)
     files.settle([str(tmp_path), "/no/such/place", f"{tmp_path}/."])
     assert (tmp_path / "asked").read_text() == f"--file-system {tmp_path}\n"
+
+
+def test_what_a_network_brings_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts, flushed = tmp_path / "mounts", []
+    lines = [
+        "srv:/root / nfs4 rw 0 0",
+        "/dev/sda2 {}/var ext4 rw 0 0",
+        "auto {}/opt autofs rw 0 0",
+        "srv:/o {}/opt nfs4 rw 0 0",
+    ]
+    mounts.write_text("".join(f"{line.format(tmp_path)}\n" for line in lines))
+    for name in ("opt/amazon", "var", "etc"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(files, "MOUNTS", str(mounts))
+    monkeypatch.setattr("subprocess.run", lambda argv, **_: flushed.append(argv[-1]))
+    for name in ("opt", "opt/amazon", "var", "etc"):
+        files.settle([str(tmp_path / name)])
+    assert [path.rpartition("/")[2] for path in flushed] == ["var", "etc"], "a root of the network is the host's own"
