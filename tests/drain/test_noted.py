@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,7 @@ def test_a_note_of_another_run_is_replaced_whenever_the_host_is_out(file: Path) 
 
 def test_a_host_is_logged_in_to_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logins: list[str] = []
-    there = vars(noted)["run_on"]
+    there: Callable[[RawHost, str, float], str] = vars(noted)["run_on"]
 
     def counted(raw: RawHost, script: str, limit: float) -> str:
         logins.append(script)
