@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.unreached import Unreached
@@ -299,8 +300,8 @@ def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
 
 def test_what_is_not_proven_has_its_way_out() -> None:
     """A host that is drained, for one: how it goes back stands where it is told."""
-    more = {"found": "drained", "hint": "gpuprov undrain gpu1"}
-    rows = [Result(host="gpu1", capability="host", check="host.in_service", status="skip", **more)]
+    out = Result(host="gpu1", capability="host", check="host.in_service", status="skip", found="drained")
+    rows = [replace(out, hint="gpuprov undrain gpu1")]
     rows += [Result(host="gpu1", capability="a", check="a.ok", status="pass", found="1", hint="not shown")]
     shown = text.render(rows, verbose=True)
     assert "skip  host.in_service  drained  [gpu1]\n  fix       gpuprov undrain gpu1\n" in shown
