@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,17 +76,19 @@ def on_hosts(
     asked: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
 ) -> dict[str, dict[str, Any]]:
     """By host, what the program answered; `problem` in it says why it did not do what it was asked for."""
-    answers: dict[str, dict[str, Any]] = {}
-    jobs: list[Job] = []
+    answers: dict[str, dict[str, Any]] = {name: {"problem": "not tried"} for name in asked}
+    run_all(_jobs(asked, answers), (pace or Pace(0)).forks or 64)
+    return answers
+
+
+def _jobs(asked: Mapping[str, tuple[RawHost, Mapping[str, Any]]], answers: dict[str, dict[str, Any]]) -> Iterator[Job]:
+    """One at a time: the program is in each, and a fleet of them would be a gigabyte."""
     for name, (raw, request) in asked.items():
-        answers[name] = {"problem": "not tried"}
         script = compose((Probe("checkpoint", with_python(program(), request), _text),), limit=int(LIMIT))
         try:
-            jobs.append(job(raw, script, LIMIT, _noted(answers, name)))
+            yield job(raw, script, LIMIT, _noted(answers, name))
         except GpuprovError as error:
             answers[name] = {"problem": error.message}
-    run_all(jobs, (pace or Pace(0)).forks or 64)
-    return answers
 
 
 def _text(output: Output) -> str:

@@ -246,6 +246,10 @@ REST = [
         "/home has 4 % of its inodes free", "du -xh"),
     Row("a file system without inodes", FILE_SYSTEMS, Health(mounts=("/home",)),
         has("file_systems", files(home="btrfs|10|9|9|0|0")), "pass"),
+    Row("CephFS, which counts no free inodes", FILE_SYSTEMS, Health(mounts=("/home",)),
+        has("file_systems", files(home="ceph|1000|500|440|1234|18446744073709551615")), "pass", "/home: 47 % free"),
+    Row("a capture, of whose file systems nobody was asked", FILE_SYSTEMS, Health(mounts=("/home",)),
+        has("file_systems", "handles|1|100\nunasked|\n"), "skip", "a capture does not hold file systems"),
     Row("room that is not asked for", FILE_SYSTEMS, Health(mounts=("/home",), free_space=0),
         has("file_systems", files(home="ext4|1000|100|40|100|60")), "pass"),
     Row("few open files", OPEN_FILES, None, {}, "pass", "1000 of 100000 open files"),
@@ -378,6 +382,18 @@ def test_every_check_of_health_is_seen_to_fail() -> None:
 
     failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
+
+
+@pytest.mark.parametrize(
+    ("folder", "right"), [("/", True), ("/home", True), ("/home/", False), ("home", False), ("//", False)]
+)
+def test_a_folder_that_nothing_can_be_mounted_at_is_no_spec(folder: str, right: bool) -> None:
+    """The kernel lists mounts without a slash at the end: the host would never be fit."""
+    try:
+        found = msgspec.convert({"mounts": [folder]}, Health).mounts
+    except msgspec.ValidationError:
+        found = ()
+    assert (found == (folder,)) is right
 
 
 def test_every_row_of_what_fleets_watch_has_a_check_that_exists() -> None:

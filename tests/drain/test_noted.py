@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,66 @@ def test_what_is_refused_is_not_out_by_this_run(file: Path) -> None:
     assert json.loads(file.read_text())["run"] == "fri", "somebody has given it back since"
 
 
+def test_a_host_that_is_out_by_an_earlier_call_keeps_its_note(file: Path) -> None:
+    """A site's command that fails once, a token that has run out, an operator at work: refused, and the host is out all the same."""
+    of(Scheduler(file)).drain("gpu1", "fri")
+    of(Scheduler(file, drain="refused")).drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_what_is_asked_again_is_noted_again(file: Path) -> None:
+    scheduler = Scheduler(file, drain="unknown")
+    one = of(scheduler)
+    one.drain("gpu1", "fri")
+    scheduler.states["drain"] = "refused"
+    one.drain("gpu1", "fri")
+    assert not file.exists(), "whatever was said before it was refused"
+    scheduler.states["drain"] = "done"
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_a_note_of_another_run_is_replaced_whenever_the_host_is_out(file: Path) -> None:
+    of(Scheduler(file)).drain("gpu1", "thu")
+    scheduler = Scheduler(file, drain="unknown")
+    one = of(scheduler)
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "thu"
+    scheduler.states["drain"] = "done"
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_a_host_is_logged_in_to_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logins: list[str] = []
+    there: Callable[[RawHost, str, float], str] = vars(noted)["run_on"]
+
+    def counted(raw: RawHost, script: str, limit: float) -> str:
+        logins.append(script)
+        return there(raw, script, limit)
+
+    monkeypatch.setattr(noted, "run_on", counted)
+    one = of(Scheduler(file))
+    for _ in range(3):
+        one.drain("gpu1", "fri")
+    assert len(logins) == 1
+    one.returned("gpu1", "fri", True)
+    assert len(logins) == 2
+
+
 def test_a_host_that_is_not_reached_is_drained_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
     def lost(*_: object) -> str:
+        tried.append(1)
         raise UnreachableError("gpu1: no route to host", "see to it")
 
     monkeypatch.setattr(noted, "run_on", lost)
     one = of(Scheduler(file))
     assert one.drain("gpu1", "fri").state == "done"
+    assert one.drain("gpu1", "fri").state == "done"
     assert one.untold == {"gpu1": "gpu1: no route to host"}
+    assert len(tried) == 1, "each try may cost its whole limit"
 
 
 def said(text: str) -> tuple[str, str, str]:

@@ -156,7 +156,7 @@ class Health(Fragment, frozen=True):
         | None
     ) = None  # fmt: skip
     mounts: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=255)], ...],
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^/([^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f])?$", max_length=255)], ...],
         msgspec.Meta(
             description="Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not judged"
         ),

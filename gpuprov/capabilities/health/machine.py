@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.links import quoted
 from gpuprov.capabilities.health.log import readable, span
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host.hardware import FILES, HARDWARE
+from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 
 KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
@@ -80,7 +80,10 @@ def file_systems(ctx: Ctx) -> Outcome:
     """What is to be mounted is, answers, and has free space and free inodes."""
     if not ctx.fragment.mounts:
         return not_asked("mounts is not in the spec")
-    block, found = ctx.fragment, {one.path: one for one in ctx.facts.get(FILES).systems}
+    files = ctx.facts.get(FILES)
+    if not files.asked:
+        return skip("a capture does not hold file systems: it knows no spec that names them")
+    block, found = ctx.fragment, {one.path: one for one in files.systems}
     least = {"space": block.free_space, "inodes": block.free_inodes}
     bad, away = [], False
     for path in block.mounts:
@@ -106,7 +109,11 @@ def file_systems(ctx: Ctx) -> Outcome:
             else f"du -xh --max-depth=2 {block.mounts[0]} | sort -h"
         )
         return fail(expected, "; ".join(bad), way, action="drain" if away else "")
-    return ok("; ".join(f"{one.path}: {one.space or 0:.0f} % free" for one in found.values()), expected)
+    return ok("; ".join(map(_free, found.values())), expected)
+
+
+def _free(one: FileSystem) -> str:
+    return f"{one.path}: {'there' if one.space is None else f'{one.space:.0f} % free'}"
 
 
 @check("health.open_files", FILES, fields=("open_files",), evidence="cat /proc/sys/fs/file-nr")

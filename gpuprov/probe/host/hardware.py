@@ -23,7 +23,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NUMBER = re.compile(r"[0-9]{1,20}")
-"""systemd sets the limit of open files to 2^63 - 1."""
+"""systemd sets the limit of open files to 2^63 - 1; CephFS tells 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c of Linux)."""
 
 
 class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,15 +38,18 @@ class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """`handles`: open files of the whole host, and how many there may be."""
+    """`handles`: open files of the whole host, and how many there may be. `asked`: whether it was said which systems to look at, as
+    it is not for a capture."""
 
     handles: tuple[int, int] | None = None
     systems: tuple[FileSystem, ...] = ()
+    asked: bool = True
 
 
 def parse_files(output: Output) -> Files:
     handles: tuple[int, int] | None = None
     systems = []
+    asked = True
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
@@ -55,11 +58,13 @@ def parse_files(output: Output) -> Files:
         elif kind == "system" and len(cells) >= 7:
             mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
             systems.append(_system(path, mounted, numbers))
-    return Files(handles=handles, systems=tuple(systems))
+        elif kind == "unasked":
+            asked = False
+    return Files(handles=handles, systems=tuple(systems), asked=asked)
 
 
 def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
-    if not all(map(is_whole, numbers)):
+    if not all(map(NUMBER.fullmatch, numbers)):
         return FileSystem(path=path, mounted=mounted)
     blocks, free, available, inodes, left = map(int, numbers)
     usable = blocks - free + available  # as df counts: what is kept for root is nobody's
@@ -68,7 +73,7 @@ def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
         mounted=mounted,
         answers=True,
         space=100 * available / usable if usable > 0 else None,
-        inodes=100 * left / inodes if inodes else None,
+        inodes=100 * left / inodes if inodes > 0 and left <= inodes else None,
     )
 
 
@@ -106,6 +111,7 @@ true""",
 FILES = Probe(
     "file_systems",
     """set -- $(cat /proc/sys/fs/file-nr) && [ $# = 3 ] && echo "handles|$1|$3"
+[ -n "${paths+set}" ] || echo 'unasked|'
 printf '%s\\n' "$paths" | while IFS= read -r p; do
   [ -n "$p" ] || continue
   # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.

@@ -74,6 +74,17 @@ def test_this_machines_own_file_systems(tmp_path: Path) -> None:
     assert (none.mounted, none.answers) == ("", False)
 
 
+def test_a_capture_says_that_no_file_systems_were_asked_for() -> None:
+    """It is read without a spec, which names them: that nothing is told of a folder is no finding then."""
+    done = subprocess.run(["sh", "-c", FILES.script], capture_output=True, text=True, check=True, timeout=60)
+    found = parse_files(Output(done.stdout))
+    assert (found.asked, found.systems) == (False, ())
+    done = subprocess.run(
+        ["sh", "-c", f"paths=''\n{FILES.script}"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert parse_files(Output(done.stdout)).asked
+
+
 def test_hyper_threads_are_no_cores() -> None:
     rows = [f"core|{socket}|{core}" for socket in (0, 1) for core in range(8)] * 2
     found = parse(Output("\n".join([*rows, "memory|16777216", "swap|0", "nvme|2", "interface|eth0|up"])))
