@@ -171,6 +171,8 @@ def test_what_verify_says(file: Path) -> None:
     assert found.startswith("drained by gpuprov since 2")
     assert found.endswith(" UTC (Slurm, run fri): it gets no jobs")
     assert hint == "when it is as it should be: gpuprov undrain HOST INVENTORY --by slurm --run fri"
+    fleet = [json.dumps({"by": "slurm", "run": "fri", "since": f"2026-11-26T{at}Z"}) for at in ("07:40:01", "09:12:59")]
+    assert len({said(text) for text in fleet}) == 1, "hosts of one run are told together"
     for text in ("{", '{"by": "x; reboot", "run": "fri"}', '{"by": "slurm", "run": "$(reboot)"}'):
         status, found, hint = said(text)
         assert (status, hint) == ("skip", f"see {house.DRAINED_FILE}")
