@@ -5,6 +5,7 @@ Run as a program (`fleet.py FOLDER HOST...`) it applies to those hosts; tests in
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -89,6 +90,8 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
         return found
 
     with (
+        # Not the home's, which an apply of another test beside this one clears.
+        mock.patch.dict(os.environ, {"ANSIBLE_REMOTE_TEMP": str(folder / "remote")}),
         mock.patch.object(assets, "root", return_value=folder),
         mock.patch.object(lock, "__file__", str(program)),
         mock.patch.object(rollout, "read", read),
