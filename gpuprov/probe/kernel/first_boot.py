@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.onhost import first_boot_grub, first_boot_systemd
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.kernel import systemd_boot
 from gpuprov.reading import Unreadable, typed_json
 
 
@@ -78,9 +79,7 @@ FIRST_BOOT = Probe(
     f"""systemd-detect-virt --container --quiet; echo "container=$?"
 echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
 echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)
-v={first_boot_systemd.VARIABLES}
-efi() {{ tail -c +5 "$v/$1-{first_boot_systemd.VENDOR}" 2>/dev/null | tr -d '\\000'; }}
-case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
+{systemd_boot.EFI}case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
   echo "loader={first_boot_systemd.NAME}"
   echo "info="$(efi LoaderInfo)
   echo "default="$(efi {first_boot_systemd.DEFAULT})

@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuprov.onhost import first_boot_systemd
-from gpuprov.onhost.first_boot_systemd import DEFAULT
+from gpuprov.onhost.first_boot_systemd import DEFAULT, VARIABLES, VENDOR
 from gpuprov.onhost.first_boot_systemd import ONE_SHOT as ONCE
 from gpuprov.probe.kernel.grub_menu import kernel_of
 
-VARIABLES = (ONCE, DEFAULT)
+NAMES = (ONCE, DEFAULT)
+EFI = rf"""v={VARIABLES}
+efi() {{ cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
+"""
+"""`efi NAME` prints a variable. efivarfs cannot be seeked in, which tail does in a file."""
 
 
 def next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str, Any]:
