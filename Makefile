@@ -42,8 +42,8 @@ test: lint check tools ## all but the slow tests: also the wheel, and simulated 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
 
-faults: tools          ## applies disturbed in every way on simulated hosts, judged from outside; RUNS=N, SEED=S; its table into the docs (root, podman)
-	$(BIN)/python -m tests.campaign --runs $(or $(RUNS),300) $(if $(SEED),--seed $(SEED))
+faults: tools          ## applies disturbed in every way on simulated hosts, judged from outside; RUNS=N, SEED=S, WORKERS=N; its table into the docs (root, podman)
+	$(BIN)/python -m tests.campaign --runs $(or $(RUNS),300) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0

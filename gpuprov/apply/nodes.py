@@ -22,9 +22,8 @@ from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
+from gpuprov.verify.evaluate import IN_SERVICE
 
-IN_SERVICE = "host.in_service"
-"""What verify says of a host that is out: of one that is given back it holds no more."""
 TRIES = 3
 """How often a host is asked for its lock, while no answer comes."""
 Say = Callable[[str], None]

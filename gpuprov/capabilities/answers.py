@@ -58,9 +58,15 @@ def enabled(unit: str, load: str, file: str) -> Outcome:
     return fail(f"{unit} enabled", f"{unit} is {before}", f"systemctl enable --now {unit}", changes=[change])
 
 
+def without(unit: str, gone: tuple[str, ...]) -> Outcome:
+    """A unit that cannot start at the next boot: files of its command are not there."""
+    change = Change(kind="file", name=unit, before=f"starts {gone[0]}, which is not there", after="written")
+    return fail(f"{unit} starts at boot", f"{unit} starts {' '.join(gone)}: not there", APPLY, changes=[change])
+
+
 class SetsAtBoot(Protocol):
     """A unit that sets something at boot: the lines of its configuration (None: no such file), LoadState, ActiveState,
-    UnitFileState, and its last lines in the journal."""
+    UnitFileState, its last lines in the journal, and files of its command that are not there."""
 
     @property
     def config(self) -> tuple[str, ...] | None: ...
@@ -72,6 +78,8 @@ class SetsAtBoot(Protocol):
     def file(self) -> str: ...
     @property
     def log(self) -> tuple[str, ...]: ...
+    @property
+    def gone(self) -> tuple[str, ...]: ...
 
 
 def set_at_boot(
@@ -86,6 +94,8 @@ def set_at_boot(
         change = Change(kind="file", name=file, before=before, after="; ".join(asked))
         says = "does not exist" if state.config is None else f"says {before or 'nothing'}"
         return fail("; ".join(asked), f"{file} {says}", APPLY, changes=[change])
+    if state.gone:
+        return without(unit, state.gone)
     if state.active == "failed":
         mine = [line for line in state.log if line.startswith(f"{program}: ")]
         told = f' ("{mine[-1][:200]}")' if mine else ""

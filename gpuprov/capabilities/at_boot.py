@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.onhost.files import PYTHON
+from gpuprov.onhost.files import ABOVE, PYTHON
 
-ABOVE = "/usr/local/lib/gpuprov"
+__all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files")
+
 PATH = f"Environment=PYTHONPATH={ABOVE}"
 """In a unit: where Python finds the packages."""
 COMMON = ("__init__", "program")

@@ -219,10 +219,10 @@ class Capability:
     what it brings about on a host. `carried`: modules that it takes to hosts as files, by
     their Python names. `packages`: it installs some.
 
-    `presupposes`: by check, others of the same host without which it cannot pass, so that one cause is one finding. A failure follows
+    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
     from another where it could not be otherwise as long as that one is there: without a loaded driver no GPU is in MIG mode. What is
-    no more than likely to have the same reason stays a finding of its own. `at_boot`: by check of now, the one of the next boot which
-    proves that a unit brings about then what fails now.
+    no more than likely to have the same reason stays a finding of its own. `at_boot`: by own check of now, the one of the next boot
+    which proves that a unit brings about then what fails now.
 
     `taken_away`: the block that takes away what it set up, for a host that goes back to where it had none; None: that stays.
     `sets_up`: it sets up something that could stay. `from_site`: what it needs comes from no package source, so that no bundle can

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpuprov import reading
+from gpuprov import onhost, reading
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
@@ -21,17 +22,12 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.onhost import checkpoints
 from gpuprov.plan.host_lock import with_python
 from gpuprov.probe.base import Output, Probe
+from gpuprov.render.code import modules
 from gpuprov.spec.model import RawHost
 
 LIMIT = 600.0
 """Seconds for one host: packages that apt has not kept are downloaded once more."""
 
-
-CARRIED = (
-    *("__init__", "checkpoints", "family", "files", "kept_debs", "kept_files", "kept_rpms", "repodata"),
-    "packages.*",
-)
-"""What the program is made of, of gpuprov/onhost."""
 LOADER = """
 import base64, importlib.util, json, sys, zlib
 class Carried:
@@ -58,8 +54,9 @@ checkpoints.main()
 @cache
 def program() -> str:
     """The program as one text, as it goes to a host: an importer of its modules, which lie packed in it."""
-    top = Path(str(checkpoints.__file__)).parent
-    files = sorted({file for name in CARRIED for file in top.glob(f"{name.replace('.', '/')}.py")})
+    top = Path(str(onhost.__file__)).parent
+    found = (find_spec(name) for name in modules(checkpoints.__name__) if name.startswith(onhost.__name__))
+    files = [Path(spec.origin) for spec in found if spec and spec.origin]
     texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
     return LOADER.replace("{texts!r}", repr(packed))
@@ -79,17 +76,19 @@ def on_hosts(
     asked: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
 ) -> dict[str, dict[str, Any]]:
     """By host, what the program answered; `problem` in it says why it did not do what it was asked for."""
-    answers: dict[str, dict[str, Any]] = {}
-    jobs: list[Job] = []
+    answers: dict[str, dict[str, Any]] = {name: {"problem": "not tried"} for name in asked}
+    run_all(_jobs(asked, answers), (pace or Pace(0)).forks or 64)
+    return answers
+
+
+def _jobs(asked: Mapping[str, tuple[RawHost, Mapping[str, Any]]], answers: dict[str, dict[str, Any]]) -> Iterator[Job]:
+    """One at a time: the program is in each, and a fleet of them would be a gigabyte."""
     for name, (raw, request) in asked.items():
-        answers[name] = {"problem": "not tried"}
         script = compose((Probe("checkpoint", with_python(program(), request), _text),), limit=int(LIMIT))
         try:
-            jobs.append(job(raw, script, LIMIT, _noted(answers, name)))
+            yield job(raw, script, LIMIT, _noted(answers, name))
         except GpuprovError as error:
             answers[name] = {"problem": error.message}
-    run_all(jobs, (pace or Pace(0)).forks or 64)
-    return answers
 
 
 def _text(output: Output) -> str:

@@ -1,7 +1,8 @@
 """An adapter that has each host itself know that it is out of its scheduler: a host that nobody gives back would look fine, and idle.
 
 The note is written before the host is taken out, and goes when it is in service again: who is killed leaves one too many, never one
-too few. verify and plan read it. A host that cannot be reached is taken out all the same; `untold` says of which nobody knows then.
+too few. One login of the host, as a rule, each time. verify and plan read it. A host that cannot be reached is taken out all the same;
+`untold` says of which nobody knows then.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from gpuprov.spec.model import RawHost
 
 LIMIT = 20.0
 """Seconds for one host: to take it out does not wait longer for it."""
+NEW, MINE, THEIRS = "new", "mine", "theirs"
+"""Whose note a host has, as `written` prints it: this run's, written now or before; or another run's, which is left."""
 
 
 class Noted:
@@ -28,7 +31,7 @@ class Noted:
 
     def __init__(self, adapter: Adapter, hosts: Mapping[str, RawHost]) -> None:
         self._adapter, self._hosts = adapter, hosts
-        self._known: set[tuple[str, str]] = set()
+        self._found: dict[tuple[str, str], str] = {}
         self.untold: dict[str, str] = {}
 
     @property
@@ -37,16 +40,16 @@ class Noted:
         return self._adapter.name
 
     def drain(self, host: str, run: str) -> Step:
-        """Note it, then take the host out. A host that is refused is not out by us: the note goes, if it is this run's."""
-        fresh = (host, run) not in self._known
-        if fresh:
-            self._known.add((host, run))
-            self._tell(host, written(self.name, run, over=False))
+        """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote goes."""
+        key = (host, run)
+        if key not in self._found:
+            self._found[key] = self._tell(host, written(self.name, run, over=False))
         step = self._adapter.drain(host, run)
-        if fresh and step.state == "refused":
-            self._tell(host, gone(run))
-        elif fresh and step.state == "done":
-            self._tell(host, written(self.name, run, over=True))
+        if step.state == "refused":
+            if self._found.pop(key) == NEW:
+                self._tell(host, gone(run))
+        elif step.state == "done" and self._found[key] == THEIRS:
+            self._found[key] = self._tell(host, written(self.name, run, over=True))
         return step
 
     def drained(self, host: str, run: str) -> Step:
@@ -57,30 +60,34 @@ class Noted:
         """Give the host back; what is in service is not noted any more."""
         step = self._adapter.returned(host, run, green)
         if step.state == "done":
-            self._known.discard((host, run))
+            self._found.pop((host, run), None)
             self._tell(host, gone())
         return step
 
-    def _tell(self, host: str, script: str) -> None:
+    def _tell(self, host: str, script: str) -> str:
+        """What the script says; empty where it could not be run."""
+        said = ""
         try:
-            said = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
-            output = (split(said.encode()) or {}).get("drained", Output("", 1))
+            text = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
+            output = (split(text.encode()) or {}).get("drained", Output("", 1))
             told = output.error.strip() or f"exit status {output.status}" if output.status else ""
+            said = "" if told else output.text.strip()
         except GpuprovError as error:
             told = error.message
         self.untold.pop(host, None)
         if told:
             self.untold[host] = told
+        return said
 
 
 def written(by: str, run: str, *, over: bool) -> str:
-    """Shell that writes the note; `over`: also over one that is there, of whichever run."""
+    """Shell that writes the note, and says whose it is now; `over`: also over one of another run."""
     text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
-    mine = f"grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE} || "
-    unless = mine if over else f"[ -s {DRAINED_FILE} ] || "
     fresh = f"{DRAINED_FILE}.$$"
     put = f"mkdir -p {DRAINED_FILE.rpartition('/')[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && mv {fresh} {DRAINED_FILE}"
-    return f"umask 022; {unless}{{ {put}; }}"
+    mine = f"if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then echo {MINE}"
+    theirs = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}; "
+    return f"umask 022; {mine}; {theirs}else {put} && echo {NEW}; fi"
 
 
 def gone(run: str = "") -> str:

@@ -9,7 +9,6 @@ import os
 import selectors
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import IO, Any, Protocol
 
@@ -86,14 +85,17 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and tell each one's end. An exception ends all children first."""
-    waiting = deque(jobs)
+    """Run every job, at most `workers` at a time, and tell each one's end. An exception ends all children first. A job is taken when
+    there is a place for it, so that the scripts of a fleet need not be there at once."""
+    waiting = iter(jobs)
     running: set[_Running] = set()
     with selectors.DefaultSelector() as selector:
         try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    _start(waiting.popleft(), running, selector)
+            while True:
+                while len(running) < workers and (job := next(waiting, None)):
+                    _start(job, running, selector)
+                if not running:
+                    break
                 _turn(running, selector)
         finally:
             _end([one.process for one in running])

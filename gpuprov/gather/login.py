@@ -14,7 +14,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.spec.model import RawHost
 
 USER = ("ansible_ssh_user", "ansible_user")
-BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+BECOME_PASSWORD = "ansible_become_password"
 
 
 def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
@@ -37,7 +37,7 @@ def who_ask(hosts: Sequence[RawHost]) -> list[str]:
 def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
     """The hosts with a password to become another user."""
     asked = set(who_ask(hosts))
-    return [_with(raw, BECOME_PASSWORD[0], password) if raw.name in asked else raw for raw in hosts]
+    return [_with(raw, BECOME_PASSWORD, password) if raw.name in asked else raw for raw in hosts]
 
 
 def _with(raw: RawHost, name: str, value: str) -> RawHost:

@@ -14,6 +14,7 @@ from pathlib import Path
 from gpuprov.errors import GpuprovError
 from gpuprov.spec.model import RawHost
 
+# Of several names for one option the first wins that is set: in Ansible's own lists the last.
 _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "connection": (("ansible_connection",), ("ANSIBLE_TRANSPORT",), ("defaults.transport",)),
     "host": (("ansible_ssh_host", "ansible_host"), (), ()),
@@ -46,17 +47,25 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = 
         ("ssh_connection.host_key_checking", "defaults.host_key_checking"),
     ),
     "become": (("ansible_become",), ("ANSIBLE_BECOME",), ("privilege_escalation.become",)),
-    "become_user": (("ansible_become_user",), ("ANSIBLE_BECOME_USER",), ("privilege_escalation.become_user",)),
+    "become_user": (
+        ("ansible_sudo_user", "ansible_become_user"),
+        ("ANSIBLE_SUDO_USER", "ANSIBLE_BECOME_USER"),
+        ("sudo_become_plugin.user", "privilege_escalation.become_user"),
+    ),
     "become_method": (("ansible_become_method",), ("ANSIBLE_BECOME_METHOD",), ("privilege_escalation.become_method",)),
     "become_exe": (
-        ("ansible_become_exe", "ansible_sudo_exe"),
-        ("ANSIBLE_BECOME_EXE", "ANSIBLE_SUDO_EXE"),
-        ("privilege_escalation.become_exe", "sudo_become_plugin.executable"),
+        ("ansible_sudo_exe", "ansible_become_exe"),
+        ("ANSIBLE_SUDO_EXE", "ANSIBLE_BECOME_EXE"),
+        ("sudo_become_plugin.executable", "privilege_escalation.become_exe"),
     ),
-    "become_password": (("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"), (), ()),
-    "private_key": (("ansible_private_key", "ansible_ssh_private_key"), ("ANSIBLE_PRIVATE_KEY",), ()),
+    "become_password": (
+        ("ansible_sudo_pass", "ansible_become_pass", "ansible_become_password"),
+        ("ANSIBLE_SUDO_PASS", "ANSIBLE_BECOME_PASS"),
+        ("sudo_become_plugin.password",),
+    ),
+    "private_key": (("ansible_ssh_private_key", "ansible_private_key"), ("ANSIBLE_PRIVATE_KEY",), ()),
     "private_key_passphrase": (
-        ("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
+        ("ansible_ssh_private_key_passphrase", "ansible_private_key_passphrase"),
         ("ANSIBLE_PRIVATE_KEY_PASSPHRASE",),
         (),
     ),

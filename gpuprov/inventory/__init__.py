@@ -40,10 +40,14 @@ def load(
     extra_vars: Sequence[str] = (),
     cache: bool = True,
     also: Sequence[str] | None = None,
+    alone: bool = False,
 ) -> Inventory:
     """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
 
     extra_vars: as Ansible's --extra-vars: they win over what the inventory says; `gpuprov` among them is merged over its own.
+
+    alone: group_vars and host_vars of the folder that somebody works in, which Ansible reads beside the sources', say nothing of these
+    hosts; nothing is kept.
 
     also: variables beside those that say how a host is reached, which stand among them in `connection`.
 
@@ -57,10 +61,10 @@ def load(
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
-    key = store.key(paths) if cache and not extra_vars and also is None else None
+    key = store.key(paths) if cache and not extra_vars and also is None and not alone else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars, also or ())
+        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars, also or (), alone)
         if key and key == store.key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts
@@ -72,7 +76,7 @@ def load(
     return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
 
 
-def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequence[str]], Resolved]:
+def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequence[str], bool], Resolved]:
     """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
     from contextlib import redirect_stderr
     from io import StringIO

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,15 +43,16 @@ def read(
     ask_vault_pass: bool = False,
     extra_vars: Sequence[str] = (),
     also: Sequence[str] = (),
+    alone: bool = False,
 ) -> Resolved:
-    """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found."""
+    """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found. See `load`."""
     with quiet() as heard, _no_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
             memory.clear()
         if AnsibleCollectionConfig.collection_finder is None:
             init_plugin_loader()
         try:
-            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also)
+            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also, alone)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
             raise SpecError([problem_of(error, sources[0])]) from error
 
@@ -62,6 +64,7 @@ def _read(
     extra_vars: Sequence[str],
     heard: Heard,
     also: Sequence[str],
+    alone: bool,
 ) -> Resolved:
     findings = Findings()
     loader = Loader()
@@ -76,6 +79,8 @@ def _read(
     for problem in manager.problems:
         findings.take(problem)
     given = extra.read(loader, extra_vars, findings)
+    if alone:
+        loader.set_basedir(os.path.dirname(sources[0]))
     manager.data.strange |= {name: None for name in given if strange(name)}
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, also)

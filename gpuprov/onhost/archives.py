@@ -5,10 +5,19 @@ from __future__ import annotations
 import os
 import posixpath
 import tarfile
+import zlib
 
 MOST_BYTES = 16 << 30
 MOST_ENTRIES = 200000
 """What an archive may hold at most; AWS's installer has some hundred entries and about a GiB."""
+
+BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError)
+try:
+    from lzma import LZMAError
+except ImportError:  # a Python that was built without it
+    pass
+else:
+    BROKEN += (LZMAError,)
 
 
 class Unsafe(Exception):
@@ -34,7 +43,9 @@ def unpack(archive: str, into: str) -> None:
         for name in links:  # where a link leads is known when all others are there
             if os.path.commonpath([os.path.realpath(os.path.join(home, name)), home]) != home:
                 raise Unsafe(f"{archive} holds a link out of it: {name[:80]}")
-    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError) as error:
+    except tarfile.ReadError as error:  # of each compression in a line of its own, what it is not
+        raise Unsafe(f"{archive} cannot be unpacked: it is no tar archive, or cut off") from error
+    except BROKEN as error:
         raise Unsafe(f"{archive} cannot be unpacked: {error}") from error
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Iterator, Mapping
 
 from . import family, kept_debs, kept_rpms
-from .files import write
+from .files import settle, write
 from .kept_files import digest, is_of
 from .packages.model import Refused
 
@@ -46,9 +46,9 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Write a checkpoint, with the packages that are held now; the oldest go."""
     run = _name(asked["run"])
     _withdraw()
+    _folder(FOLDER, 0o700)
     packages, files, left_out = _packages()
     made = {**asked["checkpoint"], "run": run, "at": _now(), "packages": packages, "files": files}
-    _folder(FOLDER, 0o700)
     _folder(f"{FOLDER}/{run}", 0o700)
     write(f"{FOLDER}/{run}/checkpoint.json", json.dumps(made) + "\n", 0o600)
     write(LAST, json.dumps({"run": run}) + "\n", 0o600)
@@ -60,10 +60,19 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Note where the host goes back to, and have its package manager offer the kept files. `offered` and `missing`: of what no
-    repository has any more."""
+    repository has any more. Where that fails, the host is left alone."""
     run = _name(asked["run"])
     kept = _read(run)
     write(TARGET, json.dumps({"run": run}) + "\n", 0o600)
+    try:
+        return _offered(kept)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            end({"over": True})
+        raise
+
+
+def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
     kind = KINDS.get(family.here())
     if kind is None:
         return {"offered": [], "missing": []}
@@ -97,7 +106,9 @@ def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
         return {}, {}, []
     mine = kind.mine()
     _folder(POOL, 0o755)
+    known = _known()
     kind.bring([one for one in mine if not os.path.exists(f"{POOL}/{one.file}")], POOL, FREE)
+    settle([POOL])  # a checkpoint names what is there also after a loss of power
     files: dict[str, str] = {}
     left_out = []
     size = 0
@@ -109,8 +120,21 @@ def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
             continue
         os.chmod(place, 0o644)
         size += length
-        files[one.file] = digest(place)
+        files[one.file] = known.get(one.file) or digest(place)
     return {one.name: one.version for one in mine}, files, left_out
+
+
+def _known() -> dict[str, str]:
+    """The pool's files that are as a checkpoint names them. The others go: one that was cut off has its whole name, too."""
+    named = {entry for one in _all() for entry in one.get("files", {}).items()}
+    found = {}
+    for file in os.listdir(POOL):
+        content = digest(f"{POOL}/{file}")
+        if (file, content) in named:
+            found[file] = content
+        else:
+            os.unlink(f"{POOL}/{file}")
+    return found
 
 
 def _withdraw() -> None:

@@ -7,11 +7,22 @@ import errno
 import os
 import re
 import stat
+import subprocess
 import tempfile
-from typing import Mapping, NamedTuple
+from typing import Mapping, NamedTuple, Sequence
 
 PYTHON = "@PYTHON@"
 """What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
+
+ABOVE = "/usr/local/lib/gpuprov"
+"""Where programs of gpuprov's lie on a host, and the packages that its units let Python find."""
+
+SETTLES = 300
+"""Seconds that a file system may take to write what it has not written yet."""
+
+MOUNTS = "/proc/self/mounts"
+REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|autofs|fuse")
+"""How the kinds of file systems begin that others serve, or that may wait for others."""
 
 
 class Wanted(NamedTuple):
@@ -150,6 +161,29 @@ def make_folder(folder: str) -> None:
     make_folder(os.path.dirname(folder))
     os.mkdir(folder)
     os.chmod(folder, 0o755)
+
+
+def settle(paths: Sequence[str]) -> None:
+    """Have the file systems that hold these paths on disk as they are now: what other programs wrote is not flushed by itself for half
+    a minute. Nothing that a network brings below the root, as /opt on clusters: it may not answer, and to look at it may never end."""
+    devices: dict[int, str] = {}
+    for path in paths:
+        if _remote(path):
+            continue
+        with contextlib.suppress(OSError):
+            devices.setdefault(os.stat(path).st_dev, path)
+    for path in devices.values():
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(["sync", "--file-system", path], check=False, capture_output=True, timeout=SETTLES)
+
+
+def _remote(path: str) -> bool:
+    place, kind = "/", ""
+    for line in read(MOUNTS).splitlines():
+        _, mounted, what, *_ = line.split(" ")
+        if len(mounted) >= len(place) and f"{path}/".startswith(f"{mounted.rstrip('/')}/"):
+            place, kind = mounted, what
+    return place != "/" and REMOTE.match(kind) is not None
 
 
 def to_disk(path: str) -> None:

@@ -11,11 +11,13 @@ import os
 import re
 from typing import Any, Collection, Mapping
 
-from .files import read, remove, write
+from .files import read, remove, settle, write
 
 FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
 MARK = f"{FOLDER}/applying.json"
+PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/opt")
+"""Where that lies of which a receipt says that it was applied: after a loss of power it must be so."""
 
 
 def half_way() -> list[str]:
@@ -77,6 +79,7 @@ def applied(
             "gpuprov_version": version,
             "capabilities": dict(sorted(entries.items())),
         }
+        settle(PROMISED)
         write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
     left = [name for name in half_way() if name not in names]
     if left:

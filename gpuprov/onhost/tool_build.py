@@ -12,6 +12,7 @@ import tempfile
 from typing import Mapping
 
 from .archives import Unsafe, unpack
+from .files import settle
 
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
@@ -39,6 +40,7 @@ def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = Fal
         with open(f"{new}/built", "w", encoding="utf-8") as file:
             file.write(f"bin/{program}\n")
         _open_to_all(new)
+        settle([new])  # else a loss of power leaves `built` beside a program without content
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(new, folder)
     except Unsafe as error:

@@ -17,9 +17,8 @@ from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house
 from gpuprov.spec.model import HostSpec
-from gpuprov.verify.evaluate import Result, is_broken
+from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
 
-IN_SERVICE = "host.in_service"
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
 
 

@@ -19,7 +19,7 @@ from gpuprov.render.digest import difference
 from gpuprov.render.digest import read as read_digest
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import document_text
-from gpuprov.verify.evaluate import Result
+from gpuprov.verify.evaluate import IN_SERVICE, Result
 
 FORMAT = 1
 MARK = b'{"gpuprov_plan":'
@@ -213,8 +213,8 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
-    """What the results come to, in a fixed order."""
-    return tuple(sorted(_judged(one) for one in results if one.status != "n/a"))
+    """What the results come to, in a fixed order. A plan holds for a host that was drained since for it."""
+    return tuple(sorted(_judged(one) for one in results if one.status != "n/a" and one.check != IN_SERVICE))
 
 
 def _judged(one: Result) -> Judged:

@@ -102,6 +102,19 @@ def imported_by(file: Path) -> list[Name]:
     return [name for name in _parsed(file.read_text(encoding="utf-8"), "").piece().names if name.module]
 
 
+def modules(name: str) -> list[str]:
+    """A module of gpuprov, and all of gpuprov that is imported with it, directly or not, with the packages that they lie in."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one in found or (module := _module(one)) is None:
+            continue
+        found.add(one)
+        waiting += [one.rpartition(".")[0], *(imported.module for imported in module.imports.values())]
+    return sorted(found)
+
+
 @cache
 def _module(name: str) -> Module | None:
     if (

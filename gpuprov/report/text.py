@@ -92,7 +92,8 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
-    return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
+    way_out = labelled("fix", result.hint, width) if result.status == "skip" else []
+    return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *way_out]
 
 
 def _host(line: HostLine, where: str, paint: _Paint, width: int, room: int) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
@@ -21,16 +24,22 @@ def over(
     """The hosts with these variables. Raises GpuprovError where they say another spec, SpecError where they are wrong."""
     if not given:
         return list(hosts)
-    names = f"{','.join(raw.name for raw in hosts)},"
-    found = inventory.load(
-        [names], extra_vars=given, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass
-    )
+    # In a folder of their own: group_vars of the one that somebody happens to work in may be vaulted, and say nothing of them.
+    with TemporaryDirectory(prefix="gpuprov-") as folder:
+        file = Path(folder) / "hosts.json"
+        file.write_text(json.dumps({"all": {"hosts": {raw.name: {} for raw in hosts}}}), encoding="utf-8")
+        found = inventory.load(
+            [str(file)],
+            extra_vars=given,
+            vault_password_files=vault_password_files,
+            ask_vault_pass=ask_vault_pass,
+            alone=True,
+        )
     if "gpuprov" in found.extra:
         raise GpuprovError(
             "--extra-vars: what is asked of the hosts stands in the job, and gpuprov is a variable of it",
             "freeze the inventory with it: gpuprov freeze INVENTORY -e ...",
         )
-    # By name, for group_vars of the folder one happens to work in say something of these hosts, too.
     said = {one.name: {key: one.connection[key] for key in found.extra if key in one.connection} for one in found.hosts}
     return [replace(raw, connection={**raw.connection, **said[raw.name]}) for raw in hosts]
 

@@ -12,7 +12,7 @@ from gpuprov.apply.model import DONE, HostOutcome
 from gpuprov.plan.model import HostPlan
 from gpuprov.report.fold import host_lines
 from gpuprov.slices.model import Act, Boot, HostResult, Row
-from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.evaluate import FAILING, IN_SERVICE, Result
 from gpuprov.verify.verify import REACHABLE, verdict
 
 ENDED = "host.act"
@@ -42,13 +42,13 @@ def of_verify(told: Told, host: str, results: Sequence[Result], seconds: float =
     """From what verify says of it."""
     lost = next((one for one in results if one.status == "unreachable"), None)
     more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
-    return told.result(host, **more, **_judged(results), seconds=round(seconds, 3))
+    return told.result(host, **more, **_judged(results, told.run), seconds=round(seconds, 3))
 
 
 def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
     """From what became of it in apply. A host that was not done has a failure that says so, before those of verify. What a host that
     was only prepared still lacks is no failure, and proves nothing."""
-    judged = {} if outcome.state == "prepared" else _judged(outcome.verified)
+    judged = {} if outcome.state == "prepared" else _judged(outcome.verified, told.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
         judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.hint), *judged["failures"])
@@ -102,8 +102,10 @@ def _ended(state: str, message: str, hint: str) -> Row:
     return Row(check=ENDED, status="error", expected="the act ends well", found=found, hint=hint)
 
 
-def _judged(results: Sequence[Result]) -> dict[str, Any]:
-    """Counts, verdict, next boot, and the rows that are told in full."""
+def _judged(found: Sequence[Result], run: str) -> dict[str, Any]:
+    """Counts, verdict, next boot, and the rows that are told in full. That this run itself has the host out, which gives it back after
+    this, is nothing that it left open."""
+    results = [one for one in found if one.check != IN_SERVICE or not one.hint.endswith(f" --run {run}")]
     if not results:
         return {"failures": (), "counts": {}}
     (line,) = host_lines(results, fold=False)

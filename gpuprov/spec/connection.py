@@ -18,7 +18,7 @@ HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """Names of variables, as Ansible has them."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
-USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user")
+USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")
 NODE = "host_kubernetes_node"
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 """https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""

@@ -40,6 +40,20 @@ SECONDS = {
 }
 """Overrides that are numbers of seconds, each with an example."""
 
+COMPONENTS = "nvidia_driver_manage_repository"
+SERVICES = "host_gpu_services"
+YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no", "off", "0", "false", "f"))
+"""As Ansible reads them."""
+
+
+def manages_components(site: Mapping[str, object]) -> bool:
+    """Whether Debian's components may be added that its driver is in."""
+    return _word(site.get(COMPONENTS, True)) in YES
+
+
+def _word(value: object) -> str:
+    return str(value).strip().lower()
+
 
 def max_clock_skew(site: Mapping[str, object]) -> int:
     """How far a host's clock may be off, in seconds."""
@@ -58,6 +72,18 @@ def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterabl
         if name in site and not is_whole(str(site[name])):
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
             yield Problem(message=message, hint=f"such as {name}: {example}")
+    if COMPONENTS in site and _word(site[COMPONENTS]) not in YES | NO:
+        yield Problem(
+            message=f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false', hint=f"such as {COMPONENTS}: false"
+        )
+    services = site.get(SERVICES, "")
+    if not isinstance(services, str) and not (
+        isinstance(services, list | tuple) and all(isinstance(one, str) for one in services)
+    ):
+        yield Problem(
+            message=f'{SERVICES} is "{services}"; allowed: a list of units',
+            hint=f"such as {SERVICES}: [lightdm.service]",
+        )
     hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
     try:
         rooms = free_space(site)

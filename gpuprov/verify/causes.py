@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from gpuprov.capabilities import BY_NAME
 
 PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
-    check: before for capability in BY_NAME.values() for check, before in capability.presupposes.items()
+    f"{one.name}.{check}": before for one in BY_NAME.values() for check, before in one.presupposes.items()
 }
 AT_BOOT: Mapping[str, str] = {
-    check: boot for capability in BY_NAME.values() for check, boot in capability.at_boot.items()
+    f"{one.name}.{check}": boot for one in BY_NAME.values() for check, boot in one.at_boot.items()
 }
 READABLE = "host.systemd"
 """Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from it."""

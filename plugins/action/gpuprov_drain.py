@@ -60,17 +60,20 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if cluster is None:
             self._shell(command, known)
             return {"changed": True}
-        self._shell(noted.written("kubernetes", run, over=True), known)
+        whose = self._shell(noted.written("kubernetes", run, over=False), known)
         try:
             told = in_play.take_out(cluster, node, run)
         except GpuprovError:
-            if in_play.left(cluster, node, run) != run:
+            if whose == noted.NEW and in_play.left(cluster, node, run) != run:
                 self._shell(noted.gone(run), known)
             raise
+        if whose == noted.THEIRS:  # of a run that has it no more
+            self._shell(noted.written("kubernetes", run, over=True), known)
         return {"changed": True, **({"warnings": [f"node {node}: {told}"]} if told else {})}
 
-    def _shell(self, script: str, known: dict[str, Any]) -> None:
-        self._module("ansible.builtin.command", {"_raw_params": script, "_uses_shell": True}, known)
+    def _shell(self, script: str, known: dict[str, Any]) -> str:
+        given = {"_raw_params": script, "_uses_shell": True}
+        return str(self._module("ansible.builtin.command", given, known).get("stdout") or "").strip()
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)

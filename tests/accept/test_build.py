@@ -106,3 +106,17 @@ def test_with_mpi_it_is_told_where_the_headers_are(tmp_path: Path, cuda: Path, m
     (tmp_path / "lib64/openmpi/include/mpi.h").touch()
     build(folder, mpi=True)
     assert "MPI=1" in (folder / "bin/all_reduce_perf").read_text()
+
+
+@pytest.mark.usefixtures("cuda")
+def test_it_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "nccl-0123"
+    flushed: list[tuple[bool, bool]] = []
+
+    def settle(paths: list[str]) -> None:
+        flushed.extend((Path(path, "built").exists(), folder.exists()) for path in paths)
+
+    monkeypatch.setattr(tool_build, "settle", settle)
+    archive(tmp_path / "nccl-0123.archive")
+    build(folder)
+    assert flushed == [(True, False)]

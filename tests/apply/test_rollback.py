@@ -38,7 +38,7 @@ def rolled_back(monkeypatch: pytest.MonkeyPatch, specs: dict[str, Any], answers:
 
     monkeypatch.setattr(rollback, "gather", lambda *_, **__: {name: facts(one) for name, one in specs.items()})
     monkeypatch.setattr(rollback, "apply", apply)
-    monkeypatch.setattr(program, "run_all", lambda jobs, _: None)
+    monkeypatch.setattr(program, "run_all", lambda jobs, _: [*jobs])
 
     def job(raw: RawHost, script: str, limit: float, done: Any) -> None:
         done(Ended(raw.name.encode(), b"", 0))

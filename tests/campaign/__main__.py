@@ -106,7 +106,10 @@ def campaign(
     alone = threading.Lock()
     broken: list[Run] = []
     unjudged: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="fc") as folder, staged(Path(folder), (just,) if just else SPECS) as stage:
+    with (
+        tempfile.TemporaryDirectory(prefix="fc", ignore_cleanup_errors=True) as folder,
+        staged(Path(folder), (just,) if just else SPECS) as stage,
+    ):
         seconds = {name: known.seconds for name, known in stage.references.items()}
         told = ", ".join(
             f"{spec} {known.seconds:.0f} s (exit code {known.code})" for spec, known in stage.references.items()
@@ -143,7 +146,10 @@ def campaign(
 def caught() -> bool:
     """Whether the judge finds each thing that a broken copy of the product does."""
     well = True
-    with tempfile.TemporaryDirectory(prefix="fc") as folder, staged(Path(folder), ()) as stage:
+    with (
+        tempfile.TemporaryDirectory(prefix="fc", ignore_cleanup_errors=True) as folder,
+        staged(Path(folder), ()) as stage,
+    ):
         for what, found in sabotage.sabotage(stage):
             broken = {one.partition(":")[0] for one in found}
             well = well and set(sabotage.BREAKS[what][1]) <= broken

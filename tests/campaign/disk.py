@@ -69,13 +69,21 @@ class Disk:
         finally:
             os.close(folder)
 
-    def unmount(self, seconds: float = 60) -> None:
-        """Once its host is gone: at the next mount the journal is replayed."""
+    def unmount(self, seconds: float = 240) -> None:
+        """Once its host is gone: at the next mount the journal is replayed.
+
+        A container that starts meanwhile has this mount, too, for a moment. As long as anybody has it, the next mount is the same.
+        """
         over = time.monotonic() + seconds
         while subprocess.run(["umount", str(self.root)], check=False, capture_output=True).returncode:
-            if time.monotonic() > over:
-                raise OSError(f"{self.root} stays busy")
-            time.sleep(0.3)
+            self._busy(over)
+        while run("losetup", "--associated", self.file).strip():
+            self._busy(over)
+
+    def _busy(self, over: float) -> None:
+        if time.monotonic() > over:
+            raise OSError(f"{self.root} stays busy")
+        time.sleep(0.3)
 
     def close(self) -> None:
         subprocess.run(["umount", "--lazy", str(self.root)], check=False, capture_output=True)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.errors import GpuprovError
+from gpuprov.report.files import write_atomic
 from gpuprov.simulate import container, hosts, image, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
@@ -247,7 +248,7 @@ def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
             if spec not in known["references"]:
                 known["references"][spec] = asdict(reference(stage, spec))
             stage.references[spec] = Reference(**known["references"][spec])
-            kept.write_text(json.dumps(known), encoding="utf-8")
+            write_atomic(kept, json.dumps(known))  # another campaign may read it
         with stage.watch:
             yield stage
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gpuprov.capabilities import BY_NAME
@@ -96,6 +96,7 @@ def daemon(
     program: float = STARTED - 99,
     log: str = "Connected to 1 node.",
     state: str = "S",
+    errors: Sequence[str] = (),
 ) -> str:
     """What the Fabric Manager probe prints: the clock, live processes of the unit, its program, its configuration, its log."""
     stat = f"{state} 1 {'0 ' * 17}{(STARTED - BOOTED) * 100} 0"
@@ -104,7 +105,8 @@ def daemon(
     lines += [f"program|{program}", f"version|Fabric Manager version is : {version}"] if version else []
     values = {"FABRIC_MODE": 0, "LOG_LEVEL": 4} if settings is None else settings
     lines += [f"config|{written}"] * bool(values) + [f"setting|{key}={value}" for key, value in values.items()]
-    return "\n".join([*lines, *([f"log|{log}"] if log else [])]) + "\n"
+    lines += [f"log|{log}"] if log else []
+    return "\n".join([*lines, *(f"error|{line}" for line in errors)]) + "\n"
 
 
 def fabric_state(*buses: str, state: str = "Completed", status: str = "Success") -> str:

@@ -86,11 +86,16 @@ def hardware(sockets: int = 2, cores: int = 4, swap: int = 0, nvme: int = 8, **s
     return "\n".join(rows + [f"interface|{name}|{state}" for name, state in {"eth0": "up", **states}.items()]) + "\n"
 
 
+def files(opened: int = 1000, home: str = "nfs4|1000|600|600|100|60") -> str:
+    return f"handles|{opened}|100000\nsystem|ext4|1000|500|400|100|60|/\nsystem|{home}|/home\n"
+
+
 PROBES = {
     "kernel_log": log(),
     "gpu_health": smi(),
     "nvlink_errors": nvlinks(),
     "port_errors": ports(),
     "hardware": hardware(),
+    "file_systems": files(),
     "gpu_processes": "S|00000000:19:00.0, 4711, 512 MiB|python3\nlooked\n",
 }

@@ -107,6 +107,7 @@ ROWS = [
     Row("a configuration without settings", BOOT, None, {"cgpu": said(config=())}, "fail", "says nothing"),
     Row("switched off", BOOT, None, {"cgpu": said(unit=("loaded", "active", "disabled"))}, "fail", "is disabled", "enable"),
     Row("failed at boot", BOOT, None, {"cgpu": said(unit=FAILED, log=COMPLAINT)}, "fail", "resource busy", "journalctl"),
+    Row("its Python is gone", BOOT, None, {"cgpu": said(more="gone|/usr/bin/python3.9")}, "fail", "python3.9: not there", "apply"),
     Row("failed silently", BOOT, None, {"cgpu": said(unit=FAILED, log="Failed with result")}, "fail", "service failed"),
     Row("a sound version", VERSION, None, {}, "pass", "cGPU 1.5.20"),
     Row("a known deadlock", VERSION, None, {"cgpu": said(version="1.5.7")}, "fail", "can lock up the kernel", "newer cGPU"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.desired import DESIRED, ENGINE, EXPORTER, settings
 from gpuprov.capabilities.dcgm.fragment import Dcgm
@@ -134,14 +132,6 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
 def test_line_3_has_a_unit_that_conflicts() -> None:
     assert made(**THREE)["old_units"] == ["dcgm.service"]
     assert made()["old_units"] == []
-
-
-def test_the_role_names_what_it_gets() -> None:
-    tasks = "\n".join(file.read_text() for file in (assets.root() / "roles" / "dcgm" / "tasks").glob("*.yml"))
-    found = made(Dcgm(exporter=True))
-    assert set(re.findall(r"desired\.dcgm\.(\w+)", tasks)) == set(found) - {"later"}, "the judge takes `later`"
-    for daemon in found["daemons"]:
-        assert set(re.findall(r"item\.(\w+)", tasks)) == set(daemon)
 
 
 @pytest.mark.parametrize(

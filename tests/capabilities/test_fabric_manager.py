@@ -13,6 +13,19 @@ NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
 SUBNET = "".join(f"hi |{name}|1-1|{name}\n" for name in ("nvlsm", "libibumad3", "infiniband-diags"))
 B200_PACKAGES = str(GOOD["fabric_packages"]) + SUBNET
 # https://github.com/NVIDIA/gpu-operator/issues/544
+# https://github.com/leptonai/gpud components/accelerator/nvidia/fabric-manager/log_matcher_test.go
+FATAL_ERROR = (
+    "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 "
+    "physical id 3 port 33"
+)
+NON_FATAL_ERROR = (
+    "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus "
+    "id 00000000:86:00.0 physical id 3 port 61"
+)
+MULTICAST = (
+    "[Sep 17 2024 06:01:46] [ERROR] [tid 1230079] failed to find the GPU handle 5410063385821516767 in the multicast team request "
+    "setup 6130285411925746235."
+)
 MISMATCH = (
     "fabric manager NVIDIA GPU driver interface version 535.309.01 don't match with driver version 535.261.03. "
     "Please update with matching NVIDIA driver package."
@@ -196,6 +209,23 @@ ROWS = [
         "fail",
         "refuses driver",
         "gpuprov explain",
+    ),
+    Row(
+        "an NVSwitch has a fatal error",
+        fm("log"),
+        None,
+        {"fabric_manager": daemon(errors=[NON_FATAL_ERROR, FATAL_ERROR, FATAL_ERROR.partition("] [tid 841] ")[2]])},
+        "fail",
+        "its log: detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33",
+        "nvidia-smi -r",
+    ),
+    Row(
+        "errors that are not fatal are told",
+        fm("log"),
+        None,
+        {"fabric_manager": daemon(errors=[NON_FATAL_ERROR, MULTICAST])},
+        "pass",
+        "in the multicast team request setup 6130285411925746235. (and 1 more)",
     ),
     Row("no journal", fm("log"), None, {"fabric_manager": daemon(log="")}, "skip", "nothing"),
     Row("the mode is set", fm("settings"), None, {}, "pass", "FABRIC_MODE=0"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER, facts_of
@@ -284,15 +282,6 @@ def test_a_distribution_without_packages_is_refused() -> None:
     with pytest.raises(ProbeFailed, match="no Fabric Manager packages are known for slackware") as e:
         made(os_release='ID=slackware\nNAME=Slackware\nVERSION_ID="15.0"\n')
     assert "known for: debian12" in e.value.hint
-
-
-def test_the_role_names_what_it_gets() -> None:
-    tasks = "\n".join(file.read_text() for file in (assets.root() / "roles/fabric_manager/tasks").rglob("*.yml"))
-    found = made()
-    assert set(re.findall(r"desired\.fabric_manager\.(\w+)", tasks)) == set(found) - {"later"}, (
-        "the judge takes `later`"
-    )
-    assert set(re.findall(r"fabric_manager\.runtime\.(\w+)", tasks)) == set(found["runtime"])
 
 
 def test_facts_of_the_catalogue_are_those_of_what_is_asked() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
 from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
@@ -159,14 +158,3 @@ def test_gdrcopy_that_nobody_offers_is_refused_or_waited_for() -> None:
     assert waits["later"]["told"] == "gdrcopy is installed when apply has added https://mirror.example/cuda"
     assert waits["gdrcopy"]["install"] == []
     assert made(COPY, gdrcopy_index=gh.INDEX)["later"] == {}
-
-
-def test_the_role_names_what_it_gets() -> None:
-    tasks = "\n".join(file.read_text() for file in (assets.root() / "roles/gpudirect_rdma/tasks").rglob("*.yml"))
-    found = made(COPY, gdrcopy_index=gh.INDEX)
-    assert set(re.findall(r"desired\.gpudirect_rdma\.(\w+)", tasks)) == set(found) - {"later"}, (
-        "the judge takes `later`"
-    )
-    for key, named in (("peer", r"gpudirect_rdma\.peer\.(\w+)"), ("gdrcopy", r"gpudirect_rdma\.gdrcopy\.(\w+)"),
-                       ("rebuild", r"(?:__wanted|gpudirect_rdma\.rebuild)\.(\w+)")):  # fmt: skip
-        assert set(re.findall(named, tasks)) == set(found[key]), key

@@ -27,6 +27,7 @@ from tests.capabilities.health_host import (
     NOW,
     OFF_THE_BUS,
     both,
+    files,
     hardware,
     log,
     nvlinks,
@@ -134,7 +135,7 @@ ROWS = [
     Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
 ]  # fmt: skip
 
-NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, KERNEL = (
+NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_SYSTEMS, OPEN_FILES, KERNEL = (
     f"health.{name}"
     for name in (
         "nvlink_errors",
@@ -146,11 +147,14 @@ NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, KERNEL = (
         "cpus",
         "memory",
         "devices",
+        "file_systems",
+        "open_files",
         "kernel",
     )
 )
 DECLARED = {
-    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "sockets", "cores", "memory", "nvme", "interfaces",
+    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "sockets", "cores", "memory", "nvme", "mounts",
+    "interfaces",
 }  # fmt: skip
 """Fields without a default: what they say is judged only where somebody says it."""
 CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
@@ -230,6 +234,27 @@ REST = [
     Row("a drive is gone", DEVICES, Health(nvme=8), has("hardware", hardware(nvme=7)), "fail", "7 NVMe drives", "seat"),
     Row("an interface is down", DEVICES, Health(interfaces=("eth1",)), has("hardware", hardware(eth1="down")), "fail", "eth1 is down"),
     Row("an interface is not there", DEVICES, Health(interfaces=("eth9",)), {}, "fail", "eth9 is not there"),
+    Row("mounts not declared", FILE_SYSTEMS, None, {}, "n/a", "is not in the spec"),
+    Row("mounts as declared", FILE_SYSTEMS, Health(mounts=("/", "/home")), {}, "pass", "/: 44 % free; /home: 60 % free"),
+    Row("a server that is away", FILE_SYSTEMS, Health(mounts=("/home",)), has("file_systems", files(home="nfs4|||||")), "fail",
+        "/home (nfs4) does not answer within 5 s", "file server"),
+    Row("nothing mounted", FILE_SYSTEMS, Health(mounts=("/home",)), has("file_systems", files(home="|1000|500|440|100|60")), "fail",
+        "nothing is mounted at /home", "drain"),
+    Row("a full disk", FILE_SYSTEMS, Health(mounts=("/home",)), has("file_systems", files(home="ext4|1000|100|40|100|60")), "fail",
+        "/home has 4 % of its space free", "du -xh"),
+    Row("no inodes", FILE_SYSTEMS, Health(mounts=("/home",)), has("file_systems", files(home="ext4|1000|500|440|100|4")), "fail",
+        "/home has 4 % of its inodes free", "du -xh"),
+    Row("a file system without inodes", FILE_SYSTEMS, Health(mounts=("/home",)),
+        has("file_systems", files(home="btrfs|10|9|9|0|0")), "pass"),
+    Row("CephFS, which counts no free inodes", FILE_SYSTEMS, Health(mounts=("/home",)),
+        has("file_systems", files(home="ceph|1000|500|440|1234|18446744073709551615")), "pass", "/home: 47 % free"),
+    Row("a capture, of whose file systems nobody was asked", FILE_SYSTEMS, Health(mounts=("/home",)),
+        has("file_systems", "handles|1|100\nunasked|\n"), "skip", "a capture does not hold file systems"),
+    Row("room that is not asked for", FILE_SYSTEMS, Health(mounts=("/home",), free_space=0),
+        has("file_systems", files(home="ext4|1000|100|40|100|60")), "pass"),
+    Row("few open files", OPEN_FILES, None, {}, "pass", "1000 of 100000 open files"),
+    Row("too many open files", OPEN_FILES, None, has("file_systems", files(opened=80000)), "fail", "80000 of 100000", "lsof"),
+    Row("many, as declared", OPEN_FILES, Health(open_files=90), has("file_systems", files(opened=80000)), "pass"),
     Row("a quiet kernel", KERNEL, None, {}, "pass", "none since"),
     Row("a file system", KERNEL, None, said("EXT4-fs (nvme0n1p2): Remounting filesystem read-only"), "fail", "read-only", "fsck"),
     Row("a lock-up", KERNEL, None, said("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]"), "fail", "stuck for"),
@@ -329,6 +354,7 @@ def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
 
 
 NOT_SIMULATED = {
+    OPEN_FILES: "a container has its machine's limit of open files",
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
     RECOVERY: "the stand-in of NVML has no recovery action, and the nvidia-smi of driver 535 does not show it",
@@ -356,6 +382,18 @@ def test_every_check_of_health_is_seen_to_fail() -> None:
 
     failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
+
+
+@pytest.mark.parametrize(
+    ("folder", "right"), [("/", True), ("/home", True), ("/home/", False), ("home", False), ("//", False)]
+)
+def test_a_folder_that_nothing_can_be_mounted_at_is_no_spec(folder: str, right: bool) -> None:
+    """The kernel lists mounts without a slash at the end: the host would never be fit."""
+    try:
+        found = msgspec.convert({"mounts": [folder]}, Health).mounts
+    except msgspec.ValidationError:
+        found = ()
+    assert (found == (folder,)) is right
 
 
 def test_every_row_of_what_fleets_watch_has_a_check_that_exists() -> None:

@@ -354,6 +354,12 @@ def test_what_the_site_set_is_what_is_asked(
         ({"host_max_clock_skew": -1}, 'host_max_clock_skew is "-1"'),
         ({"host_package_lock_timeout": "5m"}, 'host_package_lock_timeout is "5m"; allowed: seconds, a whole number'),
         ({"host_package_lists_max_age": 1.5}, 'host_package_lists_max_age is "1.5"; allowed: seconds'),
+        (
+            {"nvidia_driver_manage_repository": "maybe"},
+            'nvidia_driver_manage_repository is "maybe"; allowed: true, false',
+        ),
+        ({"host_gpu_services": {"gdm": True}}, "allowed: a list of units"),
+        ({"host_gpu_services": ["gdm.service", 1]}, "allowed: a list of units"),
         ({"host_reboot_timeout": "never"}, 'host_reboot_timeout is "never"; allowed: seconds'),
         ({"cgpu_module_timeout": ""}, 'cgpu_module_timeout is ""; allowed: seconds'),
         ({"host_free_space": 100}, 'host_free_space is "100": Expected `object`, got `int`'),

@@ -72,7 +72,7 @@ def test_a_host_that_is_right_stays_as_it_is() -> None:
         False,
         "",
     )
-    assert {"nvidia-kernel-dkms", "libcuda1"} <= set(made["whole"])
+    assert {"nvidia-kernel-dkms", "libcuda1"} <= set(made["hold"])
 
 
 def test_what_came_from_the_same_source_moves_along_in_every_architecture() -> None:
@@ -110,8 +110,10 @@ def test_debians_components_come_first_unless_the_site_adds_them_itself() -> Non
     assert f"Types: deb\n{stanza}Signed-By: /usr/share/keyrings/debian.gpg\n" in text
     assert made["later"]["told"].endswith("added contrib, non-free and non-free-firmware")
     assert made["sources"] == ["components", "judge"]
-    with pytest.raises(ProbeFailed, match="none of"):
-        make(context(site={"nvidia_driver_manage_repository": False}, **bare))
+    for no in (False, "no", "off", "0"):
+        with pytest.raises(ProbeFailed, match="none of"):
+            make(context(site={"nvidia_driver_manage_repository": no}, debian_archives=archive, **bare))
+    assert make(context(site={"nvidia_driver_manage_repository": "on"}, debian_archives=archive, **bare))["components"]
 
 
 def test_a_source_that_leaves_is_not_seen() -> None:
@@ -134,7 +136,6 @@ def test_a_source_that_leaves_is_not_seen() -> None:
 def test_modules_of_a_build_host_stand_in_the_place_of_dkms() -> None:
     served = NvidiaDriver(version="535.309.01", build_host="builder")
     made = make(context(served, **FRESH))
-    assert made["served"]
     assert not [name for name in made["install"] if name.startswith("nvidia-kernel-dkms=")]
     assert (made["before"], made["builds"]) == ([], False)
     there = packages() + f"hi |nvidia-kernel-dkms-prebuilt|{VERSION}|{OURS}\n"

@@ -123,6 +123,7 @@ ROWS = [
     ("boot", OFF, said(config=()), {}, "fail", "says nothing"),
     ("boot", OFF, said(config=("acs disabled",), unit=("loaded", "inactive", "disabled")), {}, "fail", "is disabled"),
     ("boot", OFF, said("log|pcie: there is no HCA", config=("acs disabled",), unit=FAILED), {}, "fail", '("pcie: there is'),
+    ("boot", OFF, said("gone|/usr/bin/python3.9", config=("acs disabled",)), {}, "fail", "starts /usr/bin/python3.9: not there"),
     ("boot", COMPUTED, said(*TOPO), {}, "n/a", "not in the spec"),
     ("boot", COMPUTED, said(*NEW), {}, "fail", "config-acs.cfg: absent"),
     ("hardware", OFF, said(), {}, "pass", "acs disabled"),

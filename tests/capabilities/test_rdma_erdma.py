@@ -103,6 +103,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("inbox", "boot", INBOX, said(config=("mtu 8500",)), "pass", "enabled", ""),
     ("failed", "boot", COMPAT, said("log|erdma: it is held by: python3 (4711)", unit=("loaded", "failed", "enabled")),
      "fail", "held by", "journalctl"),
+    ("without its Python", "boot", COMPAT, said("gone|/usr/bin/python3.9"), "fail", "starts /usr/bin/python3.9: not there", "apply"),
     ("switched off", "boot", COMPAT, said(unit=("loaded", "active", "disabled")), "fail", "disabled", "enable"),
     ("an instance", "function", COMPAT, said(), "pass", "1ded:107f at 0000:00:06.0", ""),
     ("no ERI", "function", COMPAT, said(functions=()), "fail", "none", "EriQuantity"),

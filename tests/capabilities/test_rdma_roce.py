@@ -69,6 +69,7 @@ ROWS = [
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"), log="roce: mlx5_0: pfc is none")}, "fail",
      'gpuprov-roce.service failed ("roce: mlx5_0: pfc is none")', "journalctl"),
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"))}, "fail", "failed", "journalctl"),
+    ("boot", BLOCK, {"state": said(more=("gone|/usr/bin/python3.9",))}, "fail", "starts /usr/bin/python3.9: not there", "apply"),
     ("boot", NOTHING, {"state": said(config=None, unit=("not-found", "inactive", ""))}, "n/a", "no setting", ""),
     ("boot", NOTHING, {"state": said(config=("set tos 106",))}, "fail", "is enabled, and sets set tos 106", "systemctl disable"),
     ("boot", IB, {"state": said()}, "fail", "is enabled", "systemctl disable gpuprov-roce.service"),

@@ -143,6 +143,15 @@ ROWS = [
         'failed ("rdma-soft: no network interface default")',
         "journalctl",
     ),
+    Row(
+        "its module is gone",
+        SOFT_BOOT,
+        Rdma(fabric="soft"),
+        {"rdma_host": SOFT + "gone|/usr/local/lib/gpuprov/rdma/soft.py\n"},
+        "fail",
+        "rdma/soft.py: not there",
+        "gpuprov apply",
+    ),
     Row("left of another fabric", SOFT_BOOT, None, {"rdma_host": SOFT}, "fail", "is enabled", "gpuprov apply"),
     Row("nothing left", SOFT_BOOT, None, {}, "n/a", "not in the spec"),
 ]

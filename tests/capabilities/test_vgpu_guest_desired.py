@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
-from gpuprov import assets
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED, HEADER
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
@@ -81,10 +79,3 @@ def test_tokens_are_looked_for_where_the_spec_has_them(tmp_path: Path) -> None:
         ["sh", "-c", GRIDD.of(HostSpec(name="vm1")).script], capture_output=True, text=True, check=True
     )
     assert str(tmp_path) not in bare.stdout
-
-
-def test_the_role_names_what_it_gets() -> None:
-    tasks = "\n".join(file.read_text() for file in (assets.root() / "roles/vgpu_guest/tasks").glob("*.yml"))
-    found = made()
-    assert set(re.findall(r"desired\.vgpu_guest\.(\w+)", tasks)) == set(found)
-    assert set(re.findall(r"vgpu_guest\.token\.(\w+)", tasks)) == set(found["token"])

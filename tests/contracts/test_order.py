@@ -13,23 +13,13 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.render.checkout import STAGES, acts_of, stages
+from gpuprov.render.checkout import acts_of, stages
 
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parents[2]
 ACTS = ROOT / "playbooks" / "acts"
 NAMES = [capability.name for capability in CAPABILITIES]
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_there_is_a_task_for_each_capability_in_apply_order(stage: str) -> None:
-    wanted = [name for name in NAMES if (ROOT / "roles" / name / "tasks" / f"{stage}.yml").is_file()]
-    tasks = yaml.safe_load((ACTS / f"{stage}.yml").read_text(encoding="utf-8"))
-    assert [task["ansible.builtin.include_role"] for task in tasks] == [
-        {"name": n, "tasks_from": stage} for n in wanted
-    ]
-    assert [task["when"] for task in tasks] == [f"'{name}' in host_capabilities" for name in wanted]
 
 
 def test_what_every_host_of_a_run_gets_is_imported_and_what_none_gets_is_left_out() -> None:

@@ -88,6 +88,8 @@ CAPABILITY = Capability(
     fragment=LoginNotice,
     checks=(written,),
     driverless=True,
+    presupposes={"written": ("host.writable",)},
+    taken_away={"text": "Nobody manages this host"},
 )
 ''',
     "roles/login_notice/tasks/configure.yml": """\
@@ -196,7 +198,16 @@ def test_it_is_checked_explained_and_rendered(tree: Path, tmp_path: Path) -> Non
 def test_the_contracts_take_it(tree: Path) -> None:
     names = ("rooms", "registry", "generated", "argument_specs", "imports")
     files = [f"tests/contracts/test_{name}.py" for name in names]
-    run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, "tests/capabilities/test_login_notice.py")
+    own = ("tests/capabilities/test_login_notice.py", "tests/verify/test_causes.py")
+    run(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files, *own)
+
+
+def test_other_rooms_know_of_it_what_its_fields_say(tree: Path) -> None:
+    asked = (
+        "from gpuprov.verify.causes import cause; from gpuprov.plan.no_way_back import stays; "
+        "print(cause('login_notice.written', ['host.writable']), stays('login_notice'))"
+    )
+    assert run(tree, "-c", asked) == "host.writable False\n"
 
 
 @pytest.mark.e2e

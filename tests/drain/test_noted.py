@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,66 @@ def test_what_is_refused_is_not_out_by_this_run(file: Path) -> None:
     assert json.loads(file.read_text())["run"] == "fri", "somebody has given it back since"
 
 
+def test_a_host_that_is_out_by_an_earlier_call_keeps_its_note(file: Path) -> None:
+    """A site's command that fails once, a token that has run out, an operator at work: refused, and the host is out all the same."""
+    of(Scheduler(file)).drain("gpu1", "fri")
+    of(Scheduler(file, drain="refused")).drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_what_is_asked_again_is_noted_again(file: Path) -> None:
+    scheduler = Scheduler(file, drain="unknown")
+    one = of(scheduler)
+    one.drain("gpu1", "fri")
+    scheduler.states["drain"] = "refused"
+    one.drain("gpu1", "fri")
+    assert not file.exists(), "whatever was said before it was refused"
+    scheduler.states["drain"] = "done"
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_a_note_of_another_run_is_replaced_whenever_the_host_is_out(file: Path) -> None:
+    of(Scheduler(file)).drain("gpu1", "thu")
+    scheduler = Scheduler(file, drain="unknown")
+    one = of(scheduler)
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "thu"
+    scheduler.states["drain"] = "done"
+    one.drain("gpu1", "fri")
+    assert json.loads(file.read_text())["run"] == "fri"
+
+
+def test_a_host_is_logged_in_to_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logins: list[str] = []
+    there: Callable[[RawHost, str, float], str] = vars(noted)["run_on"]
+
+    def counted(raw: RawHost, script: str, limit: float) -> str:
+        logins.append(script)
+        return there(raw, script, limit)
+
+    monkeypatch.setattr(noted, "run_on", counted)
+    one = of(Scheduler(file))
+    for _ in range(3):
+        one.drain("gpu1", "fri")
+    assert len(logins) == 1
+    one.returned("gpu1", "fri", True)
+    assert len(logins) == 2
+
+
 def test_a_host_that_is_not_reached_is_drained_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
     def lost(*_: object) -> str:
+        tried.append(1)
         raise UnreachableError("gpu1: no route to host", "see to it")
 
     monkeypatch.setattr(noted, "run_on", lost)
     one = of(Scheduler(file))
     assert one.drain("gpu1", "fri").state == "done"
+    assert one.drain("gpu1", "fri").state == "done"
     assert one.untold == {"gpu1": "gpu1: no route to host"}
+    assert len(tried) == 1, "each try may cost its whole limit"
 
 
 def said(text: str) -> tuple[str, str, str]:
@@ -118,6 +171,8 @@ def test_what_verify_says(file: Path) -> None:
     assert found.startswith("drained by gpuprov since 2")
     assert found.endswith(" UTC (Slurm, run fri): it gets no jobs")
     assert hint == "when it is as it should be: gpuprov undrain HOST INVENTORY --by slurm --run fri"
+    fleet = [json.dumps({"by": "slurm", "run": "fri", "since": f"2026-11-26T{at}Z"}) for at in ("07:40:01", "09:12:59")]
+    assert len({said(text) for text in fleet}) == 1, "hosts of one run are told together"
     for text in ("{", '{"by": "x; reboot", "run": "fri"}', '{"by": "slurm", "run": "$(reboot)"}'):
         status, found, hint = said(text)
         assert (status, hint) == ("skip", f"see {house.DRAINED_FILE}")

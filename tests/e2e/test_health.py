@@ -18,7 +18,7 @@ from tests.e2e.lab import GPUPROV, loaded
 pytestmark = pytest.mark.e2e
 GPU = Gpus(model="H100-SXM5-80GB", count=2)
 NAME = "e2e-health"
-SPEC = {"gpu": {"model": GPU.model, "count": GPU.count}, "health": {"program_errors": "fail"}}
+SPEC = {"gpu": {"model": GPU.model, "count": GPU.count}, "health": {"program_errors": "fail", "mounts": ["/srv"]}}
 PLANTED = {  # fault -> the action, and words of what its check found
     "gpu-row-pending=1": ("reset", "0001:11:00.0 has one pending"),
     "gpu-ecc-errors=0": ("reset", "0001:10:00.0 has 3"),
@@ -31,6 +31,7 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
     "hca-hot": ("drain", "High Temperature"),
     "nccl-crash": ("restart", "in libnccl"),
+    "mount-full": ("", "/srv has 0 % of its space free"),
     "filesystem-read-only": ("drain", "read-only"),
     "sxid-fatal": ("reset", "SXid 20034 on nvidia-nvswitch1"),
 }
@@ -61,7 +62,8 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp(NAME)
     description = Description(gpu=GPU)
-    with loaded(NAME, description):
+    with loaded(NAME, description) as machine:
+        machine.sh("mount -t tmpfs -o size=16m scratch /srv")
         inventory.write([hosts.up(NAME, description)], folder / "hosts.yaml")
         yield Site(folder)
 

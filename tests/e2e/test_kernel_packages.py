@@ -49,6 +49,7 @@ chmod 755 /etc/kernel/postinst.d/zz-update-grub
 """What GRUB's own package has; and an initramfs that is made quickly."""
 POSTINST = f"""#!/bin/sh
 set -e
+cp /boot/config-{RELEASE.kernel} /boot/config-{NEWER}
 depmod {NEWER}
 run-parts --arg={NEWER} /etc/kernel/postinst.d
 """
@@ -128,10 +129,9 @@ def offers(host: Upgraded, folder: Path, *, modules: bool) -> None:
     for package in precompiled.ubuntu(replace(RELEASE, kernel=NEWER), versions("535")):
         if package.name == f"linux-image-{NEWER}":
             files = {
-                path: text("a stand-in: no kernel boots here\n")
-                for path in (f"/boot/vmlinuz-{NEWER}", f"/boot/config-{NEWER}")
+                f"/lib/modules/{NEWER}/modules.{name}": text("") for name in ("order", "builtin", "builtin.modinfo")
             }
-            files[f"/lib/modules/{NEWER}/modules.order"] = text("")
+            files[f"/boot/vmlinuz-{NEWER}"] = text("a stand-in: no kernel boots here\n")
             made.append(replace(package, files=files, scripts={"postinst": POSTINST}))
         elif modules or package.name == "linux-image-generic":
             made.append(package)

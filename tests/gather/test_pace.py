@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
+from gpuprov.gather.children import Child, Ended, Job, run_all
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.reasons import Login, reason
 from gpuprov.probe.base import Facts, Probe
@@ -122,3 +125,21 @@ def test_what_sshd_says_to_those_who_are_too_many(said: str) -> None:
 )
 def test_what_else_ends_a_connection_is_not_tried_again(said: str) -> None:
     assert not reason(Login(), b"", said.encode(), 255).dropped
+
+
+def test_a_job_is_made_when_there_is_a_place_for_it() -> None:
+    """What ten thousand hosts are fed is not there at once."""
+    told: list[str] = []
+
+    def jobs() -> Iterator[Job]:
+        for n in range(4):
+            told.append(f"made {n}")
+            yield Job(partial(Child, ["cat"]), b"x", lambda _: False, 20, partial(ended, n))
+
+    def ended(n: int, how: Ended) -> None:
+        assert how.out == b"x"
+        told.append(f"ended {n}")
+
+    run_all(jobs(), 1)
+    assert told == [f"{what} {n}" for n in range(4) for what in ("made", "ended")]
+    run_all([], 1)

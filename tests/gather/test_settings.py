@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.command import build, remote_command, ssh_arguments
+from gpuprov.gather.settings import _OPTIONS as OPTIONS
 from gpuprov.gather.settings import Settings
 from gpuprov.spec.model import RawHost
 from tests.here import program
@@ -144,3 +147,44 @@ def test_containers() -> None:
         ansible_connection="docker", ansible_host="box", ansible_user="ops", ansible_docker_extra_args="-H tcp://x"
     )
     assert line.startswith("docker -H tcp://x exec -i -u ops box sh -c")
+
+
+SSH = {
+    "port": "port",
+    "user": "remote_user",
+    "password": "password",
+    "key": "private_key_file",
+    "ssh_args": "ssh_args",
+    "common_args": "ssh_common_args",
+    "extra_args": "ssh_extra_args",
+    "ssh": "ssh_executable",
+    "control_path": "control_path",
+    "control_path_dir": "control_path_dir",
+    "host_key_checking": "host_key_checking",
+    "private_key": "private_key",
+    "private_key_passphrase": "private_key_passphrase",
+    "sshpass_prompt": "sshpass_prompt",
+    "pkcs11_provider": "pkcs11_provider",
+}
+SUDO = {"become_user": "become_user", "become_exe": "become_exe", "become_password": "become_pass"}
+
+
+@pytest.mark.parametrize(("plugin", "names"), [("connection.ssh", SSH), ("become.sudo", SUDO)])
+def test_options_are_set_by_what_the_installed_ansible_reads_for_them_and_the_same_one_wins(
+    plugin: str, names: dict[str, str]
+) -> None:
+    """Reproduced: sudo's own variables were not read, so that a check became root where apply became another user."""
+    theirs = yaml.safe_load(import_module(f"ansible.plugins.{plugin}").DOCUMENTATION)["options"]
+    for mine, name in names.items():
+        option = theirs[name]
+        variables = tuple(one["name"] for one in reversed(option.get("vars", ())))
+        environment = tuple(one["name"] for one in reversed(option.get("env", ())))
+        config = tuple(f"{one['section']}.{one['key']}" for one in reversed(option.get("ini", ())))
+        assert OPTIONS[mine] == (variables, environment, config), mine
+
+
+def test_the_sudo_of_ansible_and_ours_become_the_same_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"ansible_become": True, "ansible_become_user": "root", "ansible_sudo_user": "svc", "ansible_sudo_pass": "a"}
+    assert (settings(**told).become_user, settings(**told).text("become_password")) == ("svc", "a")
+    monkeypatch.setenv("ANSIBLE_BECOME_PASS", "from the environment")
+    assert settings(ansible_become=True).text("become_password") == "from the environment"

@@ -68,3 +68,21 @@ def test_a_good_one(tmp_path: Path) -> None:
     }
     assert found["b"] == found["d"] == (0o755, 0)
     assert (tmp_path / "into/a/c").read_text() == "x"
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+def test_a_broken_one_is_told_in_one_line(tmp_path: Path, kind: str) -> None:
+    text, archive = " ".join(map(str, range(9**5))).encode(), tmp_path / f"a.{kind}"
+    with tarfile.open(str(archive), f"w:{kind}") as made:  # type: ignore[call-overload]
+        entry = tarfile.TarInfo("a")
+        entry.size = len(text)
+        made.addfile(entry, io.BytesIO(text))
+    whole = archive.read_bytes()
+    half = len(whole) // 2
+    for number, broken in enumerate((b"<html>", whole[:half], whole[:half] + b"\xff" * 999 + whole[half:])):
+        archive.write_bytes(broken)
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(Unsafe) as told:
+            unpack(str(archive), str(tmp_path / str(number)))
+        assert "cannot be unpacked" in str(told.value), broken[:9]
+        assert "\n" not in str(told.value)

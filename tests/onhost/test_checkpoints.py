@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import checkpoints, kept_debs, kept_rpms
+from gpuprov.onhost import checkpoints, kept_debs, kept_files, kept_rpms
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,50 @@ def test_what_offered_the_files_goes(
     keep("a")
     assert not source.exists(), "a rollback that was killed had left it"
     assert kind is kept_debs or not (tmp_path / "offered").exists()
+
+
+def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = kept_files.Kept("libcuda1", "570.1-1", kept_files.named("libcuda1", "570.1-1", "amd64", "deb"))
+    file, brought = place.parent / "packages" / package.file, []
+
+    def bring(lacking: list[kept_files.Kept], pool: str, free: int) -> None:
+        brought.append([one.name for one in lacking])
+        for one in lacking:
+            Path(pool, one.file).write_text("whole")
+
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr(kept_debs, "mine", lambda: [package])
+    monkeypatch.setattr(kept_debs, "bring", bring)
+    file.parent.mkdir()
+    file.write_text("who")  # a kill or a loss of power, before any checkpoint named it
+    for number, run in enumerate("ab"):
+        keep(run, number=number)
+    assert (brought, file.read_text()) == ([["libcuda1"], []], "whole"), "what a checkpoint names is not brought again"
+    file.write_text("")
+    keep("c", number=2)
+    told = json.loads((place / "c" / "checkpoint.json").read_text())
+    assert (brought[2], told["files"]) == (["libcuda1"], {package.file: kept_files.digest(str(file))})
+
+
+@pytest.mark.parametrize("half_way", [False, True])
+def test_a_rollback_that_cannot_begin_leaves_nothing(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half_way: bool
+) -> None:
+    keep("a")
+    source = tmp_path / "kept.sources"
+    if half_way:
+        Path(checkpoints.MARK).write_text("{}")
+
+    def offered(names: list[str]) -> None:
+        source.write_text("Trusted: yes\n")
+        raise ValueError("apt-get update fails")
+
+    monkeypatch.setattr(kept_debs, "SOURCE", str(source))
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr(kept_debs, "offered", offered)
+    with pytest.raises(ValueError, match="update fails"):
+        checkpoints.begin({"run": "a"})
+    assert not source.exists()
+    assert (place / "target.json").exists() == half_way, (
+        "the next rollback goes on with it only where an apply was cut off"
+    )

@@ -37,6 +37,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.program(tmp_path, "dkms", f"""case $1 in status) cat {tmp_path}/status 2> /dev/null; exit 0 ;; esac
 echo "$KERNEL_UNAME|$*" >> {tmp_path}/asked
 [ "$1" != install ] || [ ! -e {tmp_path}/broken ] || {{ echo "Error! Bad return status"; exit 10; }}
+[ "$1" != remove ] || rm -f {tmp_path}/damaged {tmp_path}/status
+[ "$1" != install ] || [ -e {tmp_path}/damaged ] ||
+  {{ echo 580.95.05 >{tmp_path}/version; echo GPL >{tmp_path}/license; rm -f {tmp_path}/vermagic; }}
 """)  # fmt: skip
     here.program(tmp_path, "dpkg-reconfigure", f'echo "$*" >> {tmp_path}/asked; echo 580.95.05 > {tmp_path}/version\n')
     return tmp_path
@@ -113,6 +116,21 @@ def test_on_other_families_dkms_forgets_what_is_wrong_and_takes_what_was_built_a
     says(host, status="nvidia/580.95.05: added")
     installs(host, family="redhat", pack="/pack")
     assert [one.split("|")[1].split()[0] for one in asked(host)] == ["ldtarball", "install"]
+
+
+@pytest.mark.parametrize(("family", "pack"), [("debian", ""), ("debian", "/pack"), ("redhat", "")])
+def test_modules_that_are_cut_off_in_dkms_s_own_tree_are_built_anew(host: Path, family: str, pack: str) -> None:
+    """As a power cut leaves them that DKMS calls installed (campaign 19:62): to install them again brings the same again."""
+    sources(host)
+    here.program(host, "rpm", f"cat {host}/files\n")
+    says(host, status=f"nvidia/580.95.05, {KERNEL}, x86_64: installed", damaged="")
+    assert installs(host, family=family, pack=pack) == [KERNEL]
+    words = [one.split("|")[1].split()[0] for one in asked(host) if "unbuild" not in one]
+    assert words == ["install", "remove", *(["ldtarball"] if pack else []), "install"]
+    assert f"|remove -m nvidia -v 580.95.05 -k {KERNEL}" in asked(host)
+    assert installs(host, family=family) == [KERNEL], "DKMS does not know it"
+    says(host, status="installed")
+    assert installs(host, family=family) == []
 
 
 def test_a_build_that_fails_is_told_with_the_end_of_its_log(host: Path) -> None:

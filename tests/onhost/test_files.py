@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from gpuprov.onhost import files
 from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_keys
+from tests import here
 from tests.onhost.modules import on_host, ran
 
 
@@ -160,3 +162,31 @@ def test_systemd_reads_its_files_anew_where_one_of_them_changed(
     assert told == [("daemon-reload",)]
     ran(capsys, "gpuprov_files", absent=[unit])
     assert told == [("daemon-reload",)] * 2
+
+
+def test_each_file_system_is_flushed_once_and_what_does_not_answer_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.program(tmp_path, "sync", f'echo "$*" >> {tmp_path}/asked; sleep 30\n')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(files, "SETTLES", 0.5)
+    files.settle([str(tmp_path), "/no/such/place", f"{tmp_path}/."])
+    assert (tmp_path / "asked").read_text() == f"--file-system {tmp_path}\n"
+
+
+def test_what_a_network_brings_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts, flushed = tmp_path / "mounts", []
+    lines = [
+        "srv:/root / nfs4 rw 0 0",
+        "/dev/sda2 {}/var ext4 rw 0 0",
+        "auto {}/opt autofs rw 0 0",
+        "srv:/o {}/opt nfs4 rw 0 0",
+    ]
+    mounts.write_text("".join(f"{line.format(tmp_path)}\n" for line in lines))
+    for name in ("opt/amazon", "var", "etc"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(files, "MOUNTS", str(mounts))
+    monkeypatch.setattr("subprocess.run", lambda argv, **_: flushed.append(argv[-1]))
+    for name in ("opt", "opt/amazon", "var", "etc"):
+        files.settle([str(tmp_path / name)])
+    assert [path.rpartition("/")[2] for path in flushed] == ["var", "etc"], "a root of the network is the host's own"

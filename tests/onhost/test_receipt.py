@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.onhost import receipt
 from tests.onhost.modules import on_host, ran
 
 RUN = {"run": "0a1b2c3d", "since": "2026-11-21T08:00:00Z"}
@@ -93,3 +95,18 @@ def test_check_mode_says_what_would_be_new_and_writes_nothing(folder: Path, ask:
     found = ask("applied", ["kernel"], digests={"kernel": "1"}, check=True)
     assert (found["changed"], found["fresh"]) == (True, ["kernel"])
     assert not folder.exists()
+
+
+def test_what_a_receipt_promises_is_on_disk_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut a receipt said that a driver was applied whose modules were empty files (campaign 19:62)."""
+    monkeypatch.setattr(receipt, "RECEIPT", str(tmp_path / "receipt.json"))
+    monkeypatch.setattr(receipt, "MARK", str(tmp_path / "applying.json"))
+    seen: list[tuple[bool, str]] = []
+    monkeypatch.setattr(receipt, "settle", lambda paths: seen.append((os.path.exists(receipt.RECEIPT), paths[1])))
+    receipt.applied({}, ["kernel"], {"kernel": "a"}, "0", check=True)
+    assert seen == []
+    receipt.applied({}, ["kernel"], {"kernel": "a"}, "0")
+    assert seen == [(False, "/usr")]
+    assert (tmp_path / "receipt.json").exists()

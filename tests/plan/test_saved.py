@@ -194,3 +194,13 @@ def test_figures_of_what_passes_are_not_bound() -> None:
     assert saved.judged(results[:1]) == saved.judged(results[1:])
     failing = [msgspec.structs.replace(result, status="fail") for result in results]
     assert saved.judged(failing[:1]) != saved.judged(failing[1:])
+
+
+def test_a_plan_holds_for_a_host_that_is_drained_for_it() -> None:
+    """Planned on Thursday, drained and applied on Friday; and whatever became of its note."""
+    there, out = (
+        Result(host="a", capability="host", check="host.in_service", status=status) for status in ("n/a", "skip")
+    )
+    assert saved.judged([there]) == saved.judged([out])
+    lost = Result(host="a", capability="host", check="host.in_service", status="error", found="no answer")
+    assert saved.judged([there]) == saved.judged([lost])

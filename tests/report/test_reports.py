@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.unreached import Unreached
@@ -295,3 +296,13 @@ def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
     shown = text.render(rows, width=width)
     assert {word: shown.split().count(word) for word in packages} == dict.fromkeys(packages, 3)
     assert max(map(len, shown.splitlines())) <= width
+
+
+def test_what_is_not_proven_has_its_way_out() -> None:
+    """A host that is drained, for one: how it goes back stands where it is told."""
+    out = Result(host="gpu1", capability="host", check="host.in_service", status="skip", found="drained")
+    rows = [replace(out, hint="gpuprov undrain gpu1")]
+    rows += [Result(host="gpu1", capability="a", check="a.ok", status="pass", found="1", hint="not shown")]
+    shown = text.render(rows, verbose=True)
+    assert "skip  host.in_service  drained  [gpu1]\n  fix       gpuprov undrain gpu1\n" in shown
+    assert "not shown" not in shown

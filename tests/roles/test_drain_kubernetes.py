@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gpuprov.drain import in_play
+from gpuprov.drain import in_play, noted
 from gpuprov.errors import GpuprovError
 from tests import here
 from tests.drain.kubectl import Kubectl, pod
 
+ROOT = Path(__file__).parents[2]
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
 LABELS = {f"{DEPLOY}{name}": "true" for name in ("driver", "dcgm", "device-plugin")} | {f"{DEPLOY}mig-manager": "false"}
 PLUGIN = pod("nvidia-device-plugin-x", "DaemonSet", nodeSelector={f"{DEPLOY}device-plugin": "true"})
@@ -170,6 +173,42 @@ def test_the_role_asks_the_cluster_from_here(kubectl: Kubectl, act: int, failed:
         "gpuprov undrain HOST INVENTORY --by kubernetes --run fri"
         in " ".join(done.stderr.split() + done.stdout.split())
     ) is out
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(("free", "whose"), [(False, "wed"), (True, "fri")])
+def test_the_note_of_another_run_is_left_until_the_host_is_out_by_this_one(
+    tmp_path: Path, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch, *, free: bool, whose: str
+) -> None:
+    """`gpuprov drain` of run wed has the node out: an apply that is refused takes nothing away from what the host knows of that."""
+    note = tmp_path / "drained.json"
+    monkeypatch.setattr(noted, "DRAINED_FILE", str(note))
+    action = loaded("gpuprov_drain").ActionModule.__new__(loaded("gpuprov_drain").ActionModule)
+
+    def shell(script: str, _known: object) -> str:
+        return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+    monkeypatch.setattr(action, "_shell", shell, raising=False)
+    given = {"state": "drained", "command": "kubernetes", "node": "gpu1", "always": True}
+    action._task = SimpleNamespace(args=given, check_mode=False)
+    shell(noted.written("kubernetes", "wed", over=False), {})
+    if not free:
+        kubectl.put(annotations={"gpuprov/drain": '{"run": "wed"}'}, unschedulable=True)
+        with pytest.raises(GpuprovError, match="run wed has it"):
+            action._done({"gpuprov_run": {"run": "fri"}})
+    else:
+        assert action._done({"gpuprov_run": {"run": "fri"}})["changed"] is True
+    assert json.loads(note.read_text())["run"] == whose
+
+
+def loaded(name: str) -> ModuleType:
+    """An action, as Ansible loads it."""
+    found = importlib.util.spec_from_file_location(f"{name}_action", ROOT / "plugins" / "action" / f"{name}.py")
+    assert found
+    assert found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.install

@@ -20,16 +20,20 @@ from gpuprov import fleet as judging
 from gpuprov.apply import rollout
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import HostOutcome
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.host import House, in_service
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory import load
 from gpuprov.plan import events, playbook
 from gpuprov.plan.read import Pair, Reading
+from gpuprov.probe.base import Facts, Output
 from gpuprov.slices import frozen, outcome, secrets, stored, work
 from gpuprov.slices.model import HostResult, Job, Row
 from gpuprov.slices.pulse import Pulse
 from gpuprov.slices.results import LARGEST, Results, file_name, host_of
 from gpuprov.slices.tally import Tally
+from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, exit_code, verdict
 from tests.apply import fleet as applied
@@ -457,3 +461,20 @@ def test_exit_codes_are_those_of_apply(states: list[str], code: int) -> None:
 def test_a_row_is_what_the_check_said() -> None:
     one = row("a", "fail")
     assert Row.of(one).result("a") == one
+
+
+def test_that_a_roll_out_has_the_host_out_is_nothing_left_open() -> None:
+    """Its engine gives it back after this; of another run nobody knows."""
+
+    def out(run: str) -> Result:
+        spec = HostSpec(name="a")
+        note = Output(json.dumps({"by": "slurm", "run": run, "since": TIME}))
+        found = in_service.run(Context(spec, House(), Facts({"drained": note})))
+        return Result(host="a", capability="host", check=in_service.id, status=found.status, hint=found.hint)
+
+    told = outcome.Told(run="fri", job="j", fleet="f", act="verify", started=TIME)
+    good = Result(host="a", capability="nouveau", check="nouveau.running", fields=("modules",), status="pass")
+    one = outcome.of_verify(told, "a", [good, out("fri")])
+    assert (one.green, one.counts, one.unproven) == (True, {"pass": 1}, ())
+    other = outcome.of_verify(told, "a", [good, out("long-fri")])
+    assert [row.check for row in other.unproven] == ["host.in_service"]

@@ -20,7 +20,7 @@ CAPABILITY = Capability(
     driverless=True,
     shown_by="tests/capabilities/test_acceptance.py",
     presupposes={
-        "acceptance.result": ("acceptance.tools", *LOADED),
+        "result": ("acceptance.tools", *LOADED),
     },
     sets_up=False,
 )

@@ -102,17 +102,10 @@ CAPABILITY = Capability(
     packages=True,
     presupposes={
         **dict.fromkeys(
-            (
-                "container_toolkit.held",
-                "container_toolkit.configured",
-                "container_toolkit.mode",
-                "container_toolkit.cdi_refresh",
-                "container_toolkit.daemon_reload",
-                "container_toolkit.daemon_reload_at_boot",
-            ),
+            ("held", "configured", "mode", "cdi_refresh", "daemon_reload", "daemon_reload_at_boot"),
             ("container_toolkit.packages",),
         ),
-        "container_toolkit.registered": ("container_toolkit.packages", "container_toolkit.configured"),
-        "container_toolkit.cdi": ("container_toolkit.packages", *LOADED),
+        "registered": ("container_toolkit.packages", "container_toolkit.configured"),
+        "cdi": ("container_toolkit.packages", *LOADED),
     },
 )

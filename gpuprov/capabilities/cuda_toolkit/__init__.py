@@ -142,9 +142,6 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     presupposes={
-        **dict.fromkeys(
-            ("cuda_toolkit.runs", "cuda_toolkit.default", "cuda_toolkit.held", "cuda_toolkit.path"),
-            ("cuda_toolkit.packages",),
-        ),
+        **dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",)),
     },
 )

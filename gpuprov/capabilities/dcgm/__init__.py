@@ -85,10 +85,10 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     presupposes={
-        **dict.fromkeys(("dcgm.held", "dcgm.enabled", "dcgm.alive"), ("dcgm.version",)),
-        "dcgm.listens": ("dcgm.alive",),
-        "dcgm.gpus": ("dcgm.alive", *LOADED),
-        "dcgm.switches": ("dcgm.alive", "fabric_manager.query_library", *LOADED),
-        "dcgm.exporter": ("dcgm.version", "dcgm.alive"),
+        **dict.fromkeys(("held", "enabled", "alive"), ("dcgm.version",)),
+        "listens": ("dcgm.alive",),
+        "gpus": ("dcgm.alive", *LOADED),
+        "switches": ("dcgm.alive", "fabric_manager.query_library", *LOADED),
+        "exporter": ("dcgm.version", "dcgm.alive"),
     },
 )

@@ -154,15 +154,13 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     presupposes={
-        **dict.fromkeys(
-            ("fabric_manager.held", "fabric_manager.enabled", "fabric_manager.settings"), ("fabric_manager.version",)
-        ),
-        "fabric_manager.alive": ("fabric_manager.version", *LOADED),
-        "fabric_manager.registered": ("fabric_manager.alive", *LOADED),
-        "fabric_manager.imex_held": ("fabric_manager.imex_version",),
-        "fabric_manager.imex_enabled": ("fabric_manager.imex_version",),
-        "fabric_manager.imex_alive": ("fabric_manager.imex_version", *LOADED),
-        "fabric_manager.imex_domain": ("fabric_manager.imex_alive", "fabric_manager.imex_nodes"),
-        "fabric_manager.imex_channel": LOADED,
+        **dict.fromkeys(("held", "enabled", "settings"), ("fabric_manager.version",)),
+        "alive": ("fabric_manager.version", *LOADED),
+        "registered": ("fabric_manager.alive", *LOADED),
+        "imex_held": ("fabric_manager.imex_version",),
+        "imex_enabled": ("fabric_manager.imex_version",),
+        "imex_alive": ("fabric_manager.imex_version", *LOADED),
+        "imex_domain": ("fabric_manager.imex_alive", "fabric_manager.imex_nodes"),
+        "imex_channel": LOADED,
     },
 )

@@ -18,6 +18,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     wanted_settings,
 )
+from gpuprov.capabilities.fabric_manager.log import JOURNAL, log, mismatched
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import fabric
@@ -29,12 +30,9 @@ from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
-JOURNAL = f"journalctl -u {UNIT} -n 30"
 SLACK = 0.2
 """Seconds by which a start time, which the kernel tells in ticks, may be off."""
 RESTART = "stop CUDA programs and DCGM, stop Fabric Manager, nvidia-smi -r, start it again (gpuprov apply does)"
-# https://github.com/NVIDIA/gpu-operator/issues/544
-MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not) match with driver version ([\d.]*\d)")
 
 
 @check(
@@ -115,7 +113,7 @@ def alive(ctx: Ctx) -> Outcome:
     latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
     found += f"; {latched} GPUs still report their fabric state as Completed, which is latched" if latched else ""
     waits = _waits(ctx)
-    mismatch = _mismatch(daemon)
+    mismatch = mismatched(daemon)
     found += f"; {mismatch}" if mismatch else ""
     both = "gpuprov apply brings both to one version; then reload the driver, or reboot"
     change = Change(kind="service", name=UNIT, before=unit.active, after="active")
@@ -136,23 +134,6 @@ def _waits(ctx: Ctx) -> str:
     if not loaded or not program or program == loaded:
         return ""
     return f"Fabric Manager {program} starts with driver {program} only, and {loaded} is loaded"
-
-
-def _mismatch(daemon: fabric.Daemon) -> str:
-    """What the daemon's last run said of versions, if it refused them."""
-    match = next((m for line in reversed(daemon.log) if (m := MISMATCH.search(line))), None)
-    return f"its log: it is of version {match[1]}, and refuses driver {match[2]}" if match else ""
-
-
-@check("fabric_manager.log", fabric.DAEMON, evidence=JOURNAL)
-def log(ctx: Ctx) -> Outcome:
-    """The daemon's present or last run did not complain of the driver's version."""
-    daemon = ctx.facts.get(fabric.DAEMON)
-    if mismatch := _mismatch(daemon):
-        return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
-    if not daemon.log:
-        return skip("the journal has nothing of the daemon's present or last run")
-    return ok(f"no complaint about versions in {len(daemon.log)} lines", "no complaint about versions")
 
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))

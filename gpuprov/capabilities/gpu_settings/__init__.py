@@ -24,16 +24,9 @@ CAPABILITY = Capability(
     needs_gpu=True,
     presupposes={
         **dict.fromkeys(
-            (
-                "gpu_settings.ecc",
-                "gpu_settings.power_limit",
-                "gpu_settings.application_clocks",
-                "gpu_settings.locked_clocks",
-                "gpu_settings.compute_mode",
-                "gpu_settings.confidential_computing",
-            ),
+            ("ecc", "power_limit", "application_clocks", "locked_clocks", "compute_mode", "confidential_computing"),
             LOADED,
         ),
-        "gpu_settings.persistence": ("persistence.mode_on", *LOADED),
+        "persistence": ("persistence.mode_on", *LOADED),
     },
 )

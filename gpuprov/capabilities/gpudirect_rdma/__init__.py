@@ -51,7 +51,7 @@ CAPABILITY = Capability(
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",
     presupposes={
-        "gpudirect_rdma.loaded": LOADED,
-        "gpudirect_rdma.parameters": ("gpudirect_rdma.loaded",),
+        "loaded": LOADED,
+        "parameters": ("gpudirect_rdma.loaded",),
     },
 )

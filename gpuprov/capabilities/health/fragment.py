@@ -155,6 +155,26 @@ class Health(Fragment, frozen=True):
         ]
         | None
     ) = None  # fmt: skip
+    mounts: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^/([^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f])?$", max_length=255)], ...],
+        msgspec.Meta(
+            description="Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not judged"
+        ),
+    ] = ()
+    free_space: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=99, description="How many percent of each must at least be free (0: not judged)"),
+    ] = 10
+    free_inodes: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=99, description="How many percent of their inodes must at least be free (0: not judged)"),
+    ] = 5
+    open_files: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1, le=100, description="From how many percent of the kernel's limit of open files on a host is bad"
+        ),
+    ] = 80
     interfaces: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,15}$")], ...],
         msgspec.Meta(description="Ethernet interfaces that must be there and up, by name"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.links import quoted
 from gpuprov.capabilities.health.log import readable, span
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.host.hardware import HARDWARE
+from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 
 KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
@@ -75,6 +75,62 @@ def devices(ctx: Ctx) -> Outcome:
     return ok(", ".join(wanted))
 
 
+@check("health.file_systems", FILES, fields=("mounts", "free_space", "free_inodes"), evidence="findmnt; df -h; df -i")
+def file_systems(ctx: Ctx) -> Outcome:
+    """What is to be mounted is, answers, and has free space and free inodes."""
+    if not ctx.fragment.mounts:
+        return not_asked("mounts is not in the spec")
+    files = ctx.facts.get(FILES)
+    if not files.asked:
+        return skip("a capture does not hold file systems: it knows no spec that names them")
+    block, found = ctx.fragment, {one.path: one for one in files.systems}
+    least = {"space": block.free_space, "inodes": block.free_inodes}
+    bad, away = [], False
+    for path in block.mounts:
+        one = found.get(path)
+        if one is None:
+            raise ProbeFailed(f"the host told nothing of {path}")
+        if not one.mounted:
+            bad.append(f"nothing is mounted at {path}")
+        elif not one.answers:
+            bad.append(f"{path} ({one.mounted}) does not answer within 5 s")
+        for what, percent in least.items():
+            free = getattr(one, what)
+            if free is not None and free < percent:
+                bad.append(f"{path} has {free:.0f} % of its {what} free")
+        away = away or not (one.mounted and one.answers)
+    expected = (
+        f"{', '.join(block.mounts)}: there, {block.free_space} % of space and {block.free_inodes} % of inodes free"
+    )
+    if bad:
+        way = (
+            "drain the host; systemctl list-units --failed '*.mount', and the file server"
+            if away
+            else f"du -xh --max-depth=2 {block.mounts[0]} | sort -h"
+        )
+        return fail(expected, "; ".join(bad), way, action="drain" if away else "")
+    return ok("; ".join(map(_free, found.values())), expected)
+
+
+def _free(one: FileSystem) -> str:
+    return f"{one.path}: {'there' if one.space is None else f'{one.space:.0f} % free'}"
+
+
+@check("health.open_files", FILES, fields=("open_files",), evidence="cat /proc/sys/fs/file-nr")
+def open_files(ctx: Ctx) -> Outcome:
+    """The kernel is not near its limit of open files, from which on nobody opens one."""
+    handles = ctx.facts.get(FILES).handles
+    if handles is None:
+        raise ProbeFailed("/proc/sys/fs/file-nr does not tell the open files")
+    opened, most = handles
+    told, expected = f"{opened} of {most} open files", f"less than {ctx.fragment.open_files} % of {most} open files"
+    if 100 * opened >= ctx.fragment.open_files * most:
+        return fail(
+            expected, told, "lsof | awk '{print $1, $2}' | sort | uniq -c | sort -n names who has them; fs.file-max"
+        )
+    return ok(told, expected)
+
+
 @check("health.kernel", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b -p err")
 def kernel(ctx: Ctx) -> Outcome:
     """The kernel says of no crash or lock-up of its own, and of no file system that it made read-only."""
@@ -87,4 +143,4 @@ def kernel(ctx: Ctx) -> Outcome:
     return ok(f"none {span(log)}", expected)
 
 
-CHECKS = (cpus, memory, devices, kernel)
+CHECKS = (cpus, memory, devices, file_systems, open_files, kernel)

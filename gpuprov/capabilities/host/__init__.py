@@ -103,7 +103,7 @@ def in_service(ctx: Ctx) -> Outcome:
     if out.damaged or out.by not in SCHEDULERS or not lock.RUN.fullmatch(out.run):
         why = out.damaged or "no scheduler and run that gpuprov knows"
         return skip(f"gpuprov has drained it, and its note cannot be read: {why}", f"see {house.DRAINED_FILE}")
-    since = f"{out.since[:16].replace('T', ' ')} UTC"
+    since = f"{out.since[:10]} UTC"  # the day alone: what is said of a fleet that was drained in an hour is said once
     return skip(
         f"drained by gpuprov since {since} ({SCHEDULERS[out.by]}, run {out.run}): it gets no jobs", give_back(out)
     )

@@ -106,6 +106,8 @@ def governor_boot(ctx: Ctx) -> Outcome:
     if state.asked != asked:
         change = Change(kind="file", name=f"/etc/systemd/system/{UNIT}", before=state.asked, after=asked)
         return fail(f"{UNIT} sets {asked}", f"it sets {state.asked or 'nothing'}", APPLY, changes=[change])
+    if state.gone:
+        return answers.without(UNIT, state.gone)
     if state.active == "failed":
         change = Change(kind="service", name=UNIT, before="failed", after="active")
         return fail(f"{UNIT} ran", f"{UNIT} failed", f"journalctl -u {UNIT}", changes=[change])

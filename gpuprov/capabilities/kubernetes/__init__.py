@@ -22,6 +22,6 @@ CAPABILITY = Capability(
     desired=DESIRED,
     shown_by="tests/capabilities/test_kubernetes_host.py",
     presupposes={
-        "kubernetes.allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED),
+        "allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED),
     },
 )

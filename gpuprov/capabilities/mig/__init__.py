@@ -22,11 +22,11 @@ CAPABILITY = Capability(
     desired=DESIRED,
     carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
     presupposes={
-        "mig.mode": LOADED,
-        "mig.instances": ("mig.mode", *LOADED),
-        "mig.cdi": ("mig.instances", "container_toolkit.packages", *LOADED),
-        "mig.capabilities": ("mig.instances", *LOADED),
+        "mode": LOADED,
+        "instances": ("mig.mode", *LOADED),
+        "cdi": ("mig.instances", "container_toolkit.packages", *LOADED),
+        "capabilities": ("mig.instances", *LOADED),
     },
-    at_boot=dict.fromkeys(("mig.mode", "mig.instances", "mig.cdi", "mig.capabilities"), "mig.boot"),
+    at_boot=dict.fromkeys(("mode", "instances", "cdi", "capabilities"), "mig.boot"),
     taken_away={"mode": "disabled"},
 )

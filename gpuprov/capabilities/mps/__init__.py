@@ -94,9 +94,9 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     presupposes={
-        "mps.daemons": ("mig.instances", *LOADED),
-        **dict.fromkeys(("mps.limits", "mps.static_partitions", "mps.servers"), ("mps.daemons", *LOADED)),
-        "mps.compute_mode": LOADED,
+        "daemons": ("mig.instances", *LOADED),
+        **dict.fromkeys(("limits", "static_partitions", "servers"), ("mps.daemons", *LOADED)),
+        "compute_mode": LOADED,
     },
     taken_away={"scope": "none"},
 )

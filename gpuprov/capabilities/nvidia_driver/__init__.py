@@ -221,20 +221,17 @@ CAPABILITY = Capability(
     packages=True,
     needs_gpu=True,
     presupposes={
-        **dict.fromkeys(
-            ("nvidia_driver.flavour", "nvidia_driver.source", "nvidia_driver.held", "nvidia_driver.user_space"),
-            DRIVER_PACKAGES,
-        ),
-        "nvidia_driver.modules_built": (*DRIVER_PACKAGES, "nvidia_driver.headers"),
-        "nvidia_driver.next_kernel": (
+        **dict.fromkeys(("flavour", "source", "held", "user_space"), DRIVER_PACKAGES),
+        "modules_built": (*DRIVER_PACKAGES, "nvidia_driver.headers"),
+        "next_kernel": (
             "nvidia_driver.modules_built",
             "nvidia_driver.precompiled",
             *DRIVER_PACKAGES,
             "nvidia_driver.headers",
         ),
-        "nvidia_driver.signed": ("nvidia_driver.modules_built",),
-        "nvidia_driver.loaded": ("host.gpu", "nouveau.running", "nvidia_driver.modules_built", *DRIVER_PACKAGES),
-        "nvidia_driver.module_parameters": LOADED,
-        "nvidia_driver.cuda": (*DRIVER_PACKAGES, *LOADED),
+        "signed": ("nvidia_driver.modules_built",),
+        "loaded": ("host.gpu", "nouveau.running", "nvidia_driver.modules_built", *DRIVER_PACKAGES),
+        "module_parameters": LOADED,
+        "cuda": (*DRIVER_PACKAGES, *LOADED),
     },
 )

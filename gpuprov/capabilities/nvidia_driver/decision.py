@@ -31,6 +31,7 @@ from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import INDEX, LOCKING, Index
 from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import package_lists, reload, resolve
+from gpuprov.spec.overrides import manages_components
 
 Ctx = Context[NvidiaDriver]
 RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING)
@@ -100,7 +101,7 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str, str]]) -> dict[str, 
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     there = any(rule["name"] in index for rule in rules)
-    allowed = ctx.host.site.get("nvidia_driver_manage_repository", True) in (True, "true", "True", "yes", 1)
+    allowed = manages_components(ctx.host.site)
     if release.id != "debian" or chosen(ctx.fragment, ctx.facts) != "distribution" or there or not allowed:
         return {}
     text = "# Managed by gpuprov: change the inventory, then apply again.\n"

@@ -60,7 +60,6 @@ def _undecided() -> dict[str, Any]:
     }
     return {
         "version": "",
-        "branch": "",
         "flavour": "",
         "packages": {},
         "reason": "",
@@ -81,7 +80,6 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "installing": (taken := steps.installing(ctx, decision, moves)),
         "stages": steps.stages(taken),
         "version": decision.version,
-        "branch": decision.branch,
         "flavour": decision.flavour,
         "packages": mine,
         "module": module,
@@ -98,7 +96,6 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "built_from": [f"{name}={mine[name]}" for name in moves.source_packages],
         "source_packages": list(moves.source_packages),
         "stand_in": [f"{name}={mine[name]}" for name in moves.source_packages if name in moves.remove],
-        "whole": list(moves.whole),
         **steps.holding(ctx, moves, module),
         "linked_from": [name for name in mine if name.startswith(("linux-modules-nvidia-", "kmod-nvidia-"))],
         "try_install": [*moves.before, *moves.install],
@@ -106,11 +103,9 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "moves": bool(moves.install or moves.remove),
         "prebuilt": transaction.prebuilt(facts),
         "prebuilt_sums": _sums(facts),
-        "served": served(ctx.host, driver),
         "reload": bool(reasons),
         "reason": _reason(ctx, decision) if reasons else "",
         "loads": bool(pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))) and not facts.get(system.CONTAINER),
-        "contained": bool(facts.get(system.CONTAINER)),
         "signing": {
             "folder": KEY_FILE.rpartition("/")[0],
             "serial": certificates.of_file(driver.signing.certificate_file).get("serial", "") if signs else "",

@@ -122,8 +122,8 @@ CAPABILITY = Capability(
     packages=True,
     needs_gpu=True,
     presupposes={
-        "persistence.active": DRIVER_PACKAGES,
-        "persistence.enabled": DRIVER_PACKAGES,
-        "persistence.mode_on": ("persistence.active", *LOADED),
+        "active": DRIVER_PACKAGES,
+        "enabled": DRIVER_PACKAGES,
+        "mode_on": ("persistence.active", *LOADED),
     },
 )

@@ -66,15 +66,11 @@ CAPABILITY = Capability(
     desired=DESIRED,
     carried=carried(EVERY),
     presupposes={
-        **dict.fromkeys(
-            ("rdma.ports", "rdma.ipoib", "rdma.umad", "rdma.roce_settings", "rdma.roce_gids"), ("rdma.devices",)
-        ),
-        "rdma.rate": ("rdma.devices", "rdma.ports"),
-        **dict.fromkeys(
-            ("rdma.ofed_held", "rdma.ofed_loaded", "rdma.ofed_built", "rdma.ofed_openibd"), ("rdma.ofed_release",)
-        ),
-        **dict.fromkeys(("rdma.erdma_mode", "rdma.erdma_parameters", "rdma.erdma_ports"), ("rdma.erdma_driver",)),
-        "rdma.efa_interfaces": ("rdma.efa_driver",),
-        "rdma.efa_gpudirect": ("rdma.efa_driver",),
+        **dict.fromkeys(("ports", "ipoib", "umad", "roce_settings", "roce_gids"), ("rdma.devices",)),
+        "rate": ("rdma.devices", "rdma.ports"),
+        **dict.fromkeys(("ofed_held", "ofed_loaded", "ofed_built", "ofed_openibd"), ("rdma.ofed_release",)),
+        **dict.fromkeys(("erdma_mode", "erdma_parameters", "erdma_ports"), ("rdma.erdma_driver",)),
+        "efa_interfaces": ("rdma.efa_driver",),
+        "efa_gpudirect": ("rdma.efa_driver",),
     },
 )

@@ -113,8 +113,8 @@ CAPABILITY = Capability(
     desired=DESIRED,
     shown_by="tests/capabilities/test_vgpu_guest.py",
     presupposes={
-        "vgpu_guest.alive": DRIVER_PACKAGES,
-        "vgpu_guest.licensed": ("vgpu_guest.alive", "vgpu_guest.token_installed", "vgpu_guest.configured", *LOADED),
+        "alive": DRIVER_PACKAGES,
+        "licensed": ("vgpu_guest.alive", "vgpu_guest.token_installed", "vgpu_guest.configured", *LOADED),
     },
     from_site=True,
 )

@@ -104,11 +104,12 @@ def tell(line: str) -> None:
 
 
 def wait(seconds: int, done: Callable[[], bool]) -> int:
-    """Until it is done, or for so many seconds; how many are left."""
+    """Until it is done, or for so many seconds, what `done` takes among them; how many are left."""
+    end = time.monotonic() + seconds
     while not done() and seconds > 0:
         time.sleep(1)
-        seconds -= 1
-    return seconds
+        seconds = min(seconds - 1, round(end - time.monotonic()))
+    return max(seconds, 0)
 
 
 def cells(text: str) -> dict[str, list[list[str]]]:

@@ -8,6 +8,7 @@ import re
 from contextlib import suppress
 from typing import Sequence
 
+from ..files import settle
 from ..packages.commands import run
 from . import aside, dkms
 from .dkms import Failed, Source
@@ -38,13 +39,22 @@ def install(family: str, package: str, module: str, flavour: str, kernels: Seque
             # What is there is another flavour's or kernel's, or its file is lost: DKMS would install the same again.
             if family != "debian":
                 dkms.dkms("unbuild", *mine.words, "-k", kernel)
-        if pack and not dkms.known(mine, kernel, "built", "installed"):
-            dkms.dkms("ldtarball", "--force", "--archive", pack)
-        dkms.installed(mine, kernel)
+        _put(mine, kernel, pack)
+        if not dkms.is_right(kernel, module, mine.version, flavour):
+            # DKMS's own copy is cut off, as a loss of power leaves what was not flushed: it would be installed again and again.
+            dkms.dkms("remove", *mine.words, "-k", kernel)
+            _put(mine, kernel, pack)
         done.append(kernel)
     # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
     dkms.forget(f"{dkms.TREE}/{mine.name}/original_module")
+    settle([dkms.TREE, dkms.KERNELS])  # the old modules are gone, and dpkg has written that the new ones are installed
     return done
+
+
+def _put(mine: Source, kernel: str, pack: str) -> None:
+    if pack and not dkms.known(mine, kernel, "built", "installed"):
+        dkms.dkms("ldtarball", "--force", "--archive", pack)
+    dkms.installed(mine, kernel)
 
 
 def of_package(family: str, package: str) -> Source:

@@ -30,7 +30,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is what the program says of itself, empty if it is not there. `settings` are those of fabricmanager.cfg.
 
     `configured`, `installed`: when configuration and program last changed (seconds since 1970; 0: not there). `log`: the
-    last lines of the unit's present or last run.
+    last lines of the unit's present or last run; `errors`: what that whole run said of NVSwitches, in the journal or its own log.
     """
 
     processes: tuple[Process, ...] = ()
@@ -39,6 +39,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     configured: float = 0
     installed: float = 0
     log: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def process(self, name: str) -> Process | None:
         """The live process of the unit that runs this program, or a script of that name."""
@@ -84,6 +85,12 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
     version: str
 
 
+ERRORS = re.compile(
+    r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
+)
+"""What Fabric Manager says of NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager."""
+
+
 def parse_bridges(output: Output) -> tuple[str, ...]:
     addresses = tuple(output.text.split())
     if strange := [one for one in addresses if not ADDRESS.fullmatch(one)]:
@@ -99,6 +106,7 @@ def parse_daemon(output: Output) -> Daemon:
     settings: dict[str, str] = {}
     version = ""
     log: list[str] = []
+    errors: dict[str, None] = {}
     for kind, *cells in rows:
         if kind == "process" and len(cells) == 3:
             process = _process(cells, clock)
@@ -113,6 +121,8 @@ def parse_daemon(output: Output) -> Daemon:
             settings[key.strip()] = value.partition("#")[0].strip().strip('"')
         elif kind == "log":
             log.append("|".join(cells))
+        elif kind == "error" and (said := ERRORS.search("|".join(cells))):
+            errors[said[0]] = None  # once, whichever of the two logs has it
     return Daemon(
         processes=tuple(processes),
         version=version,
@@ -120,6 +130,7 @@ def parse_daemon(output: Output) -> Daemon:
         configured=found.get("config", 0),
         installed=found.get("program", 0),
         log=tuple(log),
+        errors=tuple(errors),
     )
 
 
@@ -198,6 +209,17 @@ done
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
 [ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
+e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
+[ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'
+# Its own log goes on over all its runs, in the host's time: what was written since this one began.
+f=$(sed -n 's/^[[:space:]]*LOG_FILE_NAME[[:space:]]*=["[:space:]]*\\([^"#]*[^"#[:space:]]\\).*/\\1/p' $c 2>/dev/null | tail -n 1)
+f=${f:-/var/log/fabricmanager.log}
+p=$(systemctl show -p MainPID --value $u 2>/dev/null)
+s=$(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null | cut -d' ' -f20)
+[ -n "$s" ] && [ -r "$f" ] && s=$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + s / $(getconf CLK_TCK) - 1)) &&
+  b=$(date -d "@$s" +%Y%m%d%H%M%S) && tail -c 1000000 "$f" | grep -aE "$e" |
+  awk -v b="$b" '{ m = index("JanFebMarAprMayJunJulAugSepOctNovDec", substr($1, 2, 3)); t = $4; gsub(/[^0-9]/, "", t)
+    if (m && $1 ~ /^\\[...$/ && sprintf("%s%02d%02d%s", $3, (m + 2) / 3, $2, t) "" >= b "") print "error|" $0 }' | tail -n 20
 true""",
     parse_daemon,
     "systemctl status nvidia-fabricmanager; cat /usr/share/nvidia/nvswitch/fabricmanager.cfg",

@@ -7,17 +7,19 @@ import msgspec
 from gpuprov.onhost.at_boot import governor
 from gpuprov.onhost.at_boot.governor import Policy
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import GONE
 
 
 class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """`asked`: the governor of gpuprov's unit, empty without one. `load`, `active`, `file`: of that unit. `rivals`: active units
-    that set governors, too."""
+    """`asked`: the governor of gpuprov's unit, empty without one. `load`, `active`, `file`: of that unit; `gone`: files of its
+    command that are not there. `rivals`: active units that set governors, too."""
 
     policies: tuple[Policy, ...] = ()
     asked: str = ""
     load: str = "not-found"
     active: str = "inactive"
     file: str = ""
+    gone: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
 
 
@@ -30,6 +32,7 @@ def parse_frequency(output: Output) -> Frequency:
         load=one.get("LoadState") or "not-found",
         active=one.get("ActiveState") or "inactive",
         file=one.get("UnitFileState", ""),
+        gone=tuple(cells[0] for kind, *cells in rows if kind == "gone"),
         rivals=tuple(cells[0] for kind, *cells in rows if kind == "rival"),
     )
 
@@ -49,7 +52,9 @@ FREQUENCY = Probe(
     + """u=gpuprov-cpu-governor.service
 sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
+"""
+    + GONE
+    + """for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
   systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
 done; true""",
     parse_frequency,

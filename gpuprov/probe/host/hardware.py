@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
@@ -18,6 +20,61 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     swap: int = 0
     nvme: int = 0
     interfaces: dict[str, str] = {}
+
+
+NUMBER = re.compile(r"[0-9]{1,20}")
+"""systemd sets the limit of open files to 2^63 - 1; CephFS tells 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c of Linux)."""
+
+
+class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder's file system. `mounted`: of which kind, where one is mounted at this very path; `answers`: it told its free space
+    within 5 s. `space`, `inodes`: percent that are free for others than root (None: it has no such number)."""
+
+    path: str
+    mounted: str = ""
+    answers: bool = False
+    space: float | None = None
+    inodes: float | None = None
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """`handles`: open files of the whole host, and how many there may be. `asked`: whether it was said which systems to look at, as
+    it is not for a capture."""
+
+    handles: tuple[int, int] | None = None
+    systems: tuple[FileSystem, ...] = ()
+    asked: bool = True
+
+
+def parse_files(output: Output) -> Files:
+    handles: tuple[int, int] | None = None
+    systems = []
+    asked = True
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        cells = rest.split("|")
+        if kind == "handles" and len(cells) == 2 and is_whole(cells[0]) and NUMBER.fullmatch(cells[1]):
+            handles = int(cells[0]), int(cells[1])
+        elif kind == "system" and len(cells) >= 7:
+            mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
+            systems.append(_system(path, mounted, numbers))
+        elif kind == "unasked":
+            asked = False
+    return Files(handles=handles, systems=tuple(systems), asked=asked)
+
+
+def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
+    if not all(map(NUMBER.fullmatch, numbers)):
+        return FileSystem(path=path, mounted=mounted)
+    blocks, free, available, inodes, left = map(int, numbers)
+    usable = blocks - free + available  # as df counts: what is kept for root is nobody's
+    return FileSystem(
+        path=path,
+        mounted=mounted,
+        answers=True,
+        space=100 * available / usable if usable > 0 else None,
+        inodes=100 * left / inodes if inodes > 0 and left <= inodes else None,
+    )
 
 
 def parse(output: Output) -> Hardware:
@@ -50,4 +107,19 @@ true""",
     parse,
     "lscpu; free -m; ls /sys/class/nvme; ip -br link",
     speaks=True,
+)
+FILES = Probe(
+    "file_systems",
+    """set -- $(cat /proc/sys/fs/file-nr) && [ $# = 3 ] && echo "handles|$1|$3"
+[ -n "${paths+set}" ] || echo 'unasked|'
+printf '%s\\n' "$paths" | while IFS= read -r p; do
+  [ -n "$p" ] || continue
+  # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
+  m=$(P=$(printf %s "$p" | sed 's/ /\\\\040/g') awk '$2 == ENVIRON["P"] { t = $3 } END { print t }' /proc/self/mounts)
+  n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p" 2>/dev/null) || n='||||'
+  echo "system|$m|$n|$p"
+done; true""",
+    parse_files,
+    "cat /proc/sys/fs/file-nr; df -h; df -i",
+    asks=lambda host: {"paths": "\n".join(host.capabilities["health"].mounts)},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import GONE
 from gpuprov.reading import is_whole, numbers
 
 NODES = ("LoadState", "ActiveState", "UnitFileState")
@@ -57,7 +58,8 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `config`: lines of gpuprov's configuration (None:
-    no such file). `load`, `active`, `file`: of the boot unit. `log`: its last lines. `irqbalance`: its command line, if it runs
+    no such file). `load`, `active`, `file`: of the boot unit. `log`: its last lines; `gone`: files of its
+    command that are not there. `irqbalance`: its command line, if it runs
     (`balancer`); `balances`: it is installed. `setpci`: that is.
     `lockdown`: the kernel's mode (`none`, `integrity`). `topo`: the path of rdma_topo; `topo_check`: its exit status and what it
     says is wrong; `topo_grub`: `same`, `differs`, `absent`, or why it is not known;
@@ -70,6 +72,7 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     active: str = "inactive"
     file: str = ""
     log: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     irqbalance: str = ""
     balancer: bool = False
     balances: bool = False
@@ -136,6 +139,7 @@ def parse(output: Output) -> Pcie:
         active=one.get(NODES[1]) or "inactive",
         file=one.get(NODES[2], ""),
         log=tuple(many.get("log", ())),
+        gone=tuple(many.get("gone", ())),
         irqbalance=one.get("irqbalance", ""),
         balancer="irqbalance" in one,
         balances="installed" in one,
@@ -217,7 +221,7 @@ done | awk '{_AWK}'
 c=/etc/gpuprov/pcie.conf u=gpuprov-pcie.service
 [ -e $c ] && echo 'config|' && sed -n 's/^\\([a-z].*\\)/config|\\1/p' $c
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
+{GONE}journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 for f in $(grep -lsx irqbalance /proc/[0-9]*/comm); do echo "irqbalance|$(tr '\\0' ' ' <"${{f%comm}}cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done

@@ -7,6 +7,7 @@ import msgspec
 from gpuprov.onhost.at_boot import erdma_state as state
 from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import GONE
 from gpuprov.probe.kernel.initramfs import INITRAMFS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 from gpuprov.reading import numbers
@@ -41,7 +42,8 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
     `ephemeral`, `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers. `core`: the
     path of ib_core. `lacks`: erdma needs OFED's symbol, and no module of that kernel has it. `registered`: dkms status.
     `record`: SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed ones of RDMA. `eadm`: what
-    `eadm ver` says, None without eadm. `config`, `load`, `active`, `file`, `log`: of gpuprov's own unit.
+    `eadm ver` says, None without eadm. `config`, `load`, `active`, `file`, `log`: of gpuprov's own unit;
+    `gone`: files of its command that are not there.
     """
 
     kernels: tuple[ErdmaKernel, ...] = ()
@@ -73,6 +75,7 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
     active: str = "inactive"
     file: str = ""
     log: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def onhost(self) -> state.State:
@@ -128,6 +131,7 @@ def parse(output: Output) -> Erdma:
         active=one("ActiveState") or "inactive",
         file=one("UnitFileState"),
         log=tuple("|".join(cells) for cells in many.get("log", ())),
+        gone=tuple("|".join(cells) for cells in many.get("gone", ())),
     )  # fmt: skip
 
 
@@ -170,7 +174,9 @@ dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*'
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
 [ -e /etc/gpuprov/erdma.conf ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' /etc/gpuprov/erdma.conf
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
+"""
+    + GONE
+    + r"""journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 true"""
 )
 ERDMA = Probe(

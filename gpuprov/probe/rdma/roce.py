@@ -12,12 +12,14 @@ from gpuprov.catalog.rdma.roce import CONFIG, UNIT
 from gpuprov.onhost.at_boot import roce_ports
 from gpuprov.onhost.at_boot.roce_ports import READER, RocePort
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import GONE
 
 
 class Roce(msgspec.Struct, frozen=True, kw_only=True):
     """`tools` are the programs and places that are there. `config`: the lines of gpuprov's configuration (None: no such file).
 
-    `load`, `active`, `file`: of the boot unit; `log`: its last lines. `lldpad`: whether it runs, which sets DCB, too. `blocking`:
+    `load`, `active`, `file`: of the boot unit; `log`: its last lines; `gone`: files of its command that are not there.
+    `lldpad`: whether it runs, which sets DCB, too. `blocking`:
     rules of the host's packet filter that drop or reject UDP port 4791; `filter` is the program that showed them, empty for none.
     """
 
@@ -28,6 +30,7 @@ class Roce(msgspec.Struct, frozen=True, kw_only=True):
     active: str = "inactive"
     file: str = ""
     log: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     lldpad: bool = False
     blocking: tuple[str, ...] = ()
     filter: str = ""
@@ -44,6 +47,7 @@ def parse(output: Output) -> Roce:
         active=unit["ActiveState"] or "inactive",
         file=unit["UnitFileState"],
         log=tuple(many.get("log", ())),
+        gone=tuple(many.get("gone", ())),
         lldpad="lldpad" in many,
         blocking=tuple(dict.fromkeys(" ".join(line.split()) for line in many.get("rule", ()))),
         filter=(many.get("filter") or [""])[0],
@@ -57,7 +61,9 @@ u={UNIT} c={CONFIG}"""
     r"""
 [ -e $c ] && echo 'config|' && sed -n 's/^\(device \|count \|set \)/config|&/p' $c
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-journalctl -q --no-pager -o cat -n 6 -u $u 2>/dev/null | sed 's/^/log|/'
+"""
+    f"{GONE}"
+    r"""journalctl -q --no-pager -o cat -n 6 -u $u 2>/dev/null | sed 's/^/log|/'
 grep -qsx lldpad /proc/[0-9]*/comm && echo 'lldpad|'
 PATH=$PATH:/usr/sbin:/sbin
 if command -v nft >/dev/null && x=$(nft list ruleset 2>/dev/null); then

@@ -10,6 +10,7 @@ from gpuprov.catalog import rdma
 from gpuprov.onhost.at_boot import network
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import GONE
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
@@ -30,10 +31,12 @@ class ServiceUnit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SoftUnit(ServiceUnit, frozen=True, kw_only=True):
-    """The unit that makes soft devices: `config` are the lines of its configuration (None: no such file), `log` its last lines."""
+    """The unit that makes soft devices: `config` are the lines of its configuration (None: no such file), `log` its last lines, `gone`
+    files of its command that are not there."""
 
     config: tuple[str, ...] | None = None
     log: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +92,7 @@ def parse(output: Output) -> RdmaHost:
             **msgspec.structs.asdict(units.get(SOFT, ServiceUnit())),
             config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
             log=tuple("|".join(cells) for cells in many.get("log", [])),
+            gone=tuple("|".join(cells) for cells in many.get("gone", [])),
         ),
         bound=first("bound") == "yes",
         daemons=tuple(
@@ -127,7 +131,8 @@ c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p
 c={CONFIG}
 [ -e $c ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' $c
 [ ! -e /etc/systemd/system/{SOFT} ] || journalctl -q --no-pager -o cat -n 4 -u {SOFT} 2>/dev/null | sed 's/^/log|/'
-true""",
+u={SOFT}
+{GONE}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,

@@ -43,6 +43,10 @@ TABLE: tuple[Fault, ...] = (
           "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2"),
     _line("filesystem-read-only", "the kernel made a file system read-only", "health.kernel",
           "EXT4-fs (nvme0n1p2): Remounting filesystem read-only"),
+    Fault("mount-full", "the file system that is mounted at /srv is full", "health.file_systems",
+          plant="mountpoint -q /srv || { echo '/srv is no mount point' >&2; exit 1; }; "
+          "dd if=/dev/zero of=/srv/.gpuprov-sim-fill bs=64k 2>/dev/null || true",
+          heal="rm -f /srv/.gpuprov-sim-fill"),
     _line("xid-program", "a program of a user made a GPU memory page fault: Xid 31", "health.programs",
           "NVRM: Xid (PCI:$b): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS", gpu=True),
     _line("xid-reset", "the GSP of a GPU does not answer: Xid 119, then 154", "health.xid",

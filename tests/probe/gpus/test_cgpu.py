@@ -53,7 +53,7 @@ def test_a_host_with_cgpu(tmp_path: Path) -> None:
     )
     (folder / "1" / "012b2edccd7a").mkdir()
     (tmp_path / "cgpu.conf").write_text(
-        "# Ansible managed\n# GPU NODE VALUE: * is every GPU\n* policy 1\n10 max_inst 5\n"
+        "# Managed by gpuprov\n# GPU NODE VALUE: * is every GPU\n* policy 1\n10 max_inst 5\n"
     )
     found = read(
         tmp_path,

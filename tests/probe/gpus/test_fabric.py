@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -157,3 +158,24 @@ def test_a_driver_that_does_not_know_the_fields_is_asked_in_the_long_form(tmp_pa
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
     )
     assert fabric.parse_state(Output(done.stdout)) == (GpuFabric("0000:19:00.0", "Completed", "Success"),)
+
+
+def test_of_its_own_log_counts_what_this_run_wrote(tmp_path: Path) -> None:
+    """The log goes on over all runs. The lines are of gpud's tests, beside one of an earlier year."""
+    log = tmp_path / "fabric manager.log"
+    said = "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0"
+    log.write_text(
+        f"[Jul 23 2024 07:53:55] {said}\n[Feb 25 2099 13:59:45] [INFO] [tid 1803] Received an inband message\n"
+        f"[Jul 23 2099 07:53:55] {said.replace('fatal error 20034', 'non-fatal error 12028')}\n"
+        "no time, detected NVSwitch fatal error 1\n"
+    )
+    config = tmp_path / "fabricmanager.cfg"
+    config.write_text(f'LOG_LEVEL=4\nLOG_FILE_NAME="{log}" # as ever\n')
+    stub = tmp_path / "systemctl"
+    stub.write_text(f"#!/bin/sh\ncase $* in *MainPID*) echo {os.getpid()};; esac\n")
+    stub.chmod(0o755)
+    script = fabric.DAEMON.script.replace("/usr/share/nvidia/nvswitch/fabricmanager.cfg", str(config))
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    (found,) = fabric.parse_daemon(Output(done.stdout)).errors
+    assert found.startswith("detected NVSwitch non-fatal error 12028 on fid 0")

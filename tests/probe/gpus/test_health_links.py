@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.health_links import PORT_ERRORS, parse_nvlinks, parse_ports
-from gpuprov.probe.host.hardware import HARDWARE, parse
+from gpuprov.probe.host.hardware import FILES, HARDWARE, parse, parse_files
 
 H100 = {"link_downed": 255, "port_rcv_errors": 14, "excessive_buffer_overrun_errors": 15, "symbol_error": 0}
 """mlx5_1 of an H100 host: https://github.com/leptonai/gpud/tree/4a8de33a3f02e207f39e9023d67125592d599731/components/accelerator/nvidia
@@ -53,6 +54,35 @@ def test_this_machines_own_hardware() -> None:
     told = subprocess.run(["nproc", "--all"], capture_output=True, text=True, check=True, timeout=30)
     assert 0 <= found.cores <= int(told.stdout)
     assert found.memory == int(Path("/proc/meminfo").read_text().split()[1]) // 1024
+
+
+def test_this_machines_own_file_systems(tmp_path: Path) -> None:
+    strange = tmp_path / "a |b"
+    strange.mkdir()
+    paths = "\n".join(("/", "/proc", str(strange), f"{tmp_path}/none"))
+    script = f"paths={shlex.quote(paths)}\n{FILES.script}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    found = parse_files(Output(done.stdout))
+    assert found.handles is not None
+    assert 0 < found.handles[0] < found.handles[1]
+    root, proc, folder, none = found.systems
+    told = subprocess.run(["df", "--output=pcent", "/"], capture_output=True, text=True, check=True).stdout.split()[1]
+    assert root.space is not None
+    assert abs(100 - root.space - int(told.rstrip("%"))) < 2
+    assert (root.mounted != "", proc.mounted, proc.answers, proc.space) == (True, "proc", True, None)
+    assert (folder.path, folder.mounted, folder.answers) == (str(strange), "", True)
+    assert (none.mounted, none.answers) == ("", False)
+
+
+def test_a_capture_says_that_no_file_systems_were_asked_for() -> None:
+    """It is read without a spec, which names them: that nothing is told of a folder is no finding then."""
+    done = subprocess.run(["sh", "-c", FILES.script], capture_output=True, text=True, check=True, timeout=60)
+    found = parse_files(Output(done.stdout))
+    assert (found.asked, found.systems) == (False, ())
+    done = subprocess.run(
+        ["sh", "-c", f"paths=''\n{FILES.script}"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert parse_files(Output(done.stdout)).asked
 
 
 def test_hyper_threads_are_no_cores() -> None:

@@ -1,0 +1,46 @@
+"""What Fabric Manager itself says of its present or last run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.probe.gpus import fabric
+
+Ctx = Context[FabricManager]
+JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
+# https://github.com/NVIDIA/gpu-operator/issues/544
+MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not) match with driver version ([\d.]*\d)")
+FATAL = re.compile(r"detected NVSwitch fatal error")
+RESET = (
+    "drain the host; with Fabric Manager stopped reset all its GPUs at once (nvidia-smi -r), and the NVSwitches with them, or restart "
+    "it; journalctl -k | grep SXid names the link"
+)
+
+
+def mismatched(daemon: fabric.Daemon) -> str:
+    """What the daemon's last run said of versions, if it refused them."""
+    match = next((m for line in reversed(daemon.log) if (m := MISMATCH.search(line))), None)
+    return f"its log: it is of version {match[1]}, and refuses driver {match[2]}" if match else ""
+
+
+@check("fabric_manager.log", fabric.DAEMON, evidence=JOURNAL)
+def log(ctx: Ctx) -> Outcome:
+    """The daemon's present or last run did not complain of the driver's version, nor of a fatal error of an NVSwitch. Errors that are
+    not fatal, and GPUs that it did not find, are told."""
+    daemon = ctx.facts.get(fabric.DAEMON)
+    if fatal := [line for line in daemon.errors if FATAL.match(line)]:
+        return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", RESET)
+    if mismatch := mismatched(daemon):
+        return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
+    if not daemon.log:
+        return skip("the journal has nothing of the daemon's present or last run")
+    told = f"; told: {_last(daemon.errors)}" if daemon.errors else ""
+    return ok(f"no complaint about versions in {len(daemon.log)} lines{told}", "no complaint about versions")
+
+
+def _last(lines: Sequence[str]) -> str:
+    return f"{lines[-1][:200]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}"

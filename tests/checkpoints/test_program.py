@@ -1,0 +1,19 @@
+"""The program of checkpoints as hosts get it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuprov.checkpoints.program import program
+
+
+def test_it_brings_all_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program(), encoding="utf-8")
+    # -I and -S: without gpuprov itself, as on a host.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", tmp_path / "program.py"],
+        input='{"action": "none"}', cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"problem": "\'none\'"}\n', "")

@@ -1,0 +1,140 @@
+"""What is worked out for a role is what its tasks ask for: each of their expressions is evaluated with it, and all of it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import ChainableUndefined
+from jinja2.nativetypes import NativeEnvironment
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities.base import Context
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import facts, good
+
+ROLES = Path(__file__).parents[2] / "roles"
+CONDITIONS = ("when", "until", "changed_when", "failed_when")
+THERE = [one.name for one in CAPABILITIES if one.desired]
+MORE = {"cuda_requires": "", "acceptance_packages": "native|amd64\n"}
+JUDGE = {"later"}
+"""What the judge itself takes of it."""
+GIVEN_WHOLE = {
+    "nvidia_driver": {
+        *(
+            "builds",
+            "installed",
+            "moves",
+            "packages",
+            "prebuilt",
+            "prebuilt_sums",
+            "reload",
+            "source_packages",
+            "stand_in",
+        ),
+    }
+}
+"""What gpuprov_prebuilt, which gets all of it, and bundles of packages read."""
+
+
+class Recorder(dict[str, Any]):
+    """A mapping that knows which of its keys were asked for, and that nobody asks for one it lacks."""
+
+    def __init__(self, values: Mapping[str, Any], place: str = "") -> None:
+        super().__init__({key: wrapped(value, f"{place}.{key}") for key, value in values.items()})
+        self.its_place, self.asked_for = place, set[str]()
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked_for.add(key)
+        return super().__getitem__(key)
+
+    def __missing__(self, key: str) -> Any:
+        if not self:  # what is empty says nothing of its keys
+            return ChainableUndefined()
+        raise AssertionError(f"the role asks for {self.its_place}.{key}, which is not worked out")
+
+
+def wrapped(value: Any, place: str) -> Any:
+    if isinstance(value, Mapping):
+        return Recorder(value, place)
+    return [wrapped(one, f"{place}[]") for one in value] if isinstance(value, list | tuple) else value
+
+
+def tasks(node: Any) -> Iterator[dict[str, Any]]:
+    for one in node if isinstance(node, list) else ():
+        yield one
+        for branch in ("block", "rescue", "always"):
+            yield from tasks(one.get(branch))
+
+
+def strings(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        node = [*node.keys(), *node.values()]
+    for one in node if isinstance(node, list) else [node]:
+        if isinstance(one, list | dict):
+            yield from strings(one)
+        elif isinstance(one, str):
+            yield one
+
+
+def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -> None:
+    """Evaluate all that stands in a task, for each item of its loop."""
+    items: list[Any] = [None]
+    loop = task.get("loop")
+    if isinstance(loop, str):
+        items = list(jinja.from_string(loop).render(known) or ())
+    elif loop:
+        items = loop
+    for item in items:
+        mine = {**known, "item": item}
+        for word in CONDITIONS:
+            given = task.get(word, [])
+            for condition in given if isinstance(given, list) else [given]:
+                every = re.sub(r"\b(?:and|or)\b", ",", str(condition))  # so that none is left out
+                jinja.compile_expression(f"({every})", undefined_to_none=False)(mine)
+        rest = {
+            key: value for key, value in task.items() if key not in (*CONDITIONS, "loop", "block", "rescue", "always")
+        }
+        for text in strings(rest):
+            for expression in re.findall(r"\{\{(.*?)\}\}(?!\})", text, re.DOTALL):
+                jinja.compile_expression(expression.strip(), undefined_to_none=False)(mine)
+
+
+def happened(result: object) -> bool:
+    """In place of Ansible's tests of a task's result, which there is none of here."""
+    return bool(result)
+
+
+@pytest.mark.parametrize("name", THERE)
+def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> None:
+    capability = BY_NAME[name]
+    assert capability.desired
+    block = capability.fragment()
+    made = capability.desired.make(
+        Context(HostSpec(name="gpu1", capabilities={name: block}), block, facts(**good(), **MORE))
+    )
+    recorder = Recorder(made, name)
+    jinja = NativeEnvironment(undefined=ChainableUndefined)
+    jinja.tests |= dict.fromkeys(("changed", "failed"), happened)
+    judged = {"desired": {name: recorder}}
+    every = [
+        task
+        for file in sorted((ROLES / name / "tasks").rglob("*.yml"))
+        for task in tasks(yaml.safe_load(file.read_text()))
+    ]
+    known: dict[str, Any] = {"gpuprov_judged": judged}
+    known |= {task["register"]: judged for task in every if "gpuprov_judge" in task and "register" in task}
+    for task in every:
+        ask(task, known, jinja)
+    elsewhere = JUDGE | GIVEN_WHOLE.get(name, set())
+    assert recorder.asked_for | elsewhere == set(recorder) | elsewhere
+    inner = {
+        one.its_place: set(one) - one.asked_for
+        for one in dict.values(recorder)
+        if isinstance(one, Recorder) and one.asked_for
+    }
+    assert not {place: unread for place, unread in inner.items() if unread}
