@@ -5,10 +5,10 @@ from __future__ import annotations
 
 DOCUMENTATION = """
 module: gpuprov_first_boot
-short_description: Count the first boot into what was changed, so that GRUB starts what was before if it fails
+short_description: Count the first boot into what was changed, so that the bootloader starts what was before if it fails
 description:
-  - Keeps the running kernel, its initramfs and its command line before anything is changed, and has GRUB start them where the first
-    boot into the new state is not found to be good. The site's own default stays as it is.
+  - Keeps the running kernel, its initramfs and its command line before anything is changed, and has the bootloader start them where
+    the first boot into the new state is not found to be good. The site's own default stays as it is.
   - Where the bootloader cannot count, nothing is done, and RV(msg) says why.
 author: gpuprov
 options:
@@ -40,7 +40,15 @@ import subprocess
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost import first_boot, first_boot_judge
+from ansible.module_utils.gpuprov_onhost import (
+    first_boot,
+    first_boot_grub,
+    first_boot_judge,
+    first_boot_systemd,
+    first_boot_tools,
+)
+
+PROGRAMS = (first_boot_judge, first_boot_tools, first_boot_grub, first_boot_systemd)
 
 SPEC = {
     "state": {"type": "str", "choices": ["kept", "counted", "judged", "dropped"], "required": True},
@@ -59,10 +67,12 @@ def main() -> None:
         if state == "kept":
             why = first_boot.keep(module.params["run"])
         elif state == "counted":
-            why = first_boot.count(inspect.getsource(first_boot_judge), sys.executable)
+            why = first_boot.count(
+                {part.__name__.rpartition(".")[2]: inspect.getsource(part) for part in PROGRAMS}, sys.executable
+            )
         elif state == "dropped":
             first_boot.no_reboot()
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
         module.fail_json(msg=f"the first boot cannot be counted: {error}")
     module.exit_json(
         changed=False, **({"msg": f"if the next boot fails, the host does not go back by itself: {why}"} if why else {})

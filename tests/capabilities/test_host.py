@@ -57,6 +57,10 @@ def boots(counted: str = "", *, lvm: bool = False, watchdog: str = "0", **state:
     return {"first_boot": f"{said}state={json.dumps(state) if state else ''}\nwatchdog={watchdog}\n"}
 
 
+SYSTEMD_BOOT = (
+    "container=1\nloader=systemd-boot\ninfo=systemd-boot 255.4-1ubuntu8\nprogram=0\nwritable=0\nline=0\n"
+    "list title: x (default)\nlist id: x.conf\nlist source: /boot//loader/entries/x.conf (on the EFI System Partition)\n"
+)
 BEFORE: dict[str, Any] = {
     "run": "a1b2",
     "kernel": "6.1.0-47-amd64",
@@ -68,6 +72,14 @@ ROWS = [
     Row("boots are not counted", "host.first_boot", House(), boots(lvm=True), "n/a"),
     Row("a boot that hangs is nobody's", "host.first_boot", GOES_BACK, boots(), "pass", "no watchdog resets a host"),
     Row("a watchdog", "host.first_boot", GOES_BACK, boots(watchdog="1min"), "pass", "watchdog resets a host"),
+    Row(
+        "systemd-boot",
+        "host.first_boot",
+        GOES_BACK,
+        {"first_boot": SYSTEMD_BOOT},
+        "pass",
+        "is undone by systemd-boot; ",
+    ),
     Row("GRUB cannot write", "host.first_boot", GOES_BACK, boots(lvm=True), "pass", "/boot, which is on lvm"),
     Row(
         "a kernel did not come up",

@@ -33,8 +33,7 @@ mkdir -p /etc/systemd/system/{UNIT}.d
 cat > /etc/systemd/system/{UNIT}.d/patience.conf <<'END'
 [Service]
 ExecStart=
-ExecStart=/usr/bin/python3 -c "import sys; sys.path.append('/usr/local/lib/gpuprov'); import first_boot_judge as judge; \
-judge.PATIENCE = 180; judge.main()"
+ExecStart=/usr/bin/python3 -c "import gpuprov_boot.first_boot_judge as judge; judge.PATIENCE = 180; judge.main()"
 END
 systemctl daemon-reload"""
 """A file system that does not mount without the module: systemd ends in a shell that waits for somebody at the console, here for

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import first_boot, first_boot_judge, reasons
+from gpuprov.onhost import first_boot, first_boot_grub, first_boot_judge, first_boot_systemd, first_boot_tools, reasons
 from gpuprov.probe.base import Output
 from gpuprov.probe.kernel.boot import COMMAND_LINE
 
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
+PARTS = (first_boot_tools, first_boot_grub, first_boot_systemd, first_boot_judge, first_boot)
+"""In the order that they need each other."""
+PROGRAMS = {"first_boot_judge": "# the program"}
 LINE = f"BOOT_IMAGE=/vmlinuz-{OLD} root=UUID=1 ro quiet"
 
 
@@ -28,7 +31,7 @@ class Host:
         self.layers, self.system, self.container, self.running = "", "ext2", False, "running"
         self.smi, self.module = True, "535.1 AAA"
         self.code, self.judge = first_boot, first_boot_judge
-        monkeypatch.setattr(self.judge, "run", self.program)
+        monkeypatch.setattr(first_boot_tools, "run", self.program)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
         monkeypatch.setattr(reasons, "FOLDER", f"{root}/run/reasons")
         monkeypatch.setattr("os.sync", lambda: None)
@@ -106,7 +109,7 @@ class Host:
         self.module = driver
         if kernel:
             self.write(f"/boot/vmlinuz-{kernel}", "new")
-        assert self.code.count("# the program", "/usr/bin/python3") == ""
+        assert self.code.count(PROGRAMS, "/usr/bin/python3") == ""
 
 
 def readonly(*_: object) -> None:
@@ -117,11 +120,11 @@ def readonly(*_: object) -> None:
 def _host(tmp_path: Path) -> Iterator[Host]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUPROV_ROOT", str(tmp_path))
-        reload(first_boot_judge)
-        reload(first_boot)
+        for part in PARTS:
+            reload(part)
         yield Host(tmp_path, patch)
-    reload(first_boot_judge)
-    reload(first_boot)
+    for part in PARTS:
+        reload(part)
 
 
 def test_what_the_host_ran_by_is_kept_and_the_sites_default_stays(host: Host) -> None:
@@ -136,7 +139,7 @@ def test_what_the_host_ran_by_is_kept_and_the_sites_default_stays(host: Host) ->
     assert host.state["tried"] == NEW
     assert not any(call.startswith("grub-set-default") for call in host.calls)
     again = host.calls.count("update-grub")
-    host.code.count("# the program", "/usr/bin/python3")
+    host.code.count(PROGRAMS, "/usr/bin/python3")
     assert host.calls.count("update-grub") == again, "GRUB's menu has it once for all"
 
 
@@ -225,7 +228,7 @@ def test_a_host_that_is_back_says_so_though_its_record_is_damaged(host: Host, da
     host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
     host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
     assert "with the kernel that was kept" in host.code.came_up()
-    assert host.code.count("# the program", "/usr/bin/python3") == "what the host ran by was not kept"
+    assert host.code.count(PROGRAMS, "/usr/bin/python3") == "what the host ran by was not kept"
     host.boots("fourth", f"{LINE} gpuprov.first panic=30")
     assert "the next one starts what was before" in host.code.came_up().casefold()
 
@@ -236,7 +239,7 @@ def test_a_rollback_stays_with_the_kernel_that_works(host: Host) -> None:
     host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
     host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
     host.module = "535.1 AAA"
-    host.code.count("# the program", "/usr/bin/python3")
+    host.code.count(PROGRAMS, "/usr/bin/python3")
     assert host.counted == "back"
     assert "blacklist" not in host.read("/boot/grub/gpuprov/boot.cfg")
     host.boots("fourth", "root=UUID=1 ro quiet gpuprov.kept")
@@ -254,7 +257,7 @@ def test_a_rollback_on_the_same_kernel_starts_the_sites_default_again(host: Host
     host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
     host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
     host.module = "535.1 AAA"
-    host.code.count("# the program", "/usr/bin/python3")
+    host.code.count(PROGRAMS, "/usr/bin/python3")
     assert host.counted == "once"
 
 
@@ -306,7 +309,7 @@ def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
     host.boots("second", f"{LINE} gpuprov.first panic=30")
     host.running = "maintenance"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host.judge, "write", readonly)
+        patch.setattr(first_boot_tools, "write", readonly)
         assert "maintenance" in host.judge.judge()
     assert "systemctl reboot --force" in host.calls
     unit = host.read(f"/etc/systemd/system/{host.code.UNIT}")
@@ -341,7 +344,7 @@ def test_a_host_that_cannot_go_back_is_left_alone(host: Host, change: dict[str, 
     for name, value in change.items():
         setattr(host, name, value)
     assert told in host.code.keep("r1")
-    assert host.code.count("# the program", "/usr/bin/python3") == "what the host ran by was not kept"
+    assert host.code.count(PROGRAMS, "/usr/bin/python3") == "what the host ran by was not kept"
     assert host.calls == []
     assert host.counted == ""
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost import first_boot
-from gpuprov.onhost.first_boot_judge import BACK, FIRST, ONCE, VARIABLE
+from gpuprov.onhost import first_boot_grub
+from gpuprov.onhost.first_boot_grub import VARIABLE
+from gpuprov.onhost.first_boot_tools import BACK, FIRST, ONCE
 
 pytestmark = [
     pytest.mark.install,
@@ -46,9 +47,11 @@ class Grub:
         (tree / "gpuprov").mkdir(parents=True)
         subprocess.run(["grub-editenv", tree / "grubenv", "create"], check=True)
         subprocess.run(["grub-editenv", tree / "grubenv", "set", "saved_entry=simple", *environment], check=True)
-        hook = subprocess.run(["sh", "-c", first_boot.HOOK_TEXT], capture_output=True, text=True, check=True).stdout
+        hook = subprocess.run(
+            ["sh", "-c", first_boot_grub.HOOK_TEXT], capture_output=True, text=True, check=True
+        ).stdout
         (tree / "grub.cfg").write_text(HEADER + hook + END)
-        told = first_boot.ENTRY_TEXT.format(
+        told = first_boot_grub.ENTRY_TEXT.format(
             run="r1", kernel="6.1", variable=VARIABLE, once=ONCE, back=BACK, first=" ".join(FIRST), words="'ro' 'quiet'"
         )
         if entry:
@@ -86,7 +89,7 @@ def test_without_the_files_of_gpuprov_the_sites_default_starts(tmp_path: Path) -
 
 def test_the_words_come_into_the_menu_as_a_variable() -> None:
     """The file is read by a shell, as update-grub does; what GRUB is to fill in must come through."""
-    script = f"GRUB_CMDLINE_LINUX='console=ttyS0'\n{first_boot.WORDS_TEXT}printf %s \"$GRUB_CMDLINE_LINUX\""
+    script = f"GRUB_CMDLINE_LINUX='console=ttyS0'\n{first_boot_grub.WORDS_TEXT}printf %s \"$GRUB_CMDLINE_LINUX\""
     ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout == "console=ttyS0 $gpuprov_first"
 

@@ -14,6 +14,7 @@ from gpuprov.spec.model import HostSpec
 
 MOVES = [Change(kind="package", name=name, before="535.1-1", after="550.1-1") for name in ("libcuda1", "nvidia-smi")]
 LOCAL = "container=1\nmenu=0\nenvironment=0\nlayers={0}\nsystem=ext2\ncounted=\nstate=\nwatchdog={1}\n"
+EFI = "container=1\nloader=systemd-boot\ninfo=systemd-boot 252\nprogram=0\nwritable=1\n"
 RECEIPT = '{"applied_at": "2026-11-10T09:00:00Z", "capabilities": {}}'
 
 
@@ -66,6 +67,7 @@ def test_nothing_is_told_where_all_comes_back() -> None:
         (facts(receipt=""), {}, "there is no checkpoint"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("lvm", "1min")), {}, "a boot that fails: GRUB cannot write to /boot"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("", "0")), {}, "no watchdog resets the host"),
+        (facts(files=FILES, spec=DRIVER, boot=EFI), {}, "a boot that fails: the firmware's variables cannot be written"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("", "1min") + "pending=/etc/default/grub\n"), {},
          "/etc/default/grub: newer than GRUB's menu, which is made anew before the reboot"),
     ],

@@ -15,7 +15,7 @@ from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.drivers.sets import GPU_SERVICES, supported_distributions
-from gpuprov.onhost import first_boot_judge, lock
+from gpuprov.onhost import first_boot_tools, lock
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.host.family import words
 from gpuprov.probe.kernel.first_boot import FIRST_BOOT, FirstBoot
@@ -117,10 +117,10 @@ def give_back(out: house.Drained) -> str:
 
 @check("host.first_boot", FIRST_BOOT, moment="next-boot", fields=("on_failure",))
 def started_again(ctx: Ctx) -> Outcome:
-    """GRUB starts its own default: no boot has failed, after which it starts what was before."""
+    """The bootloader starts its own default: no boot has failed, after which it starts what was before."""
     known: FirstBoot = ctx.facts.get(FIRST_BOOT)
-    expected = "the default of GRUB's menu"
-    if known.counted == first_boot_judge.BACK:
+    expected = f"the default of {known.loader}'s menu"
+    if known.counted == first_boot_tools.BACK:
         tried = f"{known.tried} did not come up" if known.tried != known.kernel else "what it changed did not come up"
         told = f"{known.kernel} as it was before run {known.run}: {known.found or tried}"
         if known.settled:
@@ -135,7 +135,7 @@ def started_again(ctx: Ctx) -> Outcome:
     if known.why_not:
         return ok(f"a boot that fails is not undone: {known.why_not}", expected)
     by = "systemd's watchdog resets a host that hangs" if known.watchdog else f"{HANGS}; {WATCHDOG}"
-    return ok(f"a boot that fails is undone by GRUB; {by}", expected)
+    return ok(f"a boot that fails is undone by {known.loader}; {by}", expected)
 
 
 @check("host.supported", system.PLATFORM, system.OS_RELEASE, moment="preflight")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from gpuprov.onhost import first_boot, first_boot_judge
+from gpuprov.onhost import first_boot_grub, first_boot_systemd
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.kernel import systemd_boot
 from gpuprov.reading import Unreadable, typed_json
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`why_not`: why boots cannot be counted here. `counted`: what GRUB does next (`once`, `back`). `run`, `kernel`: before which run
-    the host was kept, and with which kernel; `tried`: the kernel that was to start. `found`: what was wrong with the boot. `off`: it
-    is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine.
+    """`why_not`: why boots cannot be counted here. `counted`: what `loader` does next (`once`, `back`). `run`, `kernel`: before which
+    run the host was kept, and with which kernel; `tried`: the kernel that was to start. `found`: what was wrong with the boot. `off`:
+    it is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine.
     `pending`: files of GRUB's defaults that its menu is older than, where the first counted reboot makes that menu anew."""
 
+    loader: str = first_boot_grub.NAME
     why_not: str = ""
     counted: str = ""
     run: str = ""
@@ -35,39 +40,73 @@ def parse(output: Output) -> FirstBoot:
         state = typed_json(told.get("state") or "{}", FirstBoot)
     except Unreadable:
         state = FirstBoot(found="its record cannot be read")
+    systemd = told.get("loader") == first_boot_systemd.NAME
     return msgspec.structs.replace(
         state,
-        why_not=first_boot.why_not(
-            container=told.get("container") == "0",
-            menu=told.get("menu") == "0",
-            environment=told.get("environment") == "0",
-            layers=told.get("layers", ""),
-            system=told.get("system", ""),
-        ),
-        counted=told.get("counted", ""),
+        **(_systemd(told, output) if systemd else _grub(told)),
         watchdog=told.get("watchdog", "") not in ("", "0", "infinity"),
         pending=tuple(sorted(told.get("pending", "").split())),
     )
 
 
+def _grub(told: Mapping[str, str]) -> dict[str, Any]:
+    why = first_boot_grub.why_not(
+        container=told.get("container") == "0",
+        menu=told.get("menu") == "0",
+        environment=told.get("environment") == "0",
+        layers=told.get("layers", ""),
+        system=told.get("system", ""),
+    )
+    return {"why_not": why, "counted": told.get("counted", "")}
+
+
+def _systemd(told: Mapping[str, str], output: Output) -> dict[str, Any]:
+    why = first_boot_systemd.why_not(
+        container=told.get("container") == "0",
+        info=told.get("info", ""),
+        program=told.get("program") == "0",
+        writable=told.get("writable") == "0",
+        saved="@saved" in (told.get("default"), told.get("saved")),
+        line=told.get("line") == "0",
+        listing=[line.removeprefix("list ") for line in output.text.splitlines() if line.startswith("list ")],
+    )
+    counted = first_boot_systemd.counts(told.get("default", ""), told.get("one_shot", ""))
+    return {"loader": first_boot_systemd.NAME, "why_not": why, "counted": counted}
+
+
 FIRST_BOOT = Probe(
     "first_boot",
-    f"""g=/boot/grub
-systemd-detect-virt --container --quiet; echo "container=$?"
+    f"""systemd-detect-virt --container --quiet; echo "container=$?"
+echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
+echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)
+{systemd_boot.EFI}case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
+  echo "loader={first_boot_systemd.NAME}"
+  echo "info="$(efi LoaderInfo)
+  echo "default="$(efi {first_boot_systemd.DEFAULT})
+  echo "one_shot="$(efi {first_boot_systemd.ONE_SHOT})
+  command -v bootctl >/dev/null; echo "program=$?"
+  [ -w $v ]; echo "writable=$?"
+  cat {" ".join(first_boot_systemd.LINES)} 2>/dev/null | grep -q '[^[:space:]]'; echo "line=$?"
+  if [ -n "$back" ]; then
+    sed -n 's/^default[[:space:]]*/saved=/p' "$(bootctl --print-esp-path 2>/dev/null)/loader/loader.conf" 2>/dev/null
+    bootctl list --no-pager 2>/dev/null | sed 's/^/list /'
+  fi
+  exit 0 ;;
+esac
+g=/boot/grub
 [ -f $g/grub.cfg ] && command -v update-grub >/dev/null; echo "menu=$?"
 [ -f $g/grubenv ]; echo "environment=$?"
-sed -n 's/^{first_boot_judge.VARIABLE}=/counted=/p' $g/grubenv 2>/dev/null
+sed -n 's/^{first_boot_grub.VARIABLE}=/counted=/p' $g/grubenv 2>/dev/null
 if [ -n "$back" ]; then
   echo "layers="$(grub-probe --target=abstraction $g/grubenv 2>/dev/null)
   echo "system="$(grub-probe --target=fs $g/grubenv 2>/dev/null)
   grep -qs gpuprov/boot.cfg $g/grub.cfg ||
     echo "pending="$(find /etc/default/grub /etc/default/grub.d /etc/grub.d -type f -newer $g/grub.cfg 2>/dev/null)
 fi
-echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
-echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)
 true""",
     parse,
-    "grub-editenv list; grep -A3 gpuprov-kept /boot/grub/gpuprov/boot.cfg; journalctl -u gpuprov-first-boot",
+    "grub-editenv list; grep -A3 gpuprov-kept /boot/grub/gpuprov/boot.cfg; "
+    "bootctl list; journalctl -u gpuprov-first-boot",
     lambda host: {"back": "1"} if host.on_failure == "rollback" else {},
 )
 """grub-probe looks at every disk: only where a boot that fails is to be undone."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuprov.onhost import first_boot_judge
+from gpuprov.onhost import first_boot_grub, first_boot_tools
 from gpuprov.shared import package_lists
 
 ONCE = "next_entry"
@@ -53,7 +53,7 @@ def _next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
         default, by = told.get(variable[1], ""), variable[1]
     elif "$" in default:
         return {"unknown": f"the default of grub.cfg is {default}"}
-    if told.get(first_boot_judge.VARIABLE) == first_boot_judge.BACK and any(one.name == KEPT for one in read.entries):
+    if told.get(first_boot_grub.VARIABLE) == first_boot_tools.BACK and any(one.name == KEPT for one in read.entries):
         default, by = KEPT, "gpuprov keeps to what was before a boot that failed"
         stays = started(read.entries, default)
         if not (read.once and told.get(ONCE)):

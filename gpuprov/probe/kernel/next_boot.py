@@ -41,16 +41,15 @@ def parse_next_boot(output: Output) -> NextBoot:
         start = grub_menu.next_start(parts.get("@menu", []), parts.get("@env", []), entries)
         return NextBoot(loader="GRUB", **start)
     if loader == "systemd-boot":
-        told = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.VARIABLES}
+        told = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.NAMES}
         return NextBoot(loader="systemd-boot", **systemd_boot.next_start(parts.get("@list", []), told))
     return NextBoot(unknown="no configuration of GRUB or systemd-boot was found")
 
 
 NEXT_BOOT = Probe(
     "next_boot",
-    r"""v=/sys/firmware/efi/efivars; i=4a67b082-0a4c-41cf-b6c7-440b29bb8c4f
-efi() { tail -c +5 "$v/$1-$i" 2>/dev/null | tr -d '\000'; }
-g=
+    systemd_boot.EFI
+    + r"""g=
 case $(efi LoaderInfo) in
 systemd-boot*)
   echo "@loader systemd-boot"

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpuprov.onhost import first_boot_systemd
+from gpuprov.onhost.first_boot_systemd import DEFAULT, VARIABLES, VENDOR
+from gpuprov.onhost.first_boot_systemd import ONE_SHOT as ONCE
 from gpuprov.probe.kernel.grub_menu import kernel_of
 
-ONCE, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
-VARIABLES = (ONCE, DEFAULT)
+NAMES = (ONCE, DEFAULT)
+EFI = rf"""v={VARIABLES}
+efi() {{ cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
+"""
+"""`efi NAME` prints a variable. efivarfs cannot be seeked in, which tail does in a file."""
 
 
 def next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str, Any]:
     """Of `NextBoot`: the entry that is chosen for one time, else the one that bootctl calls the default, which is by
     LoaderEntryDefault, loader.conf or the order of the menu."""
-    entries = _entries(listing)
+    entries = first_boot_systemd.entries(listing)
     stays = _named(entries, variables[DEFAULT]) or next((one for one in entries if one.get("default")), {})
     by = f"{DEFAULT}={variables[DEFAULT]}" if variables[DEFAULT] else "the default of bootctl list"
     if not variables[ONCE]:
@@ -23,19 +29,6 @@ def next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str
     if stays is chosen and not variables[DEFAULT]:
         stays = {}  # bootctl calls default what is chosen for one time
     return _kernel(chosen) | {"by": f"{ONCE}={variables[ONCE]}", "once": True, "after": _release(stays)}
-
-
-def _entries(listing: Iterable[str]) -> list[dict[str, str]]:
-    entries: list[dict[str, str]] = [{}]
-    for line in listing:
-        key, colon, value = line.strip().partition(":")
-        if not line.strip():
-            entries.append({})
-        elif colon and value.strip():
-            entries[-1][key] = value.strip()
-            if key == "title" and "default)" in value.strip().split(" (")[1:]:
-                entries[-1]["default"] = "yes"
-    return [one for one in entries if "id" in one]
 
 
 def _named(entries: Iterable[dict[str, str]], name: str) -> dict[str, str]:

@@ -1,0 +1,245 @@
+"""Boot counting with systemd-boot: it starts an entry of ours one time (LoaderEntryOneShot), and from then on what was kept.
+
+The first entry is the one that it would start by itself, with FIRST on its command line. What was kept is LoaderEntryDefault; the
+site's own value is noted, and set again once the boot is good. https://systemd.io/BOOT_LOADER_INTERFACE/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from typing import Any, Iterable, Mapping, Sequence
+
+from . import first_boot_tools as tools
+from .first_boot_tools import BACK, FIRST, ONCE, ROOT
+
+NAME = "systemd-boot"
+VARIABLES = "/sys/firmware/efi/efivars"
+VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+ONE_SHOT, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
+FIRST_ENTRY, KEPT_ENTRY = "_-gpuprov-first.conf", "_-gpuprov-kept.conf"
+"""By these names, and without a sort-key, they come last in the menu: the first of it, or of what a pattern names, is none of them."""
+OWN = (FIRST_ENTRY, KEPT_ENTRY)
+SINCE = 252
+"""As in Debian 12. Older ones start the last of their entries, where later ones start the first."""
+LINES = ("/etc/kernel/cmdline", "/usr/lib/kernel/cmdline")
+COUNTER = re.compile(r"\+\d+(-\d+)?(?=\.conf\Z)")
+"""Of an entry's name where systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/"""
+
+
+def started() -> bool:
+    """Whether it has started the host."""
+    return variable("LoaderInfo").startswith("systemd-boot")
+
+
+def impossible() -> str:
+    return why_not(
+        container=tools.contained(),
+        info=variable("LoaderInfo"),
+        program=bool(shutil.which("bootctl")),
+        writable=os.access(ROOT + VARIABLES, os.W_OK),
+        saved="@saved" in (variable(DEFAULT), *_defaults()),
+        line=any(tools.text_of(path) for path in LINES),
+        listing=_listing(),
+    )
+
+
+def why_not(
+    *, container: bool, info: str, program: bool, writable: bool, saved: bool, line: bool, listing: Iterable[str]
+) -> str:
+    """The same of what is known. `info`: its name with its version. `saved`: what was chosen last is the default. `line`:
+    kernel-install has a command line of its own."""
+    if container:
+        return "a container has no bootloader"
+    version = re.search(r"[0-9]+", info)
+    if version is None or int(version[0]) < SINCE:
+        return f"{info or 'systemd-boot'} has its menu in another order; boots are counted since {SINCE}"
+    if not program:
+        return "systemd-boot's bootctl is not there"
+    if not writable:
+        return f"the firmware's variables cannot be written, {VARIABLES}"
+    if saved:
+        return "systemd-boot's default is @saved, what was chosen last in its menu"
+    if not line:
+        return f"kernel-install would write a counted boot's command line into new entries: the site's belongs into {LINES[0]}"
+    default = next((one for one in entries(listing) if "default" in one), None)
+    if default is None:
+        return "bootctl lists no default entry"
+    if not default.get("source", "").endswith(".conf"):
+        return f"systemd-boot's default, {default['id']}, is no .conf entry, which would take words for one boot"
+    return ""
+
+
+def entries(listing: Iterable[str]) -> list[dict[str, str]]:
+    """Of `bootctl list`: keys with their values, and `default` where it is the one that starts next."""
+    found: list[dict[str, str]] = [{}]
+    for line in listing:
+        key, colon, value = line.strip().partition(":")
+        if not line.strip():
+            found.append({})
+        elif colon and value.strip():
+            found[-1][key] = value.strip()
+            if key == "title" and "default)" in value.strip().split(" (")[1:]:
+                found[-1]["default"] = "yes"
+            if key == "source":  # since 255 with the partition that it is on
+                found[-1][key] = os.path.normpath(value.strip().partition(" (")[0])
+    return [one for one in found if "id" in one]
+
+
+def odd(words: Sequence[str]) -> str:
+    found = [word for word in words if not (word.isascii() and word.isprintable())]
+    return f"its command line has a word that an entry cannot hold as it is: {found[0]!a}" if found else ""
+
+
+def sources(kernel: str) -> dict[str, str]:
+    source = _running(kernel)
+    keys = _read(source)
+    initrds = {f"initrd-{n}-{kernel}": path for n, path in enumerate(keys.get("initrd", []))}
+    paths = {f"vmlinuz-{kernel}": keys.get("linux", [""])[-1], **initrds}
+    return {name: f"{_place(source)}/{path.lstrip('/')}" for name, path in paths.items()}
+
+
+def folder(kernel: str) -> str:
+    return _place(_running(kernel)) + "/gpuprov"
+
+
+def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    files = sorted(os.listdir(known["folder"]) if os.path.isdir(known["folder"]) else [])
+    if f"vmlinuz-{known['kernel']}" not in files:
+        raise LookupError(f"the kernel that was kept is not in {known['folder']} any more")
+    lines = [f"title as before run {known['run']} of gpuprov ({known['kernel']})"]
+    lines += [f"linux /gpuprov/{name}" for name in files if name.startswith("vmlinuz-")]
+    lines += [f"initrd /gpuprov/{name}" for name in files if name.startswith("initrd-")]
+    return {"kept": "\n".join([*lines, f"options {' '.join(words)}", ""])}
+
+
+def again(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The site's default is what bootctl calls so by the site's own settings, for which those of gpuprov go for a moment."""
+    own = bool(counted())
+    if own:
+        forget(known)
+    site, listed = variable(DEFAULT), _listing()
+    if own:
+        _set(DEFAULT, KEPT_ENTRY)
+    default = next((one for one in entries(listed) if "default" in one), {})
+    source = default.get("source", "")
+    lines = [line for line in _lines(source) if line.split()[:1] not in (["title"], ["sort-key"])]
+    if not any(line.split()[:1] == ["linux"] for line in lines):
+        raise LookupError(f"systemd-boot's default, {default.get('id', 'none')}, cannot be read, or starts no Linux")
+    first = [f"title first boot after run {known['run']} of gpuprov", *lines, f"options {' '.join(FIRST)}", ""]
+    return {
+        "site": site,
+        "first": "\n".join(first),
+        "entries": os.path.dirname(source),
+        **({"tried": default["version"]} if "version" in default else {}),
+    }
+
+
+def arm(known: Mapping[str, Any], *, once: bool) -> None:
+    """Until the last step the site's default starts, or what is new does, one time."""
+    kept, first = _own(known)
+    tools.write(kept, known["kept"])
+    if once:
+        tools.write(first, known["first"])
+    os.sync()
+    _set(ONE_SHOT, FIRST_ENTRY if once else "")
+    _set(DEFAULT, KEPT_ENTRY)
+
+
+def counted() -> str:
+    return counts(variable(DEFAULT), variable(ONE_SHOT))
+
+
+def counts(default: str, one_shot: str) -> str:
+    """The same of these values."""
+    if default != KEPT_ENTRY:
+        return ""
+    return ONCE if one_shot == FIRST_ENTRY else BACK
+
+
+def readable() -> bool:
+    return bool(os.path.isdir(ROOT + VARIABLES))
+
+
+def forget(known: Mapping[str, Any]) -> None:
+    _set(DEFAULT, known.get("site", ""))
+    if variable(ONE_SHOT) == FIRST_ENTRY:
+        _set(ONE_SHOT, "")
+
+
+def drop(known: Mapping[str, Any]) -> None:
+    if known.get("folder"):
+        for path in _own(known):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        shutil.rmtree(known["folder"], ignore_errors=True)
+
+
+def kernels() -> list[str]:
+    return [one["version"] for one in entries(_listing()) if "version" in one and one["id"] not in OWN]
+
+
+def words_of(line: Sequence[str]) -> list[str]:
+    """It hands the initramfs over as a word."""
+    return [word for word in line if not word.startswith(("BOOT_IMAGE=", "initrd="))]
+
+
+def variable(name: str) -> str:
+    """Of the firmware's; the first four bytes are attributes."""
+    try:
+        with open(f"{ROOT}{VARIABLES}/{name}-{VENDOR}", "rb") as file:
+            return file.read()[4:].decode("utf-16-le", "replace").rstrip("\0")
+    except OSError:
+        return ""
+
+
+def _set(name: str, value: str) -> None:
+    if variable(name) != value:
+        tools.call(["bootctl", "set-oneshot" if name == ONE_SHOT else "set-default", value])
+
+
+def _listing() -> list[str]:
+    return tools.out(["bootctl", "list", "--no-pager"]).splitlines()
+
+
+def _defaults() -> list[str]:
+    """What loader.conf says of it."""
+    esp = tools.out(["bootctl", "--print-esp-path"])
+    return _read(f"{ROOT}{esp}/loader/loader.conf").get("default", []) if esp else []
+
+
+def _running(kernel: str) -> str:
+    """The file of the entry that the host was started by; after a first boot, whose own is gone, that of the same kernel."""
+    name = COUNTER.sub("", variable("LoaderEntrySelected")).lower()
+    listed = [one for one in entries(_listing()) if one.get("source", "").endswith(".conf") and one["id"] not in OWN]
+    found = [one for one in listed if COUNTER.sub("", os.path.basename(one["source"])).lower() == name]
+    found = found or [one for one in listed if one.get("version") == kernel]
+    if len(found) != 1:
+        raise LookupError(f"bootctl lists no entry that the host was started by ({name or 'none is told'})")
+    return ROOT + found[0]["source"]
+
+
+def _place(source: str) -> str:
+    """Where the partition with this entry is mounted."""
+    return os.path.dirname(os.path.dirname(os.path.dirname(source)))
+
+
+def _lines(source: str) -> list[str]:
+    return tools.text_of(source).splitlines() if source else []
+
+
+def _read(path: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in tools.text_of(path[len(ROOT) :]).splitlines():
+        key, *value = line.split(None, 1) or [""]
+        found.setdefault(key, []).extend(one.strip() for one in value)
+    return found
+
+
+def _own(known: Mapping[str, Any]) -> tuple[str, str]:
+    """What was kept, on its own partition; the first one beside the entry that it is a copy of."""
+    kept = f"{os.path.dirname(known['folder'])}/loader/entries"
+    first = f"{ROOT}{known['entries']}" if known.get("entries") else kept
+    return f"{kept}/{KEPT_ENTRY}", f"{first}/{FIRST_ENTRY}"

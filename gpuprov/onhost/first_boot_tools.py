@@ -1,0 +1,116 @@
+"""What first_boot, its judge and its bootloaders share: marks on the command line, files that are whole, programs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Any, Mapping, Protocol, Sequence
+
+ROOT = os.environ.get("GPUPROV_ROOT", "")
+ONCE, BACK = "once", "back"
+"""What is counted: the next boot starts the new state, for the first time; every boot starts what was kept."""
+FIRST = ("gpuprov.first", "panic=30")
+"""On the command line of the first boot: without `panic` a kernel that panics, and an initramfs that gives up, wait for ever."""
+KEPT = "gpuprov.kept"
+"""On the command line of what was kept."""
+
+
+class Loader(Protocol):
+    """A bootloader that counts. `known`: the record of what was kept, which has what the loader has told to note there."""
+
+    NAME: str
+
+    def impossible(self) -> str:
+        """Why this host cannot go back by itself; empty where it can."""
+
+    def odd(self, words: Sequence[str]) -> str:
+        """Why an entry cannot have this command line, or nothing."""
+
+    def sources(self, kernel: str) -> dict[str, str]:
+        """The files that the host was started from, by the names that they are kept under: the kernel, then initramfs."""
+
+    def folder(self, kernel: str) -> str:
+        """Where they are kept."""
+
+    def prepare(self, known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+        """Make all ready for a counted boot, with this command line for what was kept; what to note of it."""
+
+    def again(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """The same where only the site's own default is to be tried once more."""
+
+    def arm(self, known: Mapping[str, Any], *, once: bool) -> None:
+        """Count: start what is new one time, and then, or else at once, what was kept."""
+
+    def counted(self) -> str:
+        """ONCE or BACK; empty where the site's own default starts."""
+
+    def readable(self) -> bool:
+        """Whether `counted` can know: what it is noted in may be what does not mount."""
+
+    def forget(self, known: Mapping[str, Any]) -> None:
+        """The site's own default starts again."""
+
+    def drop(self, known: Mapping[str, Any]) -> None:
+        """Remove what was kept."""
+
+    def kernels(self) -> list[str]:
+        """Releases of the kernels that it starts."""
+
+    def words_of(self, line: Sequence[str]) -> list[str]:
+        """A running kernel's command line without what the bootloader puts there."""
+
+
+def newest(kernels: Sequence[str]) -> str:
+    return max(kernels, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], default="")
+
+
+def text_of(path: str) -> str:
+    try:
+        with open(ROOT + path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def write(path: str, text: str, mode: int | None = None) -> None:
+    """Whole, and on the disk before this returns: a kernel may panic next. FAT has no modes."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    scratch = path + ".gpuprov-new"
+    with open(scratch, "w", encoding="utf-8") as file:
+        if mode is not None:
+            os.chmod(scratch, mode)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(scratch, path)
+
+
+def run(words: Sequence[str], limit: float = 600) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=limit,
+        )
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(words, 127, "", f"{words[0]} is not there")
+
+
+def out(words: Sequence[str]) -> str:
+    ran = run(words)
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def call(words: Sequence[str]) -> None:
+    ran = run(words)
+    if ran.returncode:
+        raise OSError(f"{' '.join(words)} failed: {' '.join(ran.stderr.split())[-300:]}")
+
+
+def contained() -> bool:
+    return run(["systemd-detect-virt", "--container", "--quiet"]).returncode == 0
