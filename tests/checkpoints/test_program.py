@@ -17,3 +17,8 @@ def test_it_brings_all_that_it_imports(tmp_path: Path) -> None:
         input='{"action": "none"}', cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"problem": "\'none\'"}\n', "")
+
+
+def test_it_fits_into_an_argument() -> None:
+    """Linux takes 128 KiB in one: MAX_ARG_STRLEN, https://man7.org/linux/man-pages/man2/execve.2.html"""
+    assert len(program()) < 96 << 10
