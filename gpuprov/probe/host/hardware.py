@@ -43,13 +43,13 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
     handles: tuple[int, int] | None = None
     systems: tuple[FileSystem, ...] = ()
-    asked: bool = True
+    asked: bool = False
 
 
 def parse_files(output: Output) -> Files:
     handles: tuple[int, int] | None = None
     systems = []
-    asked = True
+    asked = False
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
@@ -58,9 +58,9 @@ def parse_files(output: Output) -> Files:
         elif kind == "system" and len(cells) >= 7:
             mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
             systems.append(_system(path, mounted, numbers))
-        elif kind == "unasked":
-            asked = False
-    return Files(handles=handles, systems=tuple(systems), asked=asked)
+        elif kind == "asked":
+            asked = True
+    return Files(handles=handles, systems=tuple(systems), asked=asked or bool(systems))
 
 
 def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
@@ -111,7 +111,7 @@ true""",
 FILES = Probe(
     "file_systems",
     """set -- $(cat /proc/sys/fs/file-nr) && [ $# = 3 ] && echo "handles|$1|$3"
-[ -n "${paths+set}" ] || echo 'unasked|'
+[ -z "${paths+set}" ] || echo 'asked|'
 printf '%s\\n' "$paths" | while IFS= read -r p; do
   [ -n "$p" ] || continue
   # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
