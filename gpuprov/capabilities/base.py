@@ -13,6 +13,7 @@ from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.overrides import Room
 from gpuprov.spec.problem import Problem
 
 F = TypeVar("F", bound=Fragment)
@@ -217,7 +218,7 @@ class Capability:
 
     Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
     what it brings about on a host. `carried`: modules that it takes to hosts as files, by
-    their Python names. `packages`: it installs some.
+    their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
 
     `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
     from another where it could not be otherwise as long as that one is there: without a loaded driver no GPU is in MIG mode. What is
@@ -247,6 +248,7 @@ class Capability:
     tables: Callable[[], Mapping[str, object]] = dict
     carried: tuple[str, ...] = ()
     packages: bool = False
+    room: Room | None = None
     presupposes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     at_boot: Mapping[str, str] = field(default_factory=dict)
     taken_away: Mapping[str, Any] | None = None

@@ -24,12 +24,6 @@ class Room(Fragment, frozen=True):
 
 MAX_CLOCK_SKEW = 300
 """Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
-FREE_SPACE = {
-    "kernel": Room(path="/boot", mib=100),
-    "nvidia_driver": Room(path="/var", mib=3000),
-}
-"""By the capability that needs it. One rebuilt initramfs stands beside the old one while it is written: 40 to 90 MiB with GPU firmware
-inside. Packages of a driver, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up."""
 
 SECONDS = {
     "cgpu_module_timeout": 60,
@@ -60,10 +54,10 @@ def max_clock_skew(site: Mapping[str, object]) -> int:
     return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
 
 
-def free_space(site: Mapping[str, object]) -> dict[str, Room]:
-    """The room that each capability needs; those that are not named need none."""
+def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
+    """The room that each capability needs, where the site says nothing the usual one; those that are not named need none."""
     given = site.get("host_free_space")
-    return FREE_SPACE if given is None else msgspec.convert(given, dict[str, Room])
+    return usual if given is None else msgspec.convert(given, dict[str, Room])
 
 
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
@@ -86,7 +80,7 @@ def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterabl
         )
     hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
     try:
-        rooms = free_space(site)
+        rooms = free_space(site, {})
     except msgspec.ValidationError as error:
         yield Problem(message=f'host_free_space is "{site["host_free_space"]}": {error}', hint=hint)
         return

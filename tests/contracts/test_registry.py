@@ -78,7 +78,6 @@ LISTS = {
     "cli/reference.py": "commands",
     "cli/sections.py": "commands",
     "init/draft.py": "what a first inventory asks for, by choice",
-    "spec/overrides.py": "defaults of an override that a site keys by capability",
 }
 
 

@@ -176,12 +176,27 @@ def package_database(ctx: Ctx) -> Outcome:
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 
-@check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
-def space(ctx: Ctx) -> Outcome:
-    """/boot has room for a rebuilt initramfs, and /boot and /var what the site says that a capability needs (host_free_space)."""
+def rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
+    """The free space that each needs which needs some."""
+    return {one.name: one.room for one in capabilities if one.room}
+
+
+def space(capabilities: Sequence[Capability]) -> Check:
+    """The check of free space, which knows what the capabilities need."""
+    usual = rooms(capabilities)
+
+    @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
+    def asked(ctx: Ctx) -> Outcome:
+        """/boot has room for a rebuilt initramfs, and /boot and /var what the site says that a capability needs (host_free_space)."""
+        return _space(ctx, usual)
+
+    return asked
+
+
+def _space(ctx: Ctx, usual: Mapping[str, overrides.Room]) -> Outcome:
     known = ctx.facts.get(system.SPACE)
     family = words(ctx.facts.get(system.OS_RELEASE))
-    for name, room in overrides.free_space(ctx.host.site).items():
+    for name, room in overrides.free_space(ctx.host.site, usual).items():
         free = known.get(room.path, 0)
         if name == "nvidia_driver" or name not in ctx.host.capabilities or free >= room.mib:
             continue  # nvidia_driver.space asks, where there is something to install
@@ -222,7 +237,7 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
     return {
         "gpu_services": GPU_SERVICES,
         "max_clock_skew": overrides.MAX_CLOCK_SKEW,
-        "free_space": msgspec.to_builtins(overrides.FREE_SPACE),
+        "free_space": msgspec.to_builtins(rooms(capabilities)),
         "packaged": [one.name for one in capabilities if one.packages],
     }
 
@@ -245,7 +260,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             clock,
             package_sources,
             package_database,
-            space,
+            space(capabilities),
             receipt,
         ),
         rules=rules,

@@ -18,6 +18,7 @@ from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.overrides import Room
 from gpuprov.spec.problem import Problem
 
 __all__ = ["CAPABILITY", "export", "listed", "rules"]
@@ -68,6 +69,9 @@ def export(facts: Facts) -> Fragment | None:
     return fragment if sysctls or both or governor else None
 
 
+ROOM = Room(path="/boot", mib=100)
+"""One rebuilt initramfs stands beside the old one while it is written: 40 to 90 MiB with GPU firmware inside."""
+
 CAPABILITY = Capability(
     name="kernel",
     summary="kernel command line, modules, initramfs, sysctl, limits, hugepages and CPU governor, owned in one place",
@@ -77,6 +81,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
+    room=ROOM,
     desired=DESIRED,
     taken_away={},
     carried=carried(MODULES),

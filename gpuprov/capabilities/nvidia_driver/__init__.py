@@ -219,6 +219,7 @@ CAPABILITY = Capability(
     export_probes=(*BASE_PROBES, modules.MODPROBE, RUNFILE),
     desired=DESIRED,
     packages=True,
+    room=preflight.ROOM,
     needs_gpu=True,
     presupposes={
         **dict.fromkeys(("flavour", "source", "held", "user_space"), DRIVER_PACKAGES),

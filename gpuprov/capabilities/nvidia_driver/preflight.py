@@ -39,6 +39,9 @@ from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
 
+ROOM = Room(path="/var", mib=3000)
+"""Packages, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up."""
+
 DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING[1:])
 
 
@@ -190,7 +193,7 @@ def space(ctx: Ctx) -> Outcome:
     built = all(kernel.nvidia == decision.version for kernel in built_here(ctx.fragment, ctx.facts))
     if built and (decision.kept or ctx.fragment.source == "runfile"):
         return skip("nothing to install")
-    room = free_space(ctx.host.site).get("nvidia_driver", Room(path="/var", mib=0))
+    room = free_space(ctx.host.site, {"nvidia_driver": ROOM}).get("nvidia_driver", Room(path="/var", mib=0))
     free = ctx.facts.get(system.SPACE).get(room.path, 0)
     if free < room.mib:
         clean = words(ctx.facts.get(system.OS_RELEASE)).clean
