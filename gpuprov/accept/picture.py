@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, words
-from gpuprov.shown import in_markup
+from gpuprov.topology.canvas import Canvas
 
 CELL_WIDTH, CELL_HEIGHT, MARGIN, CHARACTER = 64, 34, 16, 7.2
 COLUMNS, WIDE = 6, 1400
@@ -34,29 +32,21 @@ PATTERN = (
 )
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """A piece of SVG and its size."""
-
-    text: str
-    width: float
-    height: float
+Size = tuple[float, float]
+"""How wide and high what was drawn is."""
 
 
 def document(maps: Sequence[Map]) -> str:
     """One SVG file with all maps, one below the other. The same maps give the same text."""
-    drawn = [draw(one) for one in maps]
-    width = max((one.width for one in drawn), default=320.0) + 2 * MARGIN
-    parts, y = [], float(MARGIN)
-    for one in drawn:
-        parts.append(f'<g transform="translate({MARGIN} {y:g})">{one.text}</g>')
-        y += one.height + 2 * MARGIN
-    if not drawn:
-        parts.append('<text x="16" y="36">no pair was tested</text>')
+    canvas, width, y = Canvas(STYLE), 320.0, float(MARGIN)
+    canvas.parts.append(PATTERN)
+    for one in maps:
+        wide, high = draw(canvas, one, MARGIN, y)
+        width, y = max(width, wide), y + high + 2 * MARGIN
+    if not maps:
+        canvas.text(16, 36, "no pair was tested", "")
         y = 60.0
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}" role="img">'
-        f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>{PATTERN}{"".join(parts)}</svg>\n'
-    )
+    return canvas.file("Figures between pairs of hosts", width + 2 * MARGIN, y)
 
 
 def is_sparse(one: Map) -> bool:
@@ -64,78 +54,63 @@ def is_sparse(one: Map) -> bool:
     return len(one.hosts) > SPARSE and 2 * len(one.cells) < len(one.hosts) * (len(one.hosts) - 1)
 
 
-def draw(one: Map) -> Drawn:
+def draw(canvas: Canvas, one: Map, x: float, y: float) -> Size:
     """One map with its title and its legend: a matrix, or for a sparse map of many hosts a list of pairs."""
-    body = _list(one) if is_sparse(one) else _matrix(one)
-    legend = _legend(one)
-    text = (
-        f'<text class="h" y="14">{in_markup(one.title)}</text>'
-        f'<g transform="translate(0 28)">{body.text}</g>'
-        f'<g transform="translate(0 {body.height + 44:g})">{legend.text}</g>'
-    )
-    wide = max(body.width, legend.width, len(one.title) * 8.5)
-    return Drawn(text, wide, body.height + 44 + legend.height)
+    canvas.text(x, y + 14, one.title, "h")
+    wide, high = (_list if is_sparse(one) else _matrix)(canvas, one, x, y + 28)
+    legend, low = _legend(canvas, one, x, y + high + 44)
+    return max(wide, legend, len(one.title) * 8.5), high + 44 + low
 
 
-def _matrix(one: Map) -> Drawn:
-    left = max((len(name) for name in one.hosts), default=0) * CHARACTER + 12
-    slanted = any(len(name) * CHARACTER > CELL_WIDTH - 6 for name in one.hosts)
-    top = max((len(name) for name in one.hosts), default=0) * CHARACTER * 0.72 + 14 if slanted else 24.0
-    parts = []
+def _matrix(canvas: Canvas, one: Map, x: float, y: float) -> Size:
+    longest = max((len(name) for name in one.hosts), default=0) * CHARACTER
+    left, slanted = longest + 12, longest > CELL_WIDTH - 6
+    top = longest * 0.72 + 14 if slanted else 24.0
     for column, name in enumerate(one.hosts):
-        x = left + (column + 0.5) * CELL_WIDTH
-        turn = f' transform="rotate(-45 {x:g} {top - 8:g})"' if slanted else ""
-        parts.append(f'<text class="{"" if slanted else "c"}" x="{x:g}" y="{top - 8:g}"{turn}>{in_markup(name)}</text>')
+        middle = x + left + (column + 0.5) * CELL_WIDTH
+        canvas.text(middle, y + top - 8, name, "" if slanted else "c", turned=-45 if slanted else 0)
     for row, name in enumerate(one.hosts):
-        y = top + row * CELL_HEIGHT
-        parts.append(f'<text class="e" x="{left - 8:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(name)}</text>')
+        below = y + top + row * CELL_HEIGHT
+        canvas.text(x + left - 8, below + CELL_HEIGHT / 2 + 5, name, "e")
         for column, other in enumerate(one.hosts):
-            x = left + column * CELL_WIDTH
-            parts.append(_cell(x, y, one, one.cells.get((name, other)), same=name == other))
-    width = left + len(one.hosts) * CELL_WIDTH + (top if slanted else 0)
-    return Drawn("".join(parts), width, top + len(one.hosts) * CELL_HEIGHT)
+            cell = one.cells.get((name, other))
+            _cell(canvas, x + left + column * CELL_WIDTH, below, one, cell, same=name == other)
+    return left + len(one.hosts) * CELL_WIDTH + (top if slanted else 0), top + len(one.hosts) * CELL_HEIGHT
 
 
-def _list(one: Map) -> Drawn:
+def _list(canvas: Canvas, one: Map, x: float, y: float) -> Size:
     """Pairs one after the other, in the order of the ring."""
     wide = max(len(a) + len(b) for a, b in one.cells) * CHARACTER + 40
-    most = max(1, min(COLUMNS, int(WIDE // (wide + CELL_WIDTH + 18))))
-    parts = []
+    each = wide + CELL_WIDTH + 18
+    most = max(1, min(COLUMNS, int(WIDE // each)))
     for number, ((name, other), cell) in enumerate(one.cells.items()):
-        x, y = (number % most) * (wide + CELL_WIDTH + 18), (number // most) * CELL_HEIGHT
-        middle = y + CELL_HEIGHT / 2 + 5
-        parts.append(
-            f'<text class="e" x="{x + wide - 8:g}" y="{middle:g}">{in_markup(name)} to {in_markup(other)}</text>'
-        )
-        parts.append(_cell(x + wide, y, one, cell))
-    columns, rows = min(most, len(one.cells)), -(-len(one.cells) // most)
-    return Drawn("".join(parts), columns * (wide + CELL_WIDTH + 18), rows * CELL_HEIGHT)
+        left, top = x + (number % most) * each, y + (number // most) * CELL_HEIGHT
+        canvas.text(left + wide - 8, top + CELL_HEIGHT / 2 + 5, f"{name} to {other}", "e")
+        _cell(canvas, left + wide, top, one, cell)
+    return min(most, len(one.cells)) * each, -(-len(one.cells) // most) * CELL_HEIGHT
 
 
-def _cell(x: float, y: float, one: Map, cell: Cell | None, *, same: bool = False) -> str:
+def _cell(canvas: Canvas, x: float, y: float, one: Map, cell: Cell | None, *, same: bool = False) -> None:
     level = one.level(cell) if cell else None
+    canvas.begin(cell.told if cell else "")
     told = "" if same and cell is None else words(cell, level)
-    title = f"<title>{in_markup(cell.told)}</title>" if cell else ""
-    return f"<g>{title}{_square(x, y, level or ('same' if same else 'untested'), told)}</g>"
+    _square(canvas, x, y, level or ("same" if same else "untested"), told)
+    canvas.end()
 
 
-def _square(x: float, y: float, kind: Level | str, told: str, place: str = "c") -> str:
+def _square(canvas: Canvas, x: float, y: float, kind: Level | str, told: str, place: str = "c") -> None:
     width, height = CELL_WIDTH - 2, CELL_HEIGHT - 2
-    box = f'<rect class="{kind}" x="{x + 1:g}" y="{y + 1:g}" width="{width}" height="{height}"/>'
-    plate = (
-        f'<rect class="plate" x="{x + 14:g}" y="{y + 8:g}" width="{width - 26}" height="18"/>' if kind == "none" else ""
-    )
+    canvas.rect(kind, x + 1, y + 1, width, height)
+    if kind == "none":
+        canvas.rect("plate", x + 14, y + 8, width - 26, 18)
     bold = " m" if kind in ("missed", "far", "none") else ""
-    text = f'<text class="{place} {kind}{bold}" x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(told)}</text>'
-    return f"{box}{plate}{text if told else ''}"
+    canvas.text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 5, told, f"{place} {kind}{bold}")
 
 
-def _legend(one: Map) -> Drawn:
-    parts, rows = [], one.legend()
+def _legend(canvas: Canvas, one: Map, x: float, y: float) -> Size:
+    rows = one.legend()
     for number, (level, told) in enumerate(rows):
-        y = number * (CELL_HEIGHT + 2)
-        parts.append(_square(0, y, level, SAMPLES[level], "l"))
-        parts.append(f'<text x="{CELL_WIDTH + 10}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(told)}</text>')
-    return Drawn(
-        "".join(parts), CELL_WIDTH + 10 + max(len(told) for _, told in rows) * CHARACTER, len(rows) * (CELL_HEIGHT + 2)
-    )
+        top = y + number * (CELL_HEIGHT + 2)
+        _square(canvas, x, top, level, SAMPLES[level], "l")
+        canvas.text(x + CELL_WIDTH + 10, top + CELL_HEIGHT / 2 + 5, told, "")
+    return CELL_WIDTH + 10 + max(len(told) for _, told in rows) * CHARACTER, len(rows) * (CELL_HEIGHT + 2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpuprov.shown import in_markup
 
-STYLE = """
+LIGHT = """
 text{font:11px system-ui,"Segoe UI","DejaVu Sans",Arial,sans-serif;fill:#1f2328}
 .t{font-size:17px;font-weight:600}.n{font-size:12px;font-weight:600}.s{font-size:10.5px;fill:#57606a}
 .paper{fill:#ffffff}.b{stroke:#8c959f;stroke-width:1}
@@ -22,6 +22,7 @@ text{fill:#e6edf3}.s{fill:#9198a1}.paper{fill:#0d1117}.b{stroke:#656c76}
 .bad{fill:#4c1015;stroke:#f85149}.w{fill:#ff7b72}
 .wire{stroke:#656c76}.nv{stroke:#3fb950}.l{fill:#56d364}
 """
+STYLE = f"{LIGHT}@media (prefers-color-scheme: dark) {{{DARK}}}\n"
 LINE = 14
 SMALL, LARGE = 6.0, 7.4
 """How wide a character is at most, in the small and in the bold type."""
@@ -30,23 +31,33 @@ SMALL, LARGE = 6.0, 7.4
 class Canvas:
     """Shapes in the order in which they are drawn; what is drawn later lies above."""
 
-    def __init__(self) -> None:
-        self.parts: list[str] = []
+    def __init__(self, style: str = STYLE) -> None:
+        self.style, self.parts = style, list[str]()
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, words: Sequence[tuple[str, str]]) -> None:
         """A box with lines of words, each with its class; what is too long is cut, and stands whole in the tooltip."""
-        told = in_markup("\n".join(word for word, _ in words if word))
-        self.parts.append(
-            f'<g><title>{told}</title><rect class="b {kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>'
-        )
+        self.begin("\n".join(word for word, _ in words if word))
+        self.rect(f"b {kind}", x, y, width, height, rounded=4)
         first = y + LINE if len(words) > 1 else y + height / 2 + 4
         for number, (word, style) in enumerate(words):
             fits = int((width - 10) / (LARGE if style == "n" else SMALL))
             self.text(x + 6, first + number * LINE, word if len(word) <= fits else f"{word[: fits - 1]}…", style)
+        self.end()
+
+    def begin(self, told: str) -> None:
+        """What is drawn until `end` has these words as its tooltip."""
+        self.parts.append(f"<g><title>{in_markup(told)}</title>" if told else "<g>")
+
+    def end(self) -> None:
         self.parts.append("</g>")
 
-    def text(self, x: float, y: float, word: str, style: str, anchor: str = "start") -> None:
+    def rect(self, style: str, x: float, y: float, width: float, height: float, rounded: float = 0) -> None:
+        corners = f' rx="{rounded:g}"' if rounded else ""
+        self.parts.append(f'<rect class="{style}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"{corners}/>')
+
+    def text(self, x: float, y: float, word: str, style: str, anchor: str = "start", turned: int = 0) -> None:
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        where += f' transform="rotate({turned} {x:g} {y:g})"' if turned else ""
         if word:
             self.parts.append(f'<text class="{style}" x="{x:g}" y="{y:g}"{where}>{in_markup(word)}</text>')
 
@@ -60,7 +71,7 @@ class Canvas:
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
                 f'width="{width:g}" height="{height:g}" style="max-width:100%;height:auto" role="img">',
                 f"<title>{in_markup(title)}</title>",
-                f"<style>{STYLE}@media (prefers-color-scheme: dark) {{{DARK}}}\n</style>",
+                f"<style>{self.style}</style>",
                 f'<rect class="paper" x="0" y="0" width="{width:g}" height="{height:g}"/>',
                 *self.parts,
                 "</svg>\n",

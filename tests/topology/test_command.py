@@ -223,7 +223,7 @@ def test_boxes_do_not_overlap() -> None:
 def test_a_faulty_device_is_marked() -> None:
     wiring = hgx_h100(misplaced=True, narrow=True).read()
     picture = as_svg("gpu1", wiring, findings(wiring))
-    marked = re.findall(r"<title>(\w+)\n[^<]*</title><rect class=\"b \w+ bad\"", picture)
+    marked = re.findall(r"<title>(\w+)\n[^<]*</title>\n<rect class=\"b \w+ bad\"", picture)
     assert marked == ["GPU3", "ibp111s0", "GPU5"]
     assert picture.index("warning: GPU3 has no HCA of its own") < picture.index(">socket 0"), (
         "what is wrong comes first"
