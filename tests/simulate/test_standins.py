@@ -23,7 +23,7 @@ from gpuprov.simulate.standins import extras as standins
 from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, precompiled, ubuntu
 from gpuprov.simulate.standins import rpm_kernels as standins_rpm_kernels
 from gpuprov.simulate.standins.catalogue import names
-from gpuprov.simulate.standins.extras import Extra, Packaged
+from gpuprov.simulate.standins.extra import Extra, Packaged
 from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
@@ -194,7 +194,7 @@ def test_extras_have_one_entry_for_both_forms(monkeypatch: pytest.MonkeyPatch) -
         name="x", summary="X", epoch=1, deb=Packaged("1-1", name="libx", requires=("y (= {version})",)),
         rpm=Packaged("1-1.{tag}"), files={"{libdir}/x.so": text("")}, distributions=("rocky9", "ubuntu2404"),
     )  # fmt: skip
-    monkeypatch.setattr(standins, "_all", lambda: (extra,))
+    monkeypatch.setattr(standins, "EXTRAS", (extra,))
     (deb,) = standins.extras(NOBLE, "nvidia")
     (rpm,) = standins.extras(ROCKY9, "nvidia")
     assert (deb.name, deb.requires, *deb.files) == ("libx", ("y (= 1-1)",), "/usr/lib/x86_64-linux-gnu/x.so")

@@ -15,7 +15,7 @@ from pathlib import Path
 from gpuprov.catalog.cuda import packages, toolchain
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.standins.extras import LIBDIR, Extra, Form, Packaged
+from gpuprov.simulate.standins.extra import LIBDIR, Extra, Form, Packaged
 
 RELEASES = {
     "12.4.0": ("12.4.99", "12.4.99", "12.4.2.65"),

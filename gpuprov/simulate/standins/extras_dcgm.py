@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpuprov.catalog import dcgm
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.standins.extras import Extra, Packaged
+from gpuprov.simulate.standins.extra import Extra, Packaged
 
 ASSETS = Path(__file__).parents[1] / "parts" / "dcgm_files"
 VERSIONS_4 = ("4.4.2", "4.5.3", "4.7.0")

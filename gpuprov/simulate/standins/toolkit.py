@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gpuprov.simulate import golang, image, tools
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.standins.extras import Form
+from gpuprov.simulate.standins.extra import Form
 from gpuprov.simulate.standins.model import Standin
 
 WHAT = "NVIDIA's container toolkit"

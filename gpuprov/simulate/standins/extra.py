@@ -1,0 +1,46 @@
+"""One further package of a simulated host's repositories, in one version, for the deb and the rpm form alike.
+
+What differs stands in `deb` and `rpm`. Placeholders in relations and paths: `{version}` is the full version in its form, `{libdir}`
+the folder of libraries. Files that are programs are scripts which say that they are stand-ins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpuprov.simulate.distributions import Repository
+from gpuprov.simulate.parts.base import File
+
+Form = Literal["deb", "rpm"]
+LIBDIR: dict[Form, str] = {"deb": "/usr/lib/x86_64-linux-gnu", "rpm": "/usr/lib64"}
+
+
+@dataclass(frozen=True)
+class Packaged:
+    """What holds for one form: the full version, and relations as that form writes them; `{version}` is the full version."""
+
+    version: str
+    name: str = ""
+    requires: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Extra:
+    """One package. `files` by path, or a function of the form that gives them. `repository`: the one that offers it.
+
+    `distributions`: keys of the simulated distributions whose repository has it (empty: all).
+    """
+
+    name: str
+    summary: str
+    deb: Packaged | None = None
+    rpm: Packaged | None = None
+    files: Mapping[str, File] | Callable[[Form], Mapping[str, File]] = field(default_factory=dict)
+    repository: Repository = "nvidia"
+    epoch: int = 0
+    distributions: tuple[str, ...] = ()
