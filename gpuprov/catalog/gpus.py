@@ -53,7 +53,6 @@ class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     min_branch: str = ""
     nvlsm: bool = False
     imex: bool = False
-    also_needs: tuple[str, ...] = ()
 
 
 class Vbios(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

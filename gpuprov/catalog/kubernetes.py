@@ -35,13 +35,6 @@ LAYOUT = "gpuprov"
 MIN_REPLICAS = 2
 
 
-class Chart(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A chart, and the release whose values were read."""
-
-    name: str
-    version: str
-
-
 class Label(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A label that something in the cluster goes by."""
 
@@ -73,7 +66,6 @@ class KubernetesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """data/kubernetes.yaml"""
 
     sources: dict[str, Source]
-    charts: tuple[Chart, ...]
     labels: tuple[Label, ...]
     plugin_replicas: tuple[Replicas, ...]
     mps_clients: tuple[Clients, ...]

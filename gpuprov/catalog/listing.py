@@ -19,7 +19,7 @@ class Table(NamedTuple):
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     spare: tuple[str, ...]
-    legend: str = LEGEND
+    legend: str
 
 
 _SPARE: Mapping[str, tuple[str, ...]] = {
@@ -142,7 +142,15 @@ def _known(name: str) -> str:
 def table(name: str) -> Table:
     """The listing as text; every value that is not confirmed is marked ~ or ?."""
     rows = _TEXT[_known(name)]()
-    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), _SPARE.get(name, ("sources",)))
+    cells = tuple(tuple(row.values()) for row in rows)
+    return Table(tuple(rows[0]), cells, _SPARE.get(name, ("sources",)), _legend(name))
+
+
+def _legend(name: str) -> str:
+    """What marks and, of drivers, types mean."""
+    types = drivers.lifecycles() if name == "drivers" else ()
+    told = (f"{entry.type} {entry.name}, support: {mark(entry.support, entry.confidence)}" for entry in types)
+    return "; ".join((*told, LEGEND))
 
 
 def of_gpu(name: str, word: str) -> frozenset[str]:

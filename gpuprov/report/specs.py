@@ -126,7 +126,7 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
             if gone:
                 told = f"no room for {', '.join(gone)}: gpuprov catalog {name} WORD shows a few rows whole, --json all"
                 console.progress("\n".join(wrapped(told, console.room(sys.stderr))))
-            console.progress(table.legend)
+            console.progress("\n".join(wrapped(table.legend, console.room(sys.stderr))))
     if not rows:
         raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
     return 0

@@ -18,7 +18,6 @@ def test_debian_packages() -> None:
     for distribution in ("debian12", "debian13"):
         (modules,) = package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="proprietary")
         assert modules.packages == ("nvidia-kernel-dkms", "nvidia-kernel-support")
-        assert modules.dkms_name == "nvidia-current"
         (modules,) = package_sets(distribution, "kernel-modules", "535", origin="debian", flavour="open")
         assert "nvidia-open-kernel-dkms" in modules.packages
         (tools,) = package_sets(distribution, "user-space", "535", origin="debian", flavour="open")

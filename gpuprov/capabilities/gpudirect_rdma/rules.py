@@ -55,7 +55,8 @@ def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: s
         yield Problem(path=(HERE,), message=message, hint=f"{OFED}, or method dmabuf", severity="warning")
     if method == "nv_peer_mem":
         needs = catalogue.method("nv_peer_mem")
-        message = f"gpudirect_rdma.method nv_peer_mem is deprecated since CUDA {needs.deprecated_since_cuda}"
+        since = f"CUDA {needs.deprecated_since_cuda} (driver {needs.deprecated_since_branch})"
+        message = f"gpudirect_rdma.method nv_peer_mem is deprecated since {since}"
         yield Problem(
             path=(HERE, "method"), message=message, hint="method: nvidia_peermem takes its place", severity="warning"
         )

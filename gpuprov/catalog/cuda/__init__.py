@@ -14,11 +14,10 @@ from gpuprov.errors import GpuprovError
 
 
 class Family(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A CUDA major: drivers from `min_driver` on run all its toolkits. `listed_below` is no maximum."""
+    """A CUDA major: drivers from `min_driver` on run all its toolkits."""
 
     family: str
     min_driver: str
-    listed_below: str = ""
 
 
 class Toolkit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.drivers.data import Branch, drivers_file
+from gpuprov.catalog.drivers.data import Branch, Lifecycle, drivers_file
 from gpuprov.catalog.gpus import Flavour, Gpu
 from gpuprov.catalog.reader import BranchFact, Confidence
 from gpuprov.errors import GpuprovError
@@ -53,6 +53,11 @@ class EndOfLife(NamedTuple):
 def branches() -> tuple[Branch, ...]:
     """All branches, oldest first."""
     return drivers_file().branches
+
+
+def lifecycles() -> tuple[Lifecycle, ...]:
+    """How long branches of a type are supported."""
+    return drivers_file().lifecycles
 
 
 def settled() -> tuple[str, ...]:

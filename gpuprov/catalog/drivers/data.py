@@ -56,7 +56,6 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_first_branch: BranchFact
     open_default_since: BranchFact
     open_only_since: BranchFact
-    peermem_since: BranchFact
     older: tuple[Older, ...]
 
 
@@ -93,7 +92,6 @@ class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     components: tuple[str, ...] = ()
     url: str = ""
     architectures: dict[str, str] = {}
-    keyring: str = ""
     mirrors: str = ""
     enabled_by: str = ""
     unsure: dict[str, Confidence] = {}
@@ -117,7 +115,7 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `packages` may hold {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
     `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
-    kernel: follows the kernel. `dkms_name`, `module_name`: where they are not "nvidia". `needs`: a package that they depend on
+    kernel: follows the kernel. `module_name`: where it is not "nvidia". `needs`: a package that they depend on
     in exactly their version.
     """
 
@@ -130,10 +128,8 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     packages: tuple[str, ...]
     alternatives: tuple[str, ...] = ()
     version: Literal["driver", "own", "kernel"]
-    version_form: str = ""
     module_stream: str = ""
     needs: str = ""
-    dkms_name: str = ""
     module_name: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()

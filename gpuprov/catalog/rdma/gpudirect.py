@@ -26,7 +26,6 @@ class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_branch: str = ""
     first_kernel: str = ""
     first_cuda: str = ""
-    first_arch: str = ""
     flavour: Literal["", "open", "proprietary"] = ""
     deprecated_since_cuda: str = ""
     deprecated_since_branch: str = ""

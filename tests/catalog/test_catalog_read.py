@@ -1,0 +1,33 @@
+"""Every fact of the catalogue is of use: what nothing reads is not kept up, and says one thing while the code does another."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import gpuprov
+
+PACKAGE = Path(str(gpuprov.__file__)).parent
+SHOWN = {
+    **dict.fromkeys(
+        ("boards", "first_listed", "max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"
+    ),
+    "meaning": "words for those who read the file",
+    "nvml_profiles": "the ids of profiles are compared with them: test_catalog_data.py",
+}
+"""Fields that no code names, and where they are of use."""
+
+
+def test_no_field_is_unread() -> None:
+    fields, read = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and path.is_relative_to(PACKAGE / "catalog"):
+                named = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+                fields |= {one.id for one in named if isinstance(one, ast.Name)}
+            elif isinstance(node, ast.Attribute):
+                read.add(node.attr)
+            elif isinstance(node, ast.Constant):
+                read.add(str(node.value))
+    assert len(fields) > 100
+    assert fields - read == set(SHOWN)
