@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
+from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.host.family import words
 from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
@@ -62,24 +62,6 @@ def without(unit: str, gone: tuple[str, ...]) -> Outcome:
     """A unit that cannot start at the next boot: files of its command are not there."""
     change = Change(kind="file", name=unit, before=f"starts {gone[0]}, which is not there", after="written")
     return fail(f"{unit} starts at boot", f"{unit} starts {' '.join(gone)}: not there", APPLY, changes=[change])
-
-
-class SetsAtBoot(Protocol):
-    """A unit that sets something at boot: the lines of its configuration (None: no such file), LoadState, ActiveState,
-    UnitFileState, its last lines in the journal, and files of its command that are not there."""
-
-    @property
-    def config(self) -> tuple[str, ...] | None: ...
-    @property
-    def load(self) -> str: ...
-    @property
-    def active(self) -> str: ...
-    @property
-    def file(self) -> str: ...
-    @property
-    def log(self) -> tuple[str, ...]: ...
-    @property
-    def gone(self) -> tuple[str, ...]: ...
 
 
 def set_at_boot(

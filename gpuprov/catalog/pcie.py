@@ -8,8 +8,6 @@ import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
-CONFIG = "/etc/gpuprov/pcie.conf"
-PROGRAM = "/usr/local/lib/gpuprov/pcie/pcie.py"
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
 GRUB = "/etc/default/grub.d/config-acs.cfg"

@@ -8,10 +8,8 @@ import subprocess
 import sys
 from typing import Any, Mapping, Sequence
 
-from .files import Difference, Wanted, bring_about, differences
+from .files import ABOVE, Difference, Wanted, bring_about, differences
 
-ABOVE = "/usr/local/lib/gpuprov"
-"""The folder of the program's package."""
 WANTED = "/etc/gpuprov/mig.json"
 WAIT = 30
 """Seconds in which the driver's GPUs have to be there."""

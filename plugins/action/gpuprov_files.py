@@ -7,18 +7,14 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-OF_THE_ROLE = ("role_files", "role_programs")
-
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Put the text of each in the place of its name, and let the module do the rest."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        given = dict(self._task.args)
-        for option in OF_THE_ROLE:
-            names = given.get(option) or {}
-            given[option] = {path: self._text(name) for path, name in names.items()}
+        names = self._task.args.get("role_files") or {}
+        given = {**self._task.args, "role_files": {path: self._text(name) for path, name in names.items()}}
         answer: dict[str, Any] = self._execute_module(module_args=given, task_vars=task_vars)
         return answer
 

@@ -32,10 +32,6 @@ options:
       it. No difference is shown of these: they are programs, not settings.
     type: dict
     default: {}
-  role_programs:
-    description: Like C(role_files), and executable.
-    type: dict
-    default: {}
   keys:
     description: By the absolute path of a file that is there, values by key; its other lines stay as they are.
     type: dict
@@ -108,7 +104,6 @@ def main() -> None:
         "absent": {"type": "list", "elements": "path", "default": []},
         "programs": {"type": "dict", "default": {}},
         "role_files": {"type": "dict", "default": {}},
-        "role_programs": {"type": "dict", "default": {}},
         "keys": {"type": "dict", "default": {}},
         "environment": {"type": "dict", "default": {}},
         "units": {"type": "dict", "default": {}},
@@ -122,8 +117,7 @@ def main() -> None:
         if not module.check_mode:
             module.fail_json(msg=problem)
         module.warn(problem)
-    brought = {**module.params["role_files"], **module.params["role_programs"]}
-    texts = [("role_files", 0o644), ("role_programs", 0o755), ("files", 0o644), ("programs", 0o755)]
+    texts = [("role_files", 0o644), ("files", 0o644), ("programs", 0o755)]
     wanted = [Wanted(path, text, mode) for option, mode in texts for path, text in module.params[option].items()]
     own = module.params["units"].items()
     wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
@@ -151,7 +145,7 @@ def main() -> None:
         told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         module.fail_json(msg=f"{told}. Fix: see the file system of the host, or systemctl status of the unit")
     shown = (
-        [one.shown() for one in changed if one.path not in brought] if module._diff else []
+        [one.shown() for one in changed if one.path not in module.params["role_files"]] if module._diff else []
     )  # `diff: false` of a task: a program, not a setting
     shown += _turned(turned, module.params["enabled"]) if turned else []
     found = [one.path for one in changed]

@@ -78,7 +78,9 @@ def host(
     lines = [f"module|{name}|{state}" for name, state in {**MODULES, **(modules or {})}.items()]
     lines += [f"netdev|{one}" for one in netdevs] + [f"route|{route}"] + [f"port|{one}" for one in port]
     lines += [f"managers|{managers}", f"umad|{umad}"]
-    lines += [f"unit|opensm.service|{opensm}||65536", f"unit|gpuprov-rdma-soft.service|{soft}||65536"]
+    lines += [f"unit|opensm.service|{opensm}||65536"]
+    states = zip(("LoadState", "ActiveState", "UnitFileState"), soft.split("|"), strict=True)
+    lines += [f"{name}|{value}" for name, value in states]
     lines += ["bound|yes"] * bound
     rows = [one.partition("|") for one in daemons]
     lines += [f"unit|{unit}|loaded|active|enabled|{limits}" for unit, _, limits in rows]

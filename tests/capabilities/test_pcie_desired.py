@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.pcie.desired import DROP_IN, UNIT, UNIT_FILE, make
+from gpuprov.capabilities.pcie.desired import DROP_IN, FILES, PROGRAM, UNIT, UNIT_FILE, make
 from gpuprov.capabilities.pcie.fragment import REASON, Pcie, lines
-from gpuprov.catalog.pcie import CONFIG, GRUB, POLICY
 from gpuprov.catalog.pcie import DROP_IN as DROP_IN_FILE
-from gpuprov.onhost import pcie as onhost
-from gpuprov.onhost.files import PYTHON
+from gpuprov.catalog.pcie import GRUB, POLICY
+from gpuprov.onhost.at_boot import pcie as onhost
+from gpuprov.onhost.at_boot.pcie import CONFIG
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts
 from tests.capabilities.pcie_host import GPU, HCA, LEFT, ON, said
@@ -43,7 +43,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "nothing is asked any more",
         made(Pcie()),
-        {**NOTHING, "off": ["gpuprov-pcie.service"], "absent": [UNIT_FILE, CONFIG, DROP_IN_FILE]},
+        {**NOTHING, "off": ["gpuprov-pcie.service"], "absent": list(FILES)},
     ),
     ("setpci is missing", made(Pcie(acs="disabled")), {"packages": ["pciutils"], "differs": ""}),
     ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"packages": []}),
@@ -84,11 +84,10 @@ def test_what_is_brought_about(name: str, found: dict[str, Any], expected: dict[
         Pcie(acs="disabled", max_read_request=4096, gpu_max_read_request=512, relaxed_ordering="disabled"),
     ],
 )
-def test_the_program_reads_what_the_role_writes(block: Pcie, tmp_path: Any) -> None:
+def test_the_program_reads_what_the_role_writes(block: Pcie, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = made(block, said(THERE))
     (tmp_path / "pcie.conf").write_text(found["files"][CONFIG])
-    assert onhost.settings(str(tmp_path / "pcie.conf")) == dict(line.split() for line in lines(block))
-    assert found["units"] == {UNIT_FILE: UNIT}
-    (program,) = found["program"]
-    assert f"\nExecStart={PYTHON} -B {program} apply\n" in UNIT
+    monkeypatch.setattr(onhost, "CONFIG", str(tmp_path / "pcie.conf"))
+    assert onhost.settings() == dict(line.split() for line in lines(block))
+    assert (found["units"], found["program"]) == ({UNIT_FILE: UNIT}, PROGRAM)
     assert found["files"].get(DROP_IN_FILE) == (DROP_IN if block.affinity == "local" else None)

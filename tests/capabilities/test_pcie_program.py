@@ -5,23 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from gpuprov.capabilities.pcie.desired import POLICY
-from gpuprov.onhost import pcie as onhost
+from gpuprov.capabilities.pcie.desired import MODULES, POLICY
+from tests.capabilities import at_boot
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, space, tree
 
 pytestmark = pytest.mark.install  # programs, started again and again
 
-PROGRAM = Path(str(onhost.__file__))
 # The two expressions that the program gives to setpci(8), on a file of the tree; the register lies where space() puts it.
 SETPCI = """#!/bin/sh
-[ "$1 $2 $3" = '-A linux-sysfs -O' ] || exit 9
-file=${4#*=}/devices/$6/config value=${7##*=} mask=${7##*=}
-case $7 in ECAP_ACS+6.w=*) at=$((0xF24 + 6)) ;; CAP_EXP+8.w=*) at=$((0x68 + 8)) ;; *) exit 9 ;; esac
+[ "$1" = -s ] || exit 9
+file=@/sys/bus/pci/devices/$2/config value=${3##*=} mask=${3##*=}
+case $3 in ECAP_ACS+6.w=*) at=$((0xF24 + 6)) ;; CAP_EXP+8.w=*) at=$((0x68 + 8)) ;; *) exit 9 ;; esac
 case $value in *:*) mask=${value#*:} value=${value%:*} ;; *) mask=ffff ;; esac
 old=$(od -An -tu2 -j$at -N2 "$file")
 new=$((old & ~0x$mask | 0x$value & 0x$mask))
@@ -30,7 +28,7 @@ printf "\\\\$(printf %03o $((new & 255)))\\\\$(printf %03o $((new >> 8)))" | dd 
 
 
 def run(
-    root: Path, action: str, settings: str = "acs disabled\n", setpci: str = SETPCI, contained: bool = False
+    root: Path, action: str, settings: str | None = "acs disabled\n", setpci: str = SETPCI, contained: bool = False
 ) -> subprocess.CompletedProcess[str]:
     folder = root / "bin"
     folder.mkdir(exist_ok=True)
@@ -39,12 +37,19 @@ def run(
         "systemd-detect-virt": f"#!/bin/sh\nexit {int(not contained)}\n",
     }
     for name, body in programs.items():
-        (folder / name).write_text(body)
+        (folder / name).write_text(body.replace("@", str(root)))
         (folder / name).chmod(0o755)
-    (root / "pcie.conf").write_text(settings)
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin", "GPUPROV_ROOT": str(root)}
-    command = [sys.executable, "-S", "-E", "-c", PROGRAM.read_text(encoding="utf-8"), action, str(root / "pcie.conf")]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=env)
+    (root / "pcie.conf").unlink(missing_ok=True)
+    if settings is not None:
+        (root / "pcie.conf").write_text(settings)
+    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    return at_boot.run(root, "pcie", MODULES, lambda text: here(root, text), action, env=env)
+
+
+def here(root: Path, text: str) -> str:
+    for place in ("/sys/bus/pci", "/proc/irq"):
+        text = text.replace(place, f"{root}{place}")
+    return text.replace("/etc/gpuprov", str(root))
 
 
 def has(root: Path, address: str) -> tuple[int, int]:
@@ -138,7 +143,7 @@ def test_a_function_that_fell_off_the_bus_is_told_and_the_others_are_set(tmp_pat
     tree(tmp_path, acs=ON)
     (tmp_path / "sys/bus/pci/devices" / GPU / "config").write_bytes(b"\xff" * 4096)
     settings = "acs disabled\nmax_read_request 4096\ngpu_max_read_request 4096\nrelaxed_ordering disabled\n"
-    done = run(tmp_path, "apply", settings, setpci=SETPCI.replace("case $7", f"[ $6 = {GPU} ] && exit\ncase $7", 1))
+    done = run(tmp_path, "apply", settings, setpci=SETPCI.replace("case $3", f"[ $2 = {GPU} ] && exit\ncase $3", 1))
     assert done.returncode == 1
     told = ("acs stays unreadable", "max_read_request stays unreadable", "relaxed_ordering stays unreadable")
     assert all(f"{GPU} {one}" in done.stderr for one in told), done.stderr
@@ -147,16 +152,15 @@ def test_a_function_that_fell_off_the_bus_is_told_and_the_others_are_set(tmp_pat
 
 
 def test_usage_and_a_missing_file(tmp_path: Path) -> None:
-    assert run(tmp_path, "boot").stderr == "pcie: usage: pcie.py apply [CONFIG]\n"
-    env = {**os.environ, "GPUPROV_ROOT": str(tmp_path)}
-    done = subprocess.run([sys.executable, PROGRAM, "apply"], capture_output=True, text=True, check=False, env=env)
-    assert done.stderr == f"pcie: {tmp_path}/etc/gpuprov/pcie.conf cannot be read: No such file or directory\n"
+    assert run(tmp_path, "boot").stderr == "pcie: usage: pcie apply\n"
+    done = run(tmp_path, "apply", settings=None)
+    assert done.stderr == f"pcie: {tmp_path}/pcie.conf cannot be read: No such file or directory\n"
 
 
 @pytest.mark.skipif(shutil.which("setpci") is None, reason="needs pciutils")
 def test_the_real_setpci_finds_the_registers(tmp_path: Path) -> None:
     tree(tmp_path, acs=ON)
-    real = f'#!/bin/sh\nexec {shutil.which("setpci")} "$@"\n'
+    real = f'#!/bin/sh\nexec {shutil.which("setpci")} -A linux-sysfs -O sysfs.path=@/sys/bus/pci "$@"\n'
     done = run(tmp_path, "apply", "acs disabled\nmax_read_request 4096\n", setpci=real)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert (has(tmp_path, LEFT)[1], has(tmp_path, HCA)[0]) == (0, CONTROL & ~0x7000 | 0x5000)

@@ -101,7 +101,7 @@ def test_what_a_role_looks_up_it_has() -> None:
 
 
 def test_what_is_brought_to_a_host_its_role_has() -> None:
-    """`role_files` and `role_programs` name files of the role, its own or carried; a wrong one is found only on a host."""
+    """`role_files` names files of the role, its own or carried; a wrong one is found only on a host."""
     wrong, found = [], 0
     for path in sorted((ROOT / "gpuprov" / "capabilities").rglob("*.py")):
         role = path.relative_to(ROOT / "gpuprov" / "capabilities").parts[0].removesuffix(".py")

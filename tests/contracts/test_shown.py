@@ -17,7 +17,6 @@ ON_HOSTS = {
     "onhost/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",
     "onhost/mps/__main__.py": "runs on the host, as its units; what it prints is for the journal",
     "onhost/mps/modes.py": "runs on the host; what it prints is for the journal, or a warning of the module",
-    "onhost/pcie.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
     "onhost/pull/reboot.py": "runs on the host; what it prints is its answer",
     "onhost/readings.py": "runs on the host; what it prints is for the journal",

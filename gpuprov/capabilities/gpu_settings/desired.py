@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
+from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
@@ -28,7 +29,7 @@ After=gpuprov-mig.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-Environment=PYTHONPATH={FOLDER.rpartition("/")[0]}
+{PATH}
 ExecStart={PYTHON} -B -m gpu_settings --wait 120
 TimeoutStartSec=300
 

@@ -10,13 +10,14 @@ from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import system
+from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.virtualization import MACHINE
 from gpuprov.probe.kernel import modules
-from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Service
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT
 
 Ctx = Context[GpudirectRdma]
 P2PDMA = "CONFIG_PCI_P2PDMA"
-MISSING = Service()
+MISSING = UnitState()
 
 
 def decided(ctx: Ctx) -> Decision:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
+from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Context, Desired, Outcome
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
@@ -42,7 +43,7 @@ Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-Environment=PYTHONPATH={above}
+{path}
 ExecStart={python} -B -m mig boot --wait 120 --services {services}
 TimeoutStartSec=300
 
@@ -53,8 +54,8 @@ WantedBy=multi-user.target
 
 def unit(spec: HostSpec) -> str:
     """The unit that has the program bring it back."""
-    above, services = FOLDER.rpartition("/")[0], ",".join(host.services(spec))
-    return UNIT.format(before=BEFORE, desired=mig.DESIRED, above=above, python=PYTHON, services=services)
+    services = ",".join(host.services(spec))
+    return UNIT.format(before=BEFORE, desired=mig.DESIRED, path=PATH, python=PYTHON, services=services)
 
 
 def asked(block: Mig) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
@@ -20,7 +21,6 @@ from gpuprov.reading import is_whole
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
-ABOVE = "/usr/local/lib/gpuprov"
 TMPFILES = "/etc/tmpfiles.d/gpuprov-mps.conf"
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i
@@ -32,7 +32,7 @@ StartLimitBurst=20
 
 [Service]
 # The program looks up the devices at each start: UUIDs of MIG devices change. It becomes the daemon, which it then gives its limits.
-Environment=PYTHONPATH={ABOVE}
+{PATH}
 ExecCondition={PYTHON} -B -m mps present %i
 ExecStart={PYTHON} -B -m mps start %i
 ExecStartPost={PYTHON} -B -m mps ready %i

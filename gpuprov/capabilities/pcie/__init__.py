@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.pcie import checks, preflight
-from gpuprov.capabilities.pcie.desired import DESIRED
+from gpuprov.capabilities.pcie.desired import DESIRED, MODULES
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.catalog import pcie as catalogue
+from gpuprov.onhost.at_boot.pcie import Function
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
-from gpuprov.probe.host.pcie import PCIE, Function
+from gpuprov.probe.host.pcie import PCIE
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -89,7 +91,7 @@ CAPABILITY = Capability(
     export_probes=(PCIE, rdma.DEVICES),
     follows=("rdma", "nvidia_driver"),
     desired=DESIRED,
-    carried=("gpuprov.onhost.pcie",),
+    carried=carried(MODULES),
     packages=True,
     driverless=True,
     needs_gpu=True,

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.pcie.fragment import REASON, Ctx, as_onhost, guest, lines, model
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost import pcie as onhost
+from gpuprov.onhost.at_boot.pcie import CONFIG, Difference, Function, differences
 from gpuprov.probe import rdma
 from gpuprov.probe.host import system, virtualization
-from gpuprov.probe.host.pcie import PCIE, Function
+from gpuprov.probe.host.pcie import PCIE
 from gpuprov.probe.host.pcie import Pcie as State
 from gpuprov.probe.kernel import boot
 
@@ -36,12 +36,12 @@ def conventional(functions: Iterable[Function]) -> list[str]:
     return [one.address for one in functions if one.control is None]
 
 
-def differing(functions: Iterable[Function], **wanted: str) -> list[onhost.Difference]:
+def differing(functions: Iterable[Function], **wanted: str) -> list[Difference]:
     """What the boot unit's program would set."""
-    return list(onhost.differences([as_onhost(one) for one in functions], wanted))
+    return list(differences(tuple(functions), wanted))
 
 
-def changes_of(wrong: Iterable[onhost.Difference], register: str) -> list[Change]:
+def changes_of(wrong: Iterable[Difference], register: str) -> list[Change]:
     return [
         Change(kind="setting", name=f"{one.address} {register}", before=one.found, after=one.value) for one in wrong
     ]
@@ -235,7 +235,7 @@ def affinity(ctx: Ctx) -> Outcome:
     PCIE,
     fields=("acs", "max_read_request", "gpu_max_read_request", "relaxed_ordering", "affinity"),
     moment="next-boot",
-    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
+    evidence=f"systemctl status {catalogue.UNIT}; cat {CONFIG}",
 )
 def at_boot(ctx: Ctx) -> Outcome:
     """The unit that sets them at boot is enabled, has what is asked for, and did not fail; rdma_topo's masks are with GRUB."""
@@ -247,8 +247,8 @@ def at_boot(ctx: Ctx) -> Outcome:
     if not asked:
         if state.config is None:
             return not_asked()
-        return fail(f"no {catalogue.CONFIG}", f"{catalogue.CONFIG} says {'; '.join(state.config)}", APPLY)
-    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "pcie")
+        return fail(f"no {CONFIG}", f"{CONFIG} says {'; '.join(state.config)}", APPLY)
+    return answers.set_at_boot(catalogue.UNIT, CONFIG, asked, state, "pcie")
 
 
 CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, at_boot)

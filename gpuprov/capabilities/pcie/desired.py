@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired
-from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, as_onhost, lines, settings
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost import pcie as onhost
-from gpuprov.onhost.files import PYTHON
+from gpuprov.onhost.at_boot.pcie import CONFIG, differences, set_here
+from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
 
+MODULES = (*COMMON, "pcie")
+PROGRAM = at_boot("pcie", MODULES)
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
+FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
+"""Every file that the role may write; one that nothing asks for any more is removed."""
 UNIT = f"""{HEADER}[Unit]
 Description=PCI Express settings of GPUs and HCAs
 # openibd loads the drivers of HCAs anew, and the functions lose their settings with a reset.
@@ -25,7 +31,8 @@ Before=irqbalance.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
-ExecStart={PYTHON} -B {catalogue.PROGRAM} apply
+{PATH}
+ExecStart={command("pcie", "pcie", "apply")}
 TimeoutStartSec=180
 
 [Install]
@@ -54,12 +61,10 @@ def registers(block: Pcie) -> bool:
 def differs(ctx: Ctx) -> str:
     """What the unit has to set now; where nothing is there yet to compare, all of it."""
     wanted = settings(ctx.fragment)
-    functions = [as_onhost(one) for one in ctx.facts.get(PCIE).path()]
-    if ctx.facts.get(system.CONTAINER):  # /proc/irq is the machine's
-        functions = [one._replace(interrupts=()) for one in functions]
+    functions = set_here(ctx.facts.get(PCIE).functions.values(), container=bool(ctx.facts.get(system.CONTAINER)))
     try:
-        return ", ".join(str(one) for one in onhost.differences(functions, wanted))
-    except onhost.Refused:
+        return ", ".join(str(one) for one in differences(functions, wanted))
+    except Refused:
         return ", ".join(lines(ctx.fragment))
 
 
@@ -70,12 +75,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
     `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     asked = lines(block)
-    files, units, programs = {}, {}, {}
+    files, units, programs, program = {}, {}, {}, {}
     if asked:
-        files[catalogue.CONFIG] = f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
+        files[CONFIG] = f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
             f"{line}\n" for line in asked
         )
         units[UNIT_FILE] = UNIT
+        program = PROGRAM
         programs[catalogue.POLICY] = POLICY
     balanced = block.affinity == "local" and state.balances
     if balanced:
@@ -84,11 +90,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     started = state.topo_status == 0 or state.topo_started
     return {
         "packages": ["pciutils"] if registers(block) and not state.setpci else [],
-        "program": {catalogue.PROGRAM: "pcie.py"} if asked else {},
+        "program": program,
         "programs": programs,
         "files": files,
         "units": units,
-        "absent": [path for path in (UNIT_FILE, catalogue.CONFIG, catalogue.DROP_IN) if path not in {**files, **units}],
+        "absent": [path for path in FILES if path not in {**files, **units, **programs, **program}],
         "unit": catalogue.UNIT if asked else "",
         "off": [] if asked or state.load == "not-found" else [catalogue.UNIT],
         "differs": differs(ctx) if asked else "",

@@ -8,9 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus
-from gpuprov.onhost import pcie as onhost
 from gpuprov.probe.host import system, virtualization
-from gpuprov.probe.host.pcie import Function
 from gpuprov.spec.model import Fragment, HostSpec
 
 REASON = "the running kernel was started without the ACS masks of rdma_topo"
@@ -76,12 +74,6 @@ def lines(block: Pcie) -> tuple[str, ...]:
 def settings(block: Pcie) -> dict[str, str]:
     """Those lines as the program of the boot unit has them."""
     return dict(line.split() for line in lines(block))
-
-
-def as_onhost(one: Function) -> onhost.Function:
-    """A function that the probe read, as the boot unit's program would read it."""
-    interrupts = tuple((irq.number, irq.cpus) for irq in one.interrupts)
-    return onhost.Function(one.address, one.kind, one.size, one.size == 0, one.control, one.acs, one.cpus, interrupts)
 
 
 def model(host: HostSpec) -> str:

@@ -32,7 +32,7 @@ def main(
         try:
             act, given = actions[sys.argv[1]], takes(sys.argv[2:])
         except (LookupError, ValueError):
-            raise Refused(f"usage: {name} {'|'.join(actions)} {about}") from None
+            raise Refused(f"usage: {name} {'|'.join(actions)} {about}".strip()) from None
         act(given)
     except (Refused, OSError) as problem:
         sys.exit(f"{name}: {problem}")

@@ -7,6 +7,8 @@ import msgspec
 from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus.fabric import Daemon, parse_daemon
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -24,19 +26,16 @@ class Domain(msgspec.Struct, frozen=True):
     members: tuple[Member, ...] = ()
 
 
-class Imex(msgspec.Struct, frozen=True, kw_only=True):
+class Imex(UnitState, frozen=True, kw_only=True):
     """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of nodes_config.cfg
-    (None: no such file), `written` when it last changed (seconds since 1970). `load`, `active`, `file`: of the unit. `ready`: the
-    daemon's own state by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: it does not tell).
-    `channel`: whether the device of channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's.
-    `patient`: whether the unit has the drop-in by which it waits for them."""
+    (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's own state by its control
+    program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: it does not tell). `channel`: whether the device of
+    channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's. `patient`: whether the unit has the
+    drop-in by which it waits for them."""
 
     daemon: Daemon
     nodes: tuple[str, ...] | None = None
     written: float = 0
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
     ready: str = ""
     domain: Domain | None = None
     complaint: str = ""
@@ -70,9 +69,7 @@ def parse(output: Output) -> Imex:
         daemon=parse_daemon(output),
         nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
         written=float(one.get("nodes") or 0),
-        load=one.get("LoadState") or "not-found",
-        active=one.get("ActiveState") or "inactive",
-        file=one.get("UnitFileState", ""),
+        **boot_unit.state(many),
         ready=one.get("ready", ""),
         domain=parse_domain(told),
         complaint=(many.get("domain") or [""])[0][:200],
@@ -97,8 +94,9 @@ done
 [ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 [ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
-systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-[ -e /etc/systemd/system/$u.d/90-gpuprov.conf ] && echo 'patient|'
+"""
+    + boot_unit.STATE
+    + """[ -e /etc/systemd/system/$u.d/90-gpuprov.conf ] && echo 'patient|'
 if [ -e $b-ctl ]; then
   echo "ready|$(timeout 10 $b-ctl -q 2>/dev/null </dev/null | tail -n 1)"
   timeout 20 $b-ctl -N -j 2>&1 </dev/null | sed 's/^/domain|/'

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,19 +26,16 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     changed: int = 0
 
 
-class Gridd(msgspec.Struct, frozen=True, kw_only=True):
+class Gridd(UnitState, frozen=True, kw_only=True):
     """The licensing daemon. `settings`: those of gridd.conf. `configured`, `started`: seconds since 1970, 0: not at all.
 
-    `load`, `active`, `file`: of its unit. `log`: the last lines of the unit, without tokens.
+    `log`: the last lines of its unit, without tokens.
     """
 
     installed: bool = False
     settings: dict[str, str] = {}
     configured: int = 0
     tokens: tuple[Token, ...] = ()
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
     started: int = 0
     log: tuple[str, ...] = ()
 
@@ -64,41 +63,33 @@ class Licences(msgspec.Struct, frozen=True):
 
 
 def parse_gridd(output: Output) -> Gridd:
-    rows = [line.split("|", 1) for line in output.text.splitlines() if "|" in line]
+    rows = output.rows()
+    single = {kind: values[-1] for kind, values in rows.items()}
     settings: dict[str, str] = {}
+    for line in rows.get("setting", ()):
+        key, _, value = line.partition("=")
+        settings[key.strip()] = value.partition("#")[0].strip().strip('"')
     tokens: list[Token] = []
-    single: dict[str, str] = {}
-    log: list[str] = []
-    for kind, rest in rows:
-        if kind == "setting":
-            key, _, value = rest.partition("=")
-            settings[key.strip()] = value.partition("#")[0].strip().strip('"')
-        elif kind == "token":
-            mode, owner, changed, sha256, expires, path = rest.split("|", 5)
-            tokens.append(
-                Token(
-                    path=path,
-                    mode=mode.zfill(4),
-                    owner=owner,
-                    sha256=sha256,
-                    expires=int(expires or 0),
-                    changed=int(changed),
-                )
+    for line in rows.get("token", ()):
+        mode, owner, changed, sha256, expires, path = line.split("|", 5)
+        tokens.append(
+            Token(
+                path=path,
+                mode=mode.zfill(4),
+                owner=owner,
+                sha256=sha256,
+                expires=int(expires or 0),
+                changed=int(changed),
             )
-        elif kind == "log":
-            log.append(rest)
-        else:
-            single[kind] = rest
+        )
     return Gridd(
         installed="program" in single,
         settings=settings,
         configured=int(single.get("config") or 0),
         tokens=tuple(tokens),
-        load=single.get("LoadState") or "not-found",
-        active=single.get("ActiveState") or "inactive",
-        file=single.get("UnitFileState", ""),
+        **boot_unit.state(rows),
         started=int(single.get("started") or 0),
-        log=tuple(log),
+        log=tuple(rows.get("log", ())),
     )
 
 
@@ -133,15 +124,16 @@ for f in "${tokens:-${o:-$t}}"/client_configuration_token_*.tok; do
   echo "token|$(stat -c '%a|%U|%Z' "$f")|$(sha256sum < "$f" | cut -d' ' -f1)|$e|$f"
 done
 u=nvidia-gridd.service
-systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
-s=$(TZ=UTC LC_ALL=C systemctl show -p ActiveEnterTimestamp --value $u 2>/dev/null)
+"""
+    + boot_unit.STATE
+    + """s=$(TZ=UTC LC_ALL=C systemctl show -p ActiveEnterTimestamp --value $u 2>/dev/null)
 [ -n "$s" ] && echo "started|$(TZ=UTC date -d "$s" +%s 2>/dev/null)"
 journalctl -q --no-pager -o cat -n 30 -u $u 2>/dev/null | sed 's/eyJ[A-Za-z0-9_.-]*/(token)/g; s/^/log|/'
 true""",
     parse_gridd,
     "systemctl status nvidia-gridd; grep -v '^#' /etc/nvidia/gridd.conf; sha256sum /etc/nvidia/ClientConfigToken/*.tok",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
-    blank=r"LoadState\|",
+    blank=boot_unit.BLANK,
 )
 """nvidia-gridd, and the tokens in the folder that the spec names, else gridd.conf; by the paths of NVIDIA's licensing guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gpuprov.onhost.at_boot import governor
 from gpuprov.onhost.at_boot.governor import Policy
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.systemd import GONE
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import UnitState
 
 
-class Frequency(msgspec.Struct, frozen=True, kw_only=True):
-    """`asked`: the governor of gpuprov's unit, empty without one. `load`, `active`, `file`: of that unit; `gone`: files of its
-    command that are not there. `rivals`: active units that set governors, too."""
+class Frequency(UnitState, frozen=True, kw_only=True):
+    """`asked`: the governor of gpuprov's unit, empty without one; `gone`: files of its command that are not there. `rivals`: active
+    units that set governors, too."""
 
     policies: tuple[Policy, ...] = ()
     asked: str = ""
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
     gone: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
 
 
 def parse_frequency(output: Output) -> Frequency:
-    rows = [line.split("|") for line in output.text.splitlines() if "|" in line]
-    one = {kind: cells[0] for kind, *cells in rows if cells}
+    rows = output.rows()
     return Frequency(
         policies=governor.parse(output.text),
-        asked=one.get("asked", ""),
-        load=one.get("LoadState") or "not-found",
-        active=one.get("ActiveState") or "inactive",
-        file=one.get("UnitFileState", ""),
-        gone=tuple(cells[0] for kind, *cells in rows if kind == "gone"),
-        rivals=tuple(cells[0] for kind, *cells in rows if kind == "rival"),
+        asked=(rows.get("asked") or [""])[-1],
+        **boot_unit.state(rows),
+        gone=tuple(rows.get("gone", ())),
+        rivals=tuple(rows.get("rival", ())),
     )
 
 
@@ -51,16 +44,15 @@ FREQUENCY = Probe(
     governor.READER
     + """u=gpuprov-cpu-governor.service
 sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
-systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 """
-    + GONE
+    + f"{boot_unit.STATE}{boot_unit.GONE}"
     + """for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
   systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
 done; true""",
     parse_frequency,
     "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",
     speaks=True,
-    blank=r"LoadState\|",
+    blank=boot_unit.BLANK,
 )
 HUGEPAGES = Probe(
     "hugepages",

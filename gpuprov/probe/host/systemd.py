@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpuprov.onhost.files import ABOVE
 from gpuprov.probe.base import Output, Probe
 
 
@@ -44,20 +43,6 @@ unit_of() {
 }
 """
 """The function `unit_of FILE`: what `gpuprov.onhost.mig.units` says of a process, in shell, of its cgroup file."""
-
-
-GONE = (
-    r"""w=''
-for f in $(systemctl show -p ExecStart --value $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p'); do
-  [ "$w" != -m ] || f="""
-    + ABOVE
-    + r"""/$(echo "$f" | tr . /).py
-  case $f in /*) [ -e "$f" ] || echo "gone|$f" ;; esac
-  w=$f
-done
-"""
-)
-"""Lines `gone|FILE`: what the command of the unit $u is made of and is not there, its Python or the module that this runs."""
 
 
 def parse_units(output: Output) -> dict[str, Unit]:

@@ -7,7 +7,8 @@ import msgspec
 from gpuprov.onhost.at_boot import erdma_state as state
 from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.systemd import GONE
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.kernel.initramfs import INITRAMFS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 from gpuprov.reading import numbers
@@ -33,7 +34,7 @@ class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
         return "compat_mode" in self.parameters
 
 
-class Erdma(msgspec.Struct, frozen=True, kw_only=True):
+class Erdma(SetsAtBoot, frozen=True, kw_only=True):
     """`functions`: PCI functions of eRDMA with the driver that each is bound to. `parameters`: of the loaded module.
 
     `stale`: another build than the one on disk is loaded. `options`: what modprobe gives the module, the last value of each.
@@ -42,8 +43,7 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
     `ephemeral`, `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers. `core`: the
     path of ib_core. `lacks`: erdma needs OFED's symbol, and no module of that kernel has it. `registered`: dkms status.
     `record`: SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed ones of RDMA. `eadm`: what
-    `eadm ver` says, None without eadm. `config`, `load`, `active`, `file`, `log`: of gpuprov's own unit;
-    `gone`: files of its command that are not there.
+    `eadm ver` says, None without eadm.
     """
 
     kernels: tuple[ErdmaKernel, ...] = ()
@@ -70,12 +70,6 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
     eadm: str | None = None
     record: str = ""
     packages: frozenset[str] = frozenset()
-    config: tuple[str, ...] | None = None
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
-    log: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
 
     @property
     def onhost(self) -> state.State:
@@ -126,19 +120,13 @@ def parse(output: Output) -> Erdma:
         eadm=one("eadm") if "eadm" in many else None,
         record=one("record"),
         packages=frozenset(cells[0] for cells in many.get("package", ()) if cells[-1] == "installed"),
-        config=tuple(line for cells in many["config"] if (line := "|".join(cells))) if "config" in many else None,
-        load=one("LoadState") or "not-found",
-        active=one("ActiveState") or "inactive",
-        file=one("UnitFileState"),
-        log=tuple("|".join(cells) for cells in many.get("log", ())),
-        gone=tuple("|".join(cells) for cells in many.get("gone", ())),
+        **boot_unit.parse(output.rows()),
     )  # fmt: skip
 
 
 SCRIPT = (
     state.READER
-    + r"""u=gpuprov-erdma.service
-j=''; for d in /lib/modules/*; do [ -e "/boot/vmlinuz-${d##*/}" ] && j=1; done
+    + r"""j=''; for d in /lib/modules/*; do [ -e "/boot/vmlinuz-${d##*/}" ] && j=1; done
 for d in /lib/modules/*; do
   k=${d##*/} b=0 h=0 m=0 a=0
   [ -e "/boot/vmlinuz-$k" ] && b=1
@@ -172,12 +160,9 @@ command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 |
 [ -f /var/lib/gpuprov/erdma-installer ] && echo "record|$(cat /var/lib/gpuprov/erdma-installer)"
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
-[ -e /etc/gpuprov/erdma.conf ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' /etc/gpuprov/erdma.conf
-systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 """
-    + GONE
-    + r"""journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
-true"""
+    + boot_unit.script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf", "[a-z]")
+    + "true"
 )
 ERDMA = Probe(
     "erdma",

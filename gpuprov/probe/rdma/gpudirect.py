@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.reading import is_whole
 
 Answer = Literal["yes", "no", "unknown"]
@@ -50,14 +51,6 @@ class KernelState(msgspec.Struct, frozen=True, kw_only=True):
     rebuild: dict[str, str] = {}
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit as systemd has it; `file` is what `systemctl is-enabled` says, also of an init script."""
-
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
-
-
 class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
     """`loaded`: use counts of peer modules, ib_core, nvidia. `holders`: the modules that use ib_core. `exported`: whether the running
     kernel has peer memory now. `parameters`: of the loaded nvidia_peermem. `units` by name. `starts`, `drop_in`: the module that the
@@ -69,7 +62,7 @@ class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
     holders: tuple[str, ...] = ()
     exported: bool = False
     parameters: dict[str, str] = {}
-    units: dict[str, Service] = {}
+    units: dict[str, UnitState] = {}
     starts: str = ""
     drop_in: str = ""
     log: tuple[str, ...] = ()
@@ -92,7 +85,7 @@ def parse(output: Output) -> Gpudirect:
         exported="exported" in single,
         parameters={cells[0]: cells[1] for cells in rows.get("parameter", [])},
         units={
-            name: Service(load=load or "not-found", active=active or "inactive", file=file)
+            name: UnitState(load=load or "not-found", active=active or "inactive", file=file)
             for name, load, active, file in rows.get("unit", [])
         },
         starts=single.get("starts", ""),

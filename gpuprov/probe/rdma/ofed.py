@@ -8,6 +8,8 @@ import msgspec
 
 from gpuprov.catalog.rdma.ofed import CONFIG, PIN, PLACE
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
@@ -52,11 +54,11 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     older: tuple[str, ...] = ()
 
 
-class Ofed(msgspec.Struct, frozen=True, kw_only=True):
+class Ofed(UnitState, frozen=True, kw_only=True):
     """`info` is what `ofed_info -s` says, without the colon. `dkms`: versions of OFED's modules that DKMS knows, by name; `trees`:
     each of them, as (name, version).
 
-    `load`, `active`, `file`: of openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's.
+    The unit is openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's.
     `settings`: of openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use counts.
     `clients`: programs that have an RDMA device open. `uplink`: the interface of the default route, if it is one of mlx5_core, or a
     bond, bridge or VLAN above one; `talks`: such interfaces with their established TCP connections. `mft_open`: dnf sources of CUDA
@@ -70,9 +72,6 @@ class Ofed(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[Kernel, ...] = ()
     dkms: dict[str, str] = {}
     trees: tuple[tuple[str, str], ...] = ()
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
     skipped: tuple[str, ...] = ()
     settings: dict[str, str] | None = None
     busy: dict[str, int] = {}
@@ -124,9 +123,7 @@ def parse(output: Output) -> Ofed:
         kernels=tuple(_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
         trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
-        load=single.get("LoadState", "") or "not-found",
-        active=single.get("ActiveState", "") or "inactive",
-        file=single.get("UnitFileState", ""),
+        **boot_unit.state(output.rows()),
         skipped=tuple(dict.fromkeys(cells[0] for cells in rows.get("skipped", []))),
         settings={key: value.strip('"') for key, _, value in conf} if "config" in rows else None,
         busy={name: int(count) for name, count in rows.get("busy", []) if is_whole(count)},
@@ -214,8 +211,10 @@ for d in /lib/modules/*; do
     [ -n "$o" ] && [ -n "$(find "$o" -newer "$f" 2>/dev/null)" ] && echo "older|$k|$m"
   done
 done
-systemctl show -p LoadState -p ActiveState -p UnitFileState openibd.service 2>/dev/null | tr = '|'
-i=$(systemctl show -p InvocationID openibd.service 2>/dev/null | sed -n 's/^InvocationID=//p')
+u=openibd.service
+"""
+    + boot_unit.STATE
+    + r"""i=$(systemctl show -p InvocationID openibd.service 2>/dev/null | sed -n 's/^InvocationID=//p')
 journalctl -q --no-pager -o cat -b -n 200 -u openibd.service ${i:+"_SYSTEMD_INVOCATION_ID=$i"} 2>/dev/null |
   sed -n 's/.*Module \([a-z0-9_]*\) belong to .* not a part of MLNX_OFED.*/skipped|\1/p' | sort -u
 [ -e $conf ] && echo 'config|' && sed -n 's/^[[:space:]]*\([A-Z0-9_]*=[^#[:space:]]*\).*/setting|\1/p' $conf

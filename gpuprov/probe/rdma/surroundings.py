@@ -10,7 +10,8 @@ from gpuprov.catalog import rdma
 from gpuprov.onhost.at_boot import network
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.systemd import GONE
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import SetsAtBoot, UnitState
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
@@ -20,23 +21,6 @@ DEBS = "rdma-core ibverbs-providers ibverbs-utils rdmacm-utils iproute2 infiniba
 RPMS = "rdma-core|libibverbs|libibverbs-utils|librdmacm-utils|iproute|infiniband-diags|opensm|iwpmd"
 OPENSM, SOFT = rdma.OPENSM_UNIT, rdma.SOFT_UNIT
 CONFIG = rdma.SOFT_CONFIG
-
-
-class ServiceUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """As systemd has it; `file` is what `systemctl is-enabled` prints."""
-
-    load: str = "not-found"
-    active: str = "inactive"
-    file: str = ""
-
-
-class SoftUnit(ServiceUnit, frozen=True, kw_only=True):
-    """The unit that makes soft devices: `config` are the lines of its configuration (None: no such file), `log` its last lines, `gone`
-    files of its command that are not there."""
-
-    config: tuple[str, ...] | None = None
-    log: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +46,8 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     port_users: tuple[str, ...] = ()
     managers: int = 0
     umad: int = 0
-    opensm: ServiceUnit = ServiceUnit()
-    soft: SoftUnit = SoftUnit()
+    opensm: UnitState = UnitState()
+    soft: SetsAtBoot = SetsAtBoot()
     daemons: tuple[Daemon, ...] = ()
     bound: bool = False
 
@@ -78,22 +62,14 @@ def parse(output: Output) -> RdmaHost:
         return many.get(kind, [[""]])[0][0]
 
     rows = many.get("unit", [])
-    units = {
-        name: ServiceUnit(load=load or "not-found", active=active or "inactive", file=file)
-        for name, load, active, file, _, _ in rows
-    }
+    opensm = next((row[1:4] for row in rows if row[0] == OPENSM), ["", "", ""])
     return RdmaHost(
         modules={cells[0]: cells[1] for cells in many.get("module", [])},  # type: ignore[misc]
         **network.parse(output.text)._asdict(),
         managers=int(first("managers") or 0),
         umad=int(first("umad") or 0),
-        opensm=units.get(OPENSM, ServiceUnit()),
-        soft=SoftUnit(
-            **msgspec.structs.asdict(units.get(SOFT, ServiceUnit())),
-            config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
-            log=tuple("|".join(cells) for cells in many.get("log", [])),
-            gone=tuple("|".join(cells) for cells in many.get("gone", [])),
-        ),
+        opensm=UnitState(load=opensm[0] or "not-found", active=opensm[1] or "inactive", file=opensm[2]),
+        soft=SetsAtBoot(**boot_unit.parse(output.rows())),
         bound=first("bound") == "yes",
         daemons=tuple(
             Daemon(unit=name, now=now, unit_limit=limit)
@@ -117,7 +93,7 @@ done
 {network.READER}echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
 set -- /sys/class/infiniband_mad/umad*
 [ -e "$1" ] && echo "umad|$#"
-systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} {SOFT} \
+systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} \
   {" ".join(SERVICES)} 2>/dev/null | awk -F= '
     function out() {{ if (v["Id"]) printf "unit|%s|%s|%s|%s|%s|%s\n", v["Id"], v["LoadState"], v["ActiveState"], v["UnitFileState"],
       v["MainPID"], v["LimitMEMLOCK"]; split("", v) }}
@@ -128,11 +104,7 @@ done
 c=$(sed -n 's/^CapEff:[^0-9a-f]*//p' /proc/self/status 2>/dev/null)
 c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p' /proc/self/uid_map 2>/dev/null)
 [ "$(id -u)" != 0 ] || [ -z "$c" ] || case "$c$m" in [13579bdf]all) ;; *) echo 'bound|yes' ;; esac
-c={CONFIG}
-[ -e $c ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' $c
-[ ! -e /etc/systemd/system/{SOFT} ] || journalctl -q --no-pager -o cat -n 4 -u {SOFT} 2>/dev/null | sed 's/^/log|/'
-u={SOFT}
-{GONE}true""",
+{boot_unit.script(SOFT, CONFIG, "[a-z]")}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,

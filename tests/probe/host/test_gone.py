@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.onhost.files import ABOVE
-from gpuprov.probe.host.systemd import GONE
+from gpuprov.probe.host.boot_unit import GONE
 
 
 def gone(tmp_path: Path, command: str) -> list[str]:

@@ -1,0 +1,297 @@
+"""ACS, maximum read request, relaxed ordering and interrupt affinity of GPUs and HCAs: how a host's are read, which of them differ,
+and the program that sets them. `pcie apply` sets with setpci (interrupts in /proc/irq) what differs, and reads it back.
+
+Its configuration has lines `SETTING VALUE`. Nothing of this outlives a reboot or a reset of the function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+from .program import Refused, contained, main, read, rows, run, tell, write
+
+CONFIG = "/etc/gpuprov/pcie.conf"
+# https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h
+RELAXED, REQUEST = 0x0010, 0x7000
+UNREADABLE = "unreadable"
+HEADER_ONLY = 64
+"""Bytes of configuration space that those may read who are not root."""
+MOST = 1 << 16
+"""CPUs of a list."""
+
+# Both capability lists of PCI Express 7.5.1.1.11 and 7.6: standard ones from the byte at 0x34, extended ones from 0x100.
+AWK = """
+function w(at) { return b[at + 1] + 256 * b[at + 2] }
+function flush() {
+  if (head == "") return
+  control = acs = ""
+  if (b[1] == 255 && b[2] == 255) n = 0
+  if (n >= 256 && int(b[7] / 16) % 2) {
+    at = b[53] - b[53] % 4
+    for (t = 0; at >= 64 && t < 48; t++) {
+      if (b[at + 1] == 16) control = w(at + 8)
+      at = b[at + 2] - b[at + 2] % 4
+    }
+  }
+  if (n >= 4096) {
+    at = 256
+    for (t = 0; at >= 256 && t < 960; t++) {
+      if (w(at) == 65535 || w(at) == 0) break
+      if (w(at) == 13) acs = w(at + 6)
+      at = int(w(at + 2) / 16); at -= at % 4
+    }
+  }
+  print head n + 0 "|" control "|" acs
+  head = ""; n = 0
+}
+/^ *[0-9]/ { for (i = 1; i <= NF; i++) b[++n] = $i + 0; next }
+{ flush() }
+/^function/ { head = $0; next }
+{ print }
+END { flush() }"""
+READER = f"""s=/sys/bus/pci/devices; all=' '
+row() {{
+  d=$s/$1 v='' i='' m='' n='' l='' g='' t='' f=''
+  read -r v <"$d/vendor"; read -r i <"$d/device"; read -r n <"$d/numa_node" 2>/dev/null; read -r l <"$d/local_cpulist" 2>/dev/null
+  [ -L "$d/driver" ] && m=$(readlink "$d/driver") && m=${{m##*/}}
+  [ -L "$d/iommu_group" ] && g=$(readlink -f "$d/iommu_group") && read -r t <"$g/type" 2>/dev/null
+  [ -L "$d/physfn" ] && f=virtual
+  echo "function|$1|${{v#0x}}:${{i#0x}}|$2|$m|$n|$l|$3|${{g##*/}}|$t|$f|"
+  od -An -v -tu1 -w64 -N4096 "$d/config"
+}} 2>/dev/null
+for p in $s/*; do
+  a=${{p##*/}} k='' c='' v='' i=''
+  read -r v <"$p/vendor" 2>/dev/null || continue
+  read -r c <"$p/class"
+  case $v in 0x10de|0x15b3) read -r i <"$p/device"; echo "other|${{v#0x}}:${{i#0x}}" ;; esac
+  case $v$c in 0x10de0x03*) k=gpu ;; esac
+  if [ -d "$p/infiniband" ]; then tr -d '\\0' <"$p/vpd" 2>/dev/null | grep -qa SW_MNG || k=hca; fi
+  [ -n "$k" ] || continue
+  u=$(readlink -f "$p"); u=${{u#*/pci*/}}; u=${{u%"$a"}}; o=''
+  for b in $(echo "$u" | tr / ' '); do case $b in [0-9a-f]*:*:*.[0-7]) o="$o $b" ;; esac; done
+  row "$a" $k "${{o# }}"
+  q=''
+  for b in $o; do
+    case $all in *" $b "*) ;; *) all="$all$b "; row "$b" bridge "${{q# }}" ;; esac
+    q="$q $b"
+  done
+  [ $k = hca ] && for x in "$p"/msi_irqs/*; do
+    x=${{x##*/}} y=''
+    read -r y </proc/irq/$x/smp_affinity_list || continue
+    echo "irq|$a|$x|$y"
+  done 2>/dev/null
+done | awk '{AWK}'
+"""
+"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and Mellanox function.
+NVLink bridges, which have SW_MNG in their VPD, are no HCAs."""
+
+
+class Interrupt(NamedTuple):
+    """`cpus` is where it may be served."""
+
+    number: int
+    cpus: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A GPU, an HCA or a bridge above one. `above`: the addresses of the bridges, the root port first.
+
+    `size`: bytes of configuration space that could be read, 0 where the function does not answer (all ones): it fell off the bus, or
+    sleeps. `control`: DevCtl, `acs`: ACSCtl; None where there is no such capability. `domain`: the type of its IOMMU group (`DMA`,
+    `DMA-FQ`, `identity`; empty if the kernel does not tell), `group` whether it has one. `virtual`: of SR-IOV, whose DevCtl is its
+    physical function's.
+    """
+
+    address: str
+    identifier: str
+    kind: str
+    driver: str = ""
+    node: int = -1
+    cpus: frozenset[int] = frozenset()
+    above: tuple[str, ...] = ()
+    group: bool = False
+    domain: str = ""
+    virtual: bool = False
+    size: int = 0
+    control: int | None = None
+    acs: int | None = None
+    interrupts: tuple[Interrupt, ...] = ()
+
+    @property
+    def silent(self) -> bool:
+        return self.size == 0
+
+    @property
+    def readable(self) -> bool:
+        """Whether more than the header could be read, which takes root."""
+        return self.size > HEADER_ONLY
+
+    @property
+    def read_request(self) -> int:
+        """Bytes; 0 where it has no PCI Express capability."""
+        return 0 if self.control is None else 128 << (self.control >> 12 & 7)
+
+    @property
+    def relaxed(self) -> bool:
+        return bool((self.control or 0) & RELAXED)
+
+
+class Difference(NamedTuple):
+    """What a function has, and what it should have. `change`: the expression for setpci; empty for an interrupt."""
+
+    address: str
+    setting: str
+    found: str
+    value: str
+    change: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.address} {self.setting} {self.found} -> {self.value}"
+
+
+def parse(text: str) -> dict[str, Function]:
+    """What the reader prints of functions, by address."""
+    functions: dict[str, Function] = {}
+    for line in text.splitlines():
+        kind, *cells = line.split("|")
+        if kind == "function":
+            address, identifier, what, driver, node, cpus, above, group, domain, virtual, size, control, acs = cells
+            functions[address] = Function(
+                address=address,
+                identifier=identifier,
+                kind=what,
+                driver=driver,
+                node=int(node) if node else -1,
+                cpus=cpus_of(cpus),
+                above=tuple(above.split()),
+                group=bool(group),
+                domain=domain,
+                virtual=bool(virtual),
+                size=int(size or 0),
+                control=int(control) if control else None,
+                acs=int(acs) if acs else None,
+            )
+        elif kind == "irq":
+            address, number, allowed = cells
+            one = functions[address]
+            interrupts = (*one.interrupts, Interrupt(int(number), cpus_of(allowed)))
+            functions[address] = replace(one, interrupts=interrupts)
+    return functions
+
+
+def differences(functions: Sequence[Function], wanted: Mapping[str, str]) -> Iterator[Difference]:
+    """What is not as asked for. Raises Refused where there is nothing that could be."""
+    gpus, hcas = ([one for one in functions if one.kind == kind] for kind in ("gpu", "hca"))
+    if ("max_read_request" in wanted or "affinity" in wanted) and not hcas:
+        raise Refused("there is no HCA: the driver of RDMA devices is not loaded, or there are none")
+    if not functions or ("gpu_max_read_request" in wanted and not gpus):
+        raise Refused(f"there is no {'GPU' if functions else 'GPU and no HCA'} on the PCI bus")
+    if wanted.get("acs") == "disabled":
+        yield from _in_access(functions)
+    for several, size in ((gpus, "gpu_max_read_request"), (hcas, "max_read_request")):
+        yield from _in_control(several, int(wanted.get(size, 0)), wanted.get("relaxed_ordering", ""))
+    if wanted.get("affinity") == "local":
+        yield from _in_affinity(hcas)
+
+
+def _in_access(functions: Iterable[Function]) -> Iterator[Difference]:
+    for one in map(_readable, functions):
+        if one.silent or one.acs:
+            yield Difference(
+                one.address, "acs", UNREADABLE if one.silent else f"{one.acs or 0:04x}", "0000", "ECAP_ACS+6.w=0000"
+            )
+
+
+def _in_control(functions: Iterable[Function], size: int, ordering: str) -> Iterator[Difference]:
+    for one in map(_readable, functions) if size or ordering else ():
+        if one.control is None and not one.silent:
+            continue
+        found = UNREADABLE if one.silent else str(one.read_request)
+        if size and found != str(size):
+            change = f"CAP_EXP+8.w={(size // 128).bit_length() - 1 << 12:04x}:{REQUEST:04x}"
+            yield Difference(one.address, "max_read_request", found, str(size), change)
+        found = UNREADABLE if one.silent else "enabled" if one.relaxed else "disabled"
+        if ordering and found != ordering:
+            change = f"CAP_EXP+8.w={RELAXED if ordering == 'enabled' else 0:04x}:{RELAXED:04x}"
+            yield Difference(one.address, "relaxed_ordering", found, ordering, change)
+
+
+def _in_affinity(functions: Iterable[Function]) -> Iterator[Difference]:
+    for one in functions:
+        for number, cpus in one.interrupts:
+            if cpus and one.cpus and not cpus <= one.cpus:
+                yield Difference(one.address, f"irq {number}", ranges(cpus), ranges(one.cpus))
+
+
+def _readable(one: Function) -> Function:
+    if not one.readable and not one.silent:
+        raise Refused(f"the configuration space of {one.address} cannot be read (root can)")
+    return one
+
+
+def ranges(cpus: Iterable[int]) -> str:
+    """Numbers as the kernel lists them: `0-3,8`."""
+    found: list[list[int]] = []
+    for number in sorted(cpus):
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ",".join("-".join(str(end) for end in part) for part in found)
+
+
+def cpus_of(listed: str) -> frozenset[int]:
+    """`0-3,8` as numbers."""
+    ends = [part.strip().partition("-") for part in listed.split(",")]
+    found = [range(int(first), int(last or first) + 1) for first, _, last in ends if "0" <= first[:1] <= "9"]
+    if sum(one.stop - one.start for one in found) > MOST:
+        raise ValueError(f"{listed[:60]} means too many CPUs")
+    return frozenset(number for one in found for number in one)
+
+
+def set_here(functions: Iterable[Function], *, container: bool) -> list[Function]:
+    """Those that this host sets: what is virtual is its physical function's, and in a container, interrupts are the machine's."""
+    found = [one for one in functions if not one.virtual]
+    return [replace(one, interrupts=()) for one in found] if container else found
+
+
+def settings() -> dict[str, str]:
+    """The configuration as a dictionary."""
+    found = rows(CONFIG)
+    if not found or any(len(row) != 2 for row in found):
+        raise Refused(f"{CONFIG} has {'lines that are no settings' if found else 'no settings'}")
+    return dict(found)
+
+
+def put(one: Difference) -> str:
+    """Set one thing; what went wrong, or nothing."""
+    if one.change:
+        return " ".join(run("setpci", "-s", one.address, one.change).stdout.split())
+    return write(f"/proc/irq/{one.setting[4:]}/smp_affinity_list", one.value)
+
+
+def apply(_: int) -> None:
+    wanted, container = settings(), contained()
+
+    def differing() -> dict[tuple[str, str], Difference]:
+        functions = set_here(parse(read(READER)).values(), container=container)
+        return {(one.address, one.setting): one for one in differences(functions, wanted)}
+
+    found = differing()
+    complaints = {place: put(one) for place, one in found.items()}
+    left = differing()
+    for place, one in found.items():
+        if place not in left:
+            tell(str(one))
+    told = []
+    for place, one in left.items():
+        why = f" ({complaints[place]})" if complaints.get(place) else ""
+        told.append(f"{one.address} {one.setting} stays {one.found}, expected {one.value}{why}")
+    if told:
+        raise Refused("; ".join(told[:4]) + (f" and {len(told) - 4} more" if told[4:] else ""))
+
+
+if __name__ == "__main__":
+    main("pcie", {"apply": apply}, "")
