@@ -107,7 +107,7 @@ def boot(
         f"Result={result}",
         f"Before={before}",
     ]
-    lines += [f"@gone {gone}"] * bool(gone) + [f"@module {module}", "@config", text, "@record", record, "@log", log]
+    lines += [f"gone|{gone}"] * bool(gone) + [f"@module {module}", "@config", text, "@record", record, "@log", log]
     return "\n".join(lines) + "\n"
 
 

@@ -63,10 +63,10 @@ def boot(
     load = "loaded" if unit else "not-found"
     text = desired if isinstance(desired, str) else "" if desired is None else json.dumps(desired)
     return (
-        f"Id=gpuprov-mig.service\nLoadState={load}\nActiveState={active}\nUnitFileState={unit}\nResult={result}\n"
-        f"Before={' '.join(before)} shutdown.target\nAfter=basic.target\n\n"
         f"Id=nvidia-mig-manager.service\nLoadState={'loaded' if manager[0] else 'not-found'}\nActiveState={manager[1]}\n"
-        f"UnitFileState={manager[0]}\nResult=success\nBefore=\nAfter=\n\n@desired\n{text}\n@log\n{log}\n"
+        f"UnitFileState={manager[0]}\nResult=success\nBefore=\n\n"
+        f"Id=gpuprov-mig.service\nLoadState={load}\nActiveState={active}\nUnitFileState={unit}\nResult={result}\n"
+        f"Before={' '.join(before)} shutdown.target\n\n@desired\n{text}\n@log\n{log}\n"
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY, STARTING
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import STARTING
+from gpuprov.capabilities.base import Outcome, check, not_asked
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
 from gpuprov.capabilities.gpu_settings.now import compared
@@ -26,30 +27,9 @@ def boot(ctx: Ctx) -> Outcome:
     """A unit whose last run did not fail sets what the spec says at each boot, before containers, kubelet and slurmd start."""
     if not asks_anything(ctx.fragment):
         return not_asked("no setting is asked for")
-    unit = ctx.facts.get(probe.BOOT)
-    expected = f"{probe.UNIT} enabled, and {probe.CONFIG} as the spec"
-    problem = _other(ctx.fragment, unit.config)
-    written = [Change(kind="file", name=probe.CONFIG, before=problem, after="written")] if problem else []
-    if unit.file != "enabled":
-        before = unit.file or unit.load
-        change = Change(kind="service", name=probe.UNIT, before=before, after="enabled")
-        return fail(expected, f"{probe.UNIT} is {before}: a boot loses the settings", APPLY, changes=[change, *written])
-    if problem:
-        return fail(expected, f"{probe.CONFIG}: {problem}", APPLY, changes=written)
-    if unit.gone:
-        before = f"starts {unit.gone[0]}, which is not there"
-        change = Change(kind="file", name=probe.UNIT, before=before, after="written")
-        return fail(expected, f"{probe.UNIT} starts {' '.join(unit.gone)}: not there", APPLY, changes=[change])
-    if late := [name for name in STARTING if name not in unit.before]:
-        hint = f"{APPLY} writes the unit anew; see drop-ins of it: systemctl cat {probe.UNIT}"
-        return fail(f"{probe.UNIT} before {', '.join(STARTING)}", f"not before {', '.join(late)}", hint)
-    if unit.result not in ("", "success") or unit.active == "failed":
-        said = f": {unit.log[-1]}" if unit.log else ""
-        change = Change(kind="service", name=probe.UNIT, before="failed", after="restarted")
-        hint = f"journalctl -u {probe.UNIT} -n 20; then systemctl restart {probe.UNIT}"
-        found = f"{probe.UNIT} failed ({unit.result or unit.active}){said}"
-        return fail("a last run that did not fail", found, hint, changes=[change])
-    return ok(expected)
+    state = ctx.facts.get(probe.BOOT)
+    problem = _other(ctx.fragment, state.text)
+    return answers.kept_at_boot(probe.UNIT, probe.CONFIG, problem, state, STARTING, "a boot loses the settings")
 
 
 def _other(block: GpuSettings, text: str) -> str:

@@ -36,10 +36,10 @@ def export(facts: Facts) -> Fragment | None:
 def _kept(boot: probe.Boot) -> bool:
     """Whether gpuprov's unit keeps ECC modes, so that one which is as the GPU came belongs into the block too."""
     try:
-        kept = reading.json(boot.config) if boot.config and boot.file == "enabled" else {}
+        kept = reading.json(boot.text) if boot.text and boot.file == "enabled" else {}
     except ValueError:
         return False
-    return isinstance(kept, dict) and '"ecc"' in boot.config
+    return isinstance(kept, dict) and '"ecc"' in boot.text
 
 
 def _settings(gpu: probe.GpuSettings, locks: dict[str, Any], kept: bool, shared: bool) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY, STARTING
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import STARTING
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.onhost.mig import layout as mig_layout
@@ -30,37 +31,10 @@ WAITING = (
 )
 def boot(ctx: Ctx) -> Outcome:
     """A unit whose last run did not fail brings back what the spec says at boot, before containers, kubelet and DCGM start."""
-    found = ctx.facts.get(mig.BOOT)
-    unit, expected = found.unit, f"{mig.UNIT} enabled, and {mig.DESIRED} as the spec"
-    problem = _other(ctx.fragment, found.desired, ctx.facts.get(mig.STATE))
-    written = [Change(kind="file", name=mig.DESIRED, before=problem, after="written")] if problem else []
-    if unit.file != "enabled":
-        before = unit.file or unit.load
-        change = Change(kind="service", name=mig.UNIT, before=before, after="enabled")
-        told = f"{mig.UNIT} is {before}: instances do not survive a reboot"
-        return fail(expected, told, APPLY, changes=[change, *written])
-    if problem:
-        return fail(expected, f"{mig.DESIRED}: {problem}", APPLY, changes=written)
-    if found.gone:
-        change = Change(
-            kind="file", name=mig.UNIT, before=f"starts {found.gone[0]}, which is not there", after="written"
-        )
-        return fail(expected, f"{mig.UNIT} starts {' '.join(found.gone)}: not there", APPLY, changes=[change])
-    late = [name for name in WAITING if name not in unit.before]
-    if late:
-        hint = f"{APPLY} writes the unit anew; see drop-ins of it: systemctl cat {mig.UNIT}"
-        return fail(f"{mig.UNIT} before {', '.join(WAITING)}", f"not before {', '.join(late)}", hint)
-    if unit.result not in ("", "success") or unit.active == "failed":
-        said = f": {found.log[-1]}" if found.log else ""
-        change = Change(kind="service", name=mig.UNIT, before="failed", after="restarted")
-        hint = f"journalctl -u {mig.UNIT} -n 20; then systemctl restart {mig.UNIT}"
-        return fail(
-            "a last run that did not fail",
-            f"{mig.UNIT} failed ({unit.result or unit.active}){said}",
-            hint,
-            changes=[change],
-        )
-    return ok(expected)
+    state = ctx.facts.get(mig.BOOT)
+    problem = _other(ctx.fragment, state.text, ctx.facts.get(mig.STATE))
+    lost = "instances do not survive a reboot"
+    return answers.kept_at_boot(mig.UNIT, mig.DESIRED, problem, state, WAITING, lost)
 
 
 def _other(block: Mig, text: str, state: mig.MigState) -> str:

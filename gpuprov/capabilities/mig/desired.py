@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
-from gpuprov.capabilities.at_boot import PATH
+from gpuprov.capabilities.at_boot import ABOVE, PATH
 from gpuprov.capabilities.base import Context, Desired, Outcome
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
@@ -24,7 +24,7 @@ MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "u
 """Those of gpuprov/onhost/mig, beside the two that make it a program."""
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
 """As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""
-FOLDER = "/usr/local/lib/gpuprov/mig"
+FOLDER = f"{ABOVE}/mig"
 QUIET = (
     *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-gridd.service"),
     "nvidia-fabricmanager.service",

@@ -10,6 +10,8 @@ import msgspec
 
 from gpuprov.onhost.gpu_settings import act
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import KeptAtBoot
 from gpuprov.reading import is_whole
 from gpuprov.reading import json as read_json
 
@@ -54,18 +56,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
 
 
-class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot unit as systemd has it, the file it reads (empty: not there), files of its command that are not there (`gone`), its
-    last lines; and `locks`, by PCI address, which the program locked since the driver was loaded: NVML does not tell."""
+class Boot(KeptAtBoot, frozen=True, kw_only=True):
+    """The boot unit; and `locks`, by PCI address, which its program locked since the driver was loaded: NVML does not tell."""
 
-    load: str = "not-found"
-    active: str = ""
-    file: str = ""
-    result: str = ""
-    before: tuple[str, ...] = ()
-    config: str = ""
-    gone: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
     locks: dict[str, dict[str, Any]] = {}
 
 
@@ -167,17 +160,9 @@ def parse_boot(output: Output) -> Boot:
     unit, _, rest = output.text.partition("@config\n")
     config, _, rest = rest.partition("@record\n")
     record, _, log = rest.partition("@log\n")
-    values = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line)
     module = re.search(r"^@module (\d*)$", unit, re.MULTILINE)
     return Boot(
-        load=values.get("LoadState", "not-found"),
-        active=values.get("ActiveState", ""),
-        file=values.get("UnitFileState", ""),
-        result=values.get("Result", ""),
-        before=tuple(values.get("Before", "").split()),
-        config=config.strip(),
-        gone=tuple(re.findall(r"^@gone (.+)$", unit, re.MULTILINE)),
-        log=tuple(log.splitlines()),
+        **boot_unit.kept(unit, config, log),
         locks=_locks(record.strip(), int(module[1] or 0) if module else 0),
     )
 
@@ -261,12 +246,9 @@ CONFIDENTIAL = Probe(
 )
 BOOT = Probe(
     "gpu_settings_boot",
-    f"""systemctl show -p LoadState -p ActiveState -p UnitFileState -p Result -p Before {UNIT}
-for f in $(systemctl show -p ExecStart --value {UNIT} | sed -n 's/.*argv\\[\\]=\\([^;]*\\);.*/\\1/p'); do
-  case $f in /*) [ -e "$f" ] || echo "@gone $f";; esac
-done
-[ "$(systemctl show -p LoadState --value {UNIT})" != loaded ] || [ -e {FOLDER}/__main__.py ] || echo "@gone {FOLDER}/__main__.py"
-echo "@module $(stat -c %i /sys/module/nvidia 2>/dev/null)"
+    f"""u={UNIT}
+systemctl show -p LoadState -p ActiveState -p UnitFileState -p Result -p Before $u
+{boot_unit.GONE}echo "@module $(stat -c %i /sys/module/nvidia 2>/dev/null)"
 echo @config; cat {CONFIG} 2>/dev/null
 echo; echo @record; cat {RECORD} 2>/dev/null
 echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",

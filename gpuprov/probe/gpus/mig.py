@@ -9,6 +9,8 @@ import msgspec
 
 from gpuprov.onhost import mig_program
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host import boot_unit
+from gpuprov.probe.host.boot_unit import KeptAtBoot, UnitState
 from gpuprov.probe.host.systemd import UNIT_OF
 from gpuprov.reading import is_whole, typed_json
 
@@ -92,28 +94,10 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
 
 
-class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit as systemd has it; `result` of its last run, `before` the units that wait for it."""
+class Boot(KeptAtBoot, frozen=True, kw_only=True):
+    """What brings MIG back at boot, and NVIDIA's manager beside it."""
 
-    load: str = "not-found"
-    active: str = ""
-    file: str = ""
-    result: str = ""
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-
-
-class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What brings MIG back at boot: gpuprov's unit and the file it reads (empty: not there), and NVIDIA's manager beside it.
-
-    `gone`: files of the unit's command, such as its Python, that are not there.
-    """
-
-    unit: Unit = Unit()
-    manager: Unit = Unit()
-    desired: str = ""
-    gone: tuple[str, ...] = ()
-    log: tuple[str, ...] = ()
+    manager: UnitState = UnitState()
 
 
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,28 +154,14 @@ def parse_state(output: Output) -> MigState:
     return typed_json(output.text, MigState)
 
 
-def _unit(block: str) -> Unit:
-    values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-    return Unit(
-        load=values.get("LoadState", "not-found"),
-        active=values.get("ActiveState", ""),
-        file=values.get("UnitFileState", ""),
-        result=values.get("Result", ""),
-        before=tuple(values.get("Before", "").split()),
-        after=tuple(values.get("After", "").split()),
-    )
-
-
 def parse_boot(output: Output) -> Boot:
     units, _, rest = output.text.partition("@desired\n")
     desired, _, log = rest.partition("@log\n")
-    blocks = {match[1]: block for block in units.split("\n\n") if (match := re.search(r"^Id=(.+)$", block, re.M))}
+    manager, _, own = units.partition("\n\n")
+    states = (line.partition("=") for line in manager.splitlines())
     return Boot(
-        unit=_unit(blocks.get(UNIT, "")),
-        manager=_unit(blocks.get(MANAGER, "")),
-        desired=desired.strip(),
-        gone=tuple(re.findall(r"^@gone (.+)$", units, re.M)),
-        log=tuple(log.splitlines()),
+        **boot_unit.kept(own, desired, log),
+        manager=UnitState(**boot_unit.state({name: [value] for name, _, value in states})),
     )
 
 
@@ -247,13 +217,10 @@ STATE = Probe(
 )
 BOOT = Probe(
     "mig_boot",
-    f"""for u in {UNIT} {MANAGER}; do
-  systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p Result -p Before -p After $u; echo
+    f"""for u in {MANAGER} {UNIT}; do
+  systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p Result -p Before $u; echo
 done
-for f in $(systemctl show -p ExecStart --value {UNIT} | sed -n 's/.*argv\\[\\]=\\([^;]*\\);.*/\\1/p'); do
-  case $f in /*) [ -e "$f" ] || echo "@gone $f";; esac
-done
-echo @desired; cat {DESIRED} 2>/dev/null
+{boot_unit.GONE}echo @desired; cat {DESIRED} 2>/dev/null
 echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
     parse_boot,
     f"systemctl status {UNIT}; cat {DESIRED}",

@@ -35,6 +35,7 @@ def gone(tmp_path: Path, command: str) -> list[str]:
         ("/bin/sh -B -m rdma.roce apply 60", []),
         ("/opt/python3.9 -B -m rdma.roce apply 60", ["gone|/opt/python3.9"]),
         ("/bin/sh -B -m rdma.soft apply 60", ["gone|{}/lib/rdma/soft.py"]),
+        ("/bin/sh -B -m mig boot --wait 120", ["gone|{}/lib/mig/__main__.py"]),
         ("/bin/sh {}/lib/rdma/roce.py apply 60", []),
         ("/bin/sh {}/lib/rdma/roce.sh apply 60", ["gone|{}/lib/rdma/roce.sh"]),
     ],
