@@ -41,29 +41,33 @@ def outliers(outcome: Outcome) -> list[Outlier]:
     return sorted(found, key=lambda one: ORDER.index(one.status))
 
 
-def _of_map(one: Map) -> Iterator[Outlier]:
-    levels = {pair: one.level(cell) for pair, cell in one.cells.items()}
+def _of_map(chart: Map) -> Iterator[Outlier]:
+    levels = {pair: chart.level(cell) for pair, cell in chart.cells.items()}
     left = {pair: level for pair, level in levels.items() if level in BAD}
     if len(levels) > 2 and all(level in ("far", "missed", "none") for level in levels.values()):
-        yield _told(one, "no pair of hosts is as wanted", tuple(left), levels, one.hosts)
+        yield _told(chart, "no pair of hosts is as wanted", tuple(left), levels, chart.hosts)
         return
     while left:
-        found = max((_of_host(one, name, levels, left) for name in one.hosts), key=lambda host: len(host.pairs))
+        found = max((_of_host(chart, name, levels, left) for name in chart.hosts), key=lambda host: len(host.pairs))
         if len(found.peers) < 2:
             break
         yield _told(
-            one, f"{found.name} {found.doing} {_many(len(found.peers), found.met)}", found.pairs, levels, (found.name,)
+            chart,
+            f"{found.name} {found.doing} {_many(len(found.peers), found.met)}",
+            found.pairs,
+            levels,
+            (found.name,),
         )
         left = {pair: level for pair, level in left.items() if pair not in found.pairs}
-    place = {name: number for number, name in enumerate(one.hosts)}
+    place = {name: number for number, name in enumerate(chart.hosts)}
     while left:
         pair = min(left, key=lambda pair: (place[pair[0]], place[pair[1]]))
         back = (pair[1], pair[0])
         both = back in left
-        pairs = (pair, back) if both and not one.less else (pair,)
-        way = "with" if one.less else "to and from" if both else "to"
-        then = "" if one.less or both or back not in one.cells else f"; back: {_figure(one, one.cells[back])}"
-        yield _told(one, f"{pair[0]} {way} {pair[1]}", pairs, levels, pair, then)
+        pairs = (pair, back) if both and not chart.less else (pair,)
+        way = "with" if chart.less else "to and from" if both else "to"
+        then = "" if chart.less or both or back not in chart.cells else f"; back: {_figure(chart, chart.cells[back])}"
+        yield _told(chart, f"{pair[0]} {way} {pair[1]}", pairs, levels, pair, then)
         left = {other: level for other, level in left.items() if other not in {pair, back if both else pair}}
 
 
@@ -77,7 +81,7 @@ class _Host(msgspec.Struct, frozen=True):
     met: int = 0
 
 
-def _of_host(one: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, Level]) -> _Host:
+def _of_host(chart: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, Level]) -> _Host:
     ways: list[tuple[str, tuple[Pair, ...]]] = []
     met: set[str] = set()
     for way, place in (("sends", 0), ("receives", 1)):
@@ -90,7 +94,7 @@ def _of_host(one: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, Le
     peers = frozenset(end for pair in pairs for end in pair if end != name)
     nothing = bool(pairs) and all(left[pair] == "none" for pair in pairs)
     doing = "gives no figure with" if nothing else "is slow with"
-    if len(ways) == 1 and not one.less:
+    if len(ways) == 1 and not chart.less:
         doing = f"{ways[0][0]} {'nothing' if nothing else 'slowly'} {'to' if ways[0][0] == 'sends' else 'from'}"
     return _Host(name, doing, pairs, peers, len(met))
 
@@ -102,41 +106,43 @@ def _many(count: int, of: int) -> str:
 
 
 def _told(
-    one: Map, who: str, pairs: Sequence[Pair], levels: dict[Pair, Level], hosts: Sequence[str], then: str = ""
+    chart: Map, who: str, pairs: Sequence[Pair], levels: dict[Pair, Level], hosts: Sequence[str], then: str = ""
 ) -> Outlier:
     worst = min((levels[pair] for pair in pairs), key=BAD.index)
-    cells = [one.cells[pair] for pair in pairs]
+    cells = [chart.cells[pair] for pair in pairs]
     values = [cell.value for cell in cells if cell.value is not None]
     every = [finding for cell in cells for finding in cell.findings]
     first = next((finding for finding in every if finding.status == STATUS[worst]), every[0] if every else None)
     if not values:
         told = first.found if first else cells[0].told
-        return _outlier(one.test, "error", f"{who}: no figure: {told}", hosts, first)
-    unit, shown = one.unit, f"{figure(median(values))} {one.unit}"
+        return _outlier(chart.test, "error", f"{who}: no figure: {told}", hosts, first)
+    unit, shown = chart.unit, f"{figure(median(values))} {chart.unit}"
     shown = f"{shown} at the median" if len(values) > 1 else shown
     less = len(cells) - len(values)
     shown += f" ({less} of {len(cells)} without a figure)" if less else ""
-    wanted = next((cell.wanted for cell in cells if cell.wanted), one.threshold)
-    part = f"{one.worse(median(values), wanted or one.median):.0%}".replace("%", " %")
+    wanted = next((cell.wanted for cell in cells if cell.wanted), chart.threshold)
+    part = f"{chart.worse(median(values), wanted or chart.median):.0%}".replace("%", " %")
     if worst == "slow":
         held = "not missed" if wanted else "no threshold is known"
-        part = f"{one.worse(median(values), one.median):.0%}".replace("%", " %")
-        sentence = f"{who}: {shown}; {held}, but {part} worse than the median of all, {figure(one.median)} {unit}{then}"
+        part = f"{chart.worse(median(values), chart.median):.0%}".replace("%", " %")
+        sentence = (
+            f"{who}: {shown}; {held}, but {part} worse than the median of all, {figure(chart.median)} {unit}{then}"
+        )
     elif wanted:
-        bound = f"{'at most' if one.less else 'at least'} {figure(wanted)} {unit}"
-        others = f"; the median of those as wanted is {figure(one.median)} {unit}" if _any_met(one) else ""
-        sentence = f"{who}: {shown}, {part} {'over' if one.less else 'under'} what is wanted, {bound}{then or others}"
+        bound = f"{'at most' if chart.less else 'at least'} {figure(wanted)} {unit}"
+        others = f"; the median of those as wanted is {figure(chart.median)} {unit}" if _any_met(chart) else ""
+        sentence = f"{who}: {shown}, {part} {'over' if chart.less else 'under'} what is wanted, {bound}{then or others}"
     else:
         sentence = f"{who}: {shown}{then}"
-    return _outlier(one.test, STATUS[worst], sentence, hosts, first)
+    return _outlier(chart.test, STATUS[worst], sentence, hosts, first)
 
 
-def _any_met(one: Map) -> bool:
-    return any(one.level(cell) == "met" for cell in one.cells.values())
+def _any_met(chart: Map) -> bool:
+    return any(chart.level(cell) == "met" for cell in chart.cells.values())
 
 
-def _figure(one: Map, cell: Cell) -> str:
-    return "no figure" if cell.value is None else f"{figure(cell.value)} {one.unit}".strip()
+def _figure(chart: Map, cell: Cell) -> str:
+    return "no figure" if cell.value is None else f"{figure(cell.value)} {chart.unit}".strip()
 
 
 def _outlier(test: str, status: Status, sentence: str, hosts: Iterable[str], first: Finding | None) -> Outlier:
@@ -187,13 +193,18 @@ def _slower(found: Sequence[Finding]) -> Iterator[Outlier]:
                 yield _outlier(test, "pass", told, (one.host,), one)
 
 
-def _same(one: Measurement | None) -> tuple[object, ...]:
+def _same(measurement: Measurement | None) -> tuple[object, ...]:
     """What figures must have in common to be compared."""
-    return (one.model, one.gpus, one.size) if one else ()
+    return (measurement.model, measurement.gpus, measurement.size) if measurement else ()
 
 
-def _value(one: Finding) -> bool:
-    return bool(one.measurement and one.measurement.unit and not one.measurement.problem and one.measurement.value)
+def _value(finding: Finding) -> bool:
+    return bool(
+        finding.measurement
+        and finding.measurement.unit
+        and not finding.measurement.problem
+        and finding.measurement.value
+    )
 
 
 def _alike(found: Iterable[Finding], key: Callable[[Finding], object]) -> dict[object, list[Finding]]:

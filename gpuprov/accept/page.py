@@ -146,33 +146,33 @@ def _blamed(found: Sequence[Outlier], many: int) -> Iterable[str]:
             yield f"{who} {verb or ('stands out' if len(blamed) == 1 else 'stand out')}"
 
 
-def _limit(one: Outlier) -> str:
-    return f"--limit {shlex.quote(names(one.hosts).replace(', ', ','))}"
+def _limit(outlier: Outlier) -> str:
+    return f"--limit {shlex.quote(names(outlier.hosts).replace(', ', ','))}"
 
 
-def _drawn(one: Map, cells: list[list[Any]]) -> Drawn:
-    legend = tuple((level, SAMPLES[level], told) for level, told in one.legend())
-    corner = "" if one.less else "sends \u2193 receives \u2192"
-    if is_sparse(one):
-        joint = "with" if one.less else "to"
-        worst_first = sorted(one.cells.items(), key=lambda found: WORST.index(one.level(found[1])))
-        pairs = tuple((f"{a} {joint} {b}", _square(one, (a, b), cell, cells)) for (a, b), cell in worst_first)
-        return Drawn(one.title, corner, one.hosts, (), pairs, legend)
+def _drawn(chart: Map, cells: list[list[Any]]) -> Drawn:
+    legend = tuple((level, SAMPLES[level], told) for level, told in chart.legend())
+    corner = "" if chart.less else "sends \u2193 receives \u2192"
+    if is_sparse(chart):
+        joint = "with" if chart.less else "to"
+        worst_first = sorted(chart.cells.items(), key=lambda found: WORST.index(chart.level(found[1])))
+        pairs = tuple((f"{a} {joint} {b}", _square(chart, (a, b), cell, cells)) for (a, b), cell in worst_first)
+        return Drawn(chart.title, corner, chart.hosts, (), pairs, legend)
     rows = tuple(
-        (name, tuple(_square(one, (name, other), one.cells.get((name, other)), cells) for other in one.hosts))
-        for name in one.hosts
+        (name, tuple(_square(chart, (name, other), chart.cells.get((name, other)), cells) for other in chart.hosts))
+        for name in chart.hosts
     )
-    return Drawn(one.title, corner, one.hosts, rows, (), legend)
+    return Drawn(chart.title, corner, chart.hosts, rows, (), legend)
 
 
-def _square(one: Map, pair: tuple[str, str], cell: Cell | None, cells: list[list[Any]]) -> Square:
+def _square(chart: Map, pair: tuple[str, str], cell: Cell | None, cells: list[list[Any]]) -> Square:
     if cell is None:
         same = pair[0] == pair[1]
         return Square("same" if same else "untested", "" if same else "-", "" if same else "not tested", -1)
-    level = one.level(cell)
-    way = f"{pair[0]} {'with' if one.less else 'to'} {pair[1]}"
+    level = chart.level(cell)
+    way = f"{pair[0]} {'with' if chart.less else 'to'} {pair[1]}"
     shown = words(cell, level)
-    value = f"{figure(cell.value)} {one.unit}" if cell.value is not None else SPOKEN[level]
+    value = f"{figure(cell.value)} {chart.unit}" if cell.value is not None else SPOKEN[level]
     label = f"{way}: {value}" + (f", {SPOKEN[level]}" if cell.value is not None else "")
     cells.append([label, [_told(finding) for finding in _worth_telling(cell)]])
     return Square(level, shown, label, len(cells) - 1)
@@ -185,9 +185,16 @@ def _worth_telling(cell: Cell) -> Sequence[Finding]:
     return bad or list(good)[:1] or cell.findings[:1]
 
 
-def _told(one: Finding) -> list[str]:
-    wanted = one.wanted if one.status != "skip" else ""
-    return [STATES[one.status], LETTERS[one.status], f"{one.host} {one.found}", wanted, one.evidence, one.hint]
+def _told(finding: Finding) -> list[str]:
+    wanted = finding.wanted if finding.status != "skip" else ""
+    return [
+        STATES[finding.status],
+        LETTERS[finding.status],
+        f"{finding.host} {finding.found}",
+        wanted,
+        finding.evidence,
+        finding.hint,
+    ]
 
 
 def _tests(outcome: Outcome) -> list[Figures]:

@@ -18,15 +18,15 @@ from gpuprov.probe.acceptance import Measurement
 from gpuprov.probe.acceptance.outputs import Unreadable, complaint, error_in
 
 
-def units_of(one: Host, other: Host) -> list[Unit]:
+def units_of(host: Host, other: Host) -> list[Unit]:
     """Every test of a pair that both ask for, on every rail; bandwidth in both directions, the rest in one."""
-    both = paired(rails(one), rails(other))
+    both = paired(rails(host), rails(other))
     found = []
-    for test in (test for test in one.block.rdma.tests if test in other.block.rdma.tests):
+    for test in (test for test in host.block.rdma.tests if test in other.block.rdma.tests):
         for mine, theirs in both:
-            found.append(unit(test, one, other, mine, theirs))
+            found.append(unit(test, host, other, mine, theirs))
             if test.endswith("_bw"):
-                found.append(unit(test, other, one, theirs, mine))
+                found.append(unit(test, other, host, theirs, mine))
     return found
 
 
@@ -47,8 +47,8 @@ def run_rounds(
                 yield one, msgspec.structs.replace(found, at=time.time())
 
 
-def _shown(one: Unit) -> str:
-    return f"{one.test} {one.client} to {one.server}"
+def _shown(unit: Unit) -> str:
+    return f"{unit.test} {unit.client} to {unit.server}"
 
 
 def _turn(
@@ -80,13 +80,13 @@ def _turn(
     return found + [(one, _measured(one, asked[one.client], stopped.get(one.server))) for one in up]
 
 
-def _serving(one: Unit, limit: float) -> tuple[str, float]:
+def _serving(unit: Unit, limit: float) -> tuple[str, float]:
     # It outlives its client, and is ended then: by the step that ends it, or by itself.
-    return scripts.serve(one.serve, listens=one.listens, limit=limit + scripts.READY + 30), scripts.READY + 10.0
+    return scripts.serve(unit.serve, listens=unit.listens, limit=limit + scripts.READY + 30), scripts.READY + 10.0
 
 
-def _asking(one: Unit, port: int, limit: float) -> tuple[str, float]:
-    return scripts.ask(one.ask, port=port, limit=limit), limit + 15
+def _asking(unit: Unit, port: int, limit: float) -> tuple[str, float]:
+    return scripts.ask(unit.ask, port=port, limit=limit), limit + 15
 
 
 def _phase(lock: Lock, hosts: Mapping[str, Host], steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
@@ -102,27 +102,27 @@ def _phase(lock: Lock, hosts: Mapping[str, Host], steps: Mapping[str, tuple[str,
     return ran
 
 
-def _measured(one: Unit, ran: Ran, server: Ran | None) -> Measurement:
+def _measured(unit: Unit, ran: Ran, server: Ran | None) -> Measurement:
     if ran.lost or ran.status == LOST:
-        return _nothing(one, problem=_why(ran))
+        return _nothing(unit, problem=_why(ran))
     try:
-        found = read(one, ran.text)
+        found = read(unit, ran.text)
     except Unreadable as error:
         why = "it did not end in time" if ran.status in (scripts.TIMED_OUT, scripts.KILLED) else str(error)
         beside = error_in(server.text) if server and not server.lost else ""
         told = f"; its server: {beside}" if beside not in ("", why) else ""
-        return _nothing(one, problem=why + told)
+        return _nothing(unit, problem=why + told)
     if ran.status:
-        return _nothing(one, problem=f"exit status {ran.status}: {complaint(ran.text)}")
+        return _nothing(unit, problem=f"exit status {ran.status}: {complaint(ran.text)}")
     return found
 
 
-def _nothing(one: Unit, *, problem: str = "", skipped: str = "") -> Measurement:
+def _nothing(unit: Unit, *, problem: str = "", skipped: str = "") -> Measurement:
     return Measurement(
-        test=one.test,
-        peer=one.server,
-        device=one.mine.device,
-        peer_device=one.theirs.device,
+        test=unit.test,
+        peer=unit.server,
+        device=unit.mine.device,
+        peer_device=unit.theirs.device,
         problem=problem,
         skipped=skipped,
     )

@@ -49,49 +49,49 @@ def document(maps: Sequence[Map]) -> str:
     return canvas.file("Figures between pairs of hosts", width + 2 * MARGIN, y)
 
 
-def is_sparse(one: Map) -> bool:
+def is_sparse(chart: Map) -> bool:
     """Whether it is a list of pairs rather than a table of mostly nothing."""
-    return len(one.hosts) > SPARSE and 2 * len(one.cells) < len(one.hosts) * (len(one.hosts) - 1)
+    return len(chart.hosts) > SPARSE and 2 * len(chart.cells) < len(chart.hosts) * (len(chart.hosts) - 1)
 
 
-def draw(canvas: Canvas, one: Map, x: float, y: float) -> Size:
+def draw(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
     """One map with its title and its legend: a matrix, or for a sparse map of many hosts a list of pairs."""
-    canvas.text(x, y + 14, one.title, "h")
-    wide, high = (_list if is_sparse(one) else _matrix)(canvas, one, x, y + 28)
-    legend, low = _legend(canvas, one, x, y + high + 44)
-    return max(wide, legend, len(one.title) * 8.5), high + 44 + low
+    canvas.text(x, y + 14, chart.title, "h")
+    wide, high = (_list if is_sparse(chart) else _matrix)(canvas, chart, x, y + 28)
+    legend, low = _legend(canvas, chart, x, y + high + 44)
+    return max(wide, legend, len(chart.title) * 8.5), high + 44 + low
 
 
-def _matrix(canvas: Canvas, one: Map, x: float, y: float) -> Size:
-    longest = max((len(name) for name in one.hosts), default=0) * CHARACTER
+def _matrix(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
+    longest = max((len(name) for name in chart.hosts), default=0) * CHARACTER
     left, slanted = longest + 12, longest > CELL_WIDTH - 6
     top = longest * 0.72 + 14 if slanted else 24.0
-    for column, name in enumerate(one.hosts):
+    for column, name in enumerate(chart.hosts):
         middle = x + left + (column + 0.5) * CELL_WIDTH
         canvas.text(middle, y + top - 8, name, "" if slanted else "c", turned=-45 if slanted else 0)
-    for row, name in enumerate(one.hosts):
+    for row, name in enumerate(chart.hosts):
         below = y + top + row * CELL_HEIGHT
         canvas.text(x + left - 8, below + CELL_HEIGHT / 2 + 5, name, "e")
-        for column, other in enumerate(one.hosts):
-            cell = one.cells.get((name, other))
-            _cell(canvas, x + left + column * CELL_WIDTH, below, one, cell, same=name == other)
-    return left + len(one.hosts) * CELL_WIDTH + (top if slanted else 0), top + len(one.hosts) * CELL_HEIGHT
+        for column, other in enumerate(chart.hosts):
+            cell = chart.cells.get((name, other))
+            _cell(canvas, x + left + column * CELL_WIDTH, below, chart, cell, same=name == other)
+    return left + len(chart.hosts) * CELL_WIDTH + (top if slanted else 0), top + len(chart.hosts) * CELL_HEIGHT
 
 
-def _list(canvas: Canvas, one: Map, x: float, y: float) -> Size:
+def _list(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
     """Pairs one after the other, in the order of the ring."""
-    wide = max(len(a) + len(b) for a, b in one.cells) * CHARACTER + 40
+    wide = max(len(a) + len(b) for a, b in chart.cells) * CHARACTER + 40
     each = wide + CELL_WIDTH + 18
     most = max(1, min(COLUMNS, int(WIDE // each)))
-    for number, ((name, other), cell) in enumerate(one.cells.items()):
+    for number, ((name, other), cell) in enumerate(chart.cells.items()):
         left, top = x + (number % most) * each, y + (number // most) * CELL_HEIGHT
         canvas.text(left + wide - 8, top + CELL_HEIGHT / 2 + 5, f"{name} to {other}", "e")
-        _cell(canvas, left + wide, top, one, cell)
-    return min(most, len(one.cells)) * each, -(-len(one.cells) // most) * CELL_HEIGHT
+        _cell(canvas, left + wide, top, chart, cell)
+    return min(most, len(chart.cells)) * each, -(-len(chart.cells) // most) * CELL_HEIGHT
 
 
-def _cell(canvas: Canvas, x: float, y: float, one: Map, cell: Cell | None, *, same: bool = False) -> None:
-    level = one.level(cell) if cell else None
+def _cell(canvas: Canvas, x: float, y: float, chart: Map, cell: Cell | None, *, same: bool = False) -> None:
+    level = chart.level(cell) if cell else None
     canvas.begin(cell.told if cell else "")
     told = "" if same and cell is None else words(cell, level)
     _square(canvas, x, y, level or ("same" if same else "untested"), told)
@@ -107,8 +107,8 @@ def _square(canvas: Canvas, x: float, y: float, kind: Level | str, told: str, pl
     canvas.text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 5, told, f"{place} {kind}{bold}")
 
 
-def _legend(canvas: Canvas, one: Map, x: float, y: float) -> Size:
-    rows = one.legend()
+def _legend(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
+    rows = chart.legend()
     for number, (level, told) in enumerate(rows):
         top = y + number * (CELL_HEIGHT + 2)
         _square(canvas, x, top, level, SAMPLES[level], "l")

@@ -29,20 +29,20 @@ class Refused(msgspec.Struct, frozen=True):
     hint: str
 
 
-def back(found: Checkpoints, receipt: Receipt | None, to: str = "", *, last: bool = False) -> Back | Refused:
+def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, last: bool = False) -> Back | Refused:
     """The checkpoint of the run `to`; else the one that an unfinished rollback has begun with, or the newest that is older than what
     was applied last. last: where the host was when verify was last green, or nowhere if that is what was applied last."""
-    if not found.all:
-        more = f"; {found.damaged} cannot be read" if found.damaged else ""
+    if not checkpoints.all:
+        more = f"; {checkpoints.damaged} cannot be read" if checkpoints.damaged else ""
         return Refused(
             f"no checkpoint: no apply here has ended with a green verify{more}",
             "name the old versions in the spec, and apply: down works like up",
         )
-    chosen = _chosen(found, receipt, to, last)
+    chosen = _chosen(checkpoints, receipt, to, last)
     if isinstance(chosen, Refused):
         return chosen
     since = {name for name, one in (receipt.capabilities if receipt else {}).items() if one.applied_at > chosen.at}
-    added = [name for name in sorted(since | set(found.half_way)) if not _asks(chosen.spec, name)]
+    added = [name for name in sorted(since | set(checkpoints.half_way)) if not _asks(chosen.spec, name)]
     values = {**chosen.spec, **{name: gone for name in added if (gone := _taken_away(name)) is not None}}
     stays = tuple(name for name in added if no_way_back.stays(name))
     return Back(chosen, values, stays)
@@ -52,45 +52,45 @@ def _taken_away(name: str) -> Mapping[str, Any] | None:
     return one.taken_away if (one := BY_NAME.get(name)) else None
 
 
-def current(found: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:
+def current(checkpoints: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:
     """The checkpoint that has what was applied last: the one that the host was at, before others."""
-    if receipt is None or receipt.damaged or found.half_way:
+    if receipt is None or receipt.damaged or checkpoints.half_way:
         return None
     applied = {name: one.digest for name, one in receipt.capabilities.items()}
-    mine = [one for one in found.all if any(_same(digests, applied) for digests in one.digests)]
-    return found.last if found.last in mine else mine[-1] if mine else None
+    mine = [one for one in checkpoints.all if any(_same(digests, applied) for digests in one.digests)]
+    return checkpoints.last if checkpoints.last in mine else mine[-1] if mine else None
 
 
-def known(found: Checkpoints) -> str:
+def known(checkpoints: Checkpoints) -> str:
     """The checkpoints in words: `a1b2c3d4 (2026-11-17 14:02 UTC, driver 535.261.03)`."""
-    return ", ".join(told(one) for one in reversed(found.all))
+    return ", ".join(told(one) for one in reversed(checkpoints.all))
 
 
-def told(one: Checkpoint) -> str:
+def told(checkpoint: Checkpoint) -> str:
     """A checkpoint in words."""
-    driver = one.spec.get("nvidia_driver")
+    driver = checkpoint.spec.get("nvidia_driver")
     version = driver.get("version") if isinstance(driver, Mapping) else None
     of_driver = f", driver {version}" if version else ""
-    return f"{one.run} ({one.at[:16].replace('T', ' ')} UTC{of_driver})"
+    return f"{checkpoint.run} ({checkpoint.at[:16].replace('T', ' ')} UTC{of_driver})"
 
 
-def _chosen(found: Checkpoints, receipt: Receipt | None, to: str, last: bool) -> Checkpoint | Refused:
-    by_run = {one.run: one for one in found.all}
+def _chosen(checkpoints: Checkpoints, receipt: Receipt | None, to: str, last: bool) -> Checkpoint | Refused:
+    by_run = {one.run: one for one in checkpoints.all}
     if to:
-        return by_run.get(to) or Refused(f'no checkpoint "{to}"', f"known here: {known(found)}")
-    green, now = found.last or found.all[-1], current(found, receipt)
+        return by_run.get(to) or Refused(f'no checkpoint "{to}"', f"known here: {known(checkpoints)}")
+    green, now = checkpoints.last or checkpoints.all[-1], current(checkpoints, receipt)
     if last and now is green:
-        return Refused(f"the last checkpoint, {green.run}, is what was applied", f"known here: {known(found)}")
+        return Refused(f"the last checkpoint, {green.run}, is what was applied", f"known here: {known(checkpoints)}")
     if last:
         return green
-    if found.target in by_run:
-        return by_run[found.target]
+    if checkpoints.target in by_run:
+        return by_run[checkpoints.target]
     if now is None:
         return green
-    older = [one for one in found.all if one.at < now.at and one.digests != now.digests]
+    older = [one for one in checkpoints.all if one.at < now.at and one.digests != now.digests]
     if older:
         return older[-1]
-    hint = f"known here: {known(found)}; --to RUN goes to one by its name"
+    hint = f"known here: {known(checkpoints)}; --to RUN goes to one by its name"
     return Refused(f"nothing to go back to: the oldest checkpoint, {now.run}, is what was applied last", hint)
 
 

@@ -133,60 +133,60 @@ def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
         _finish(one, running, selector)
 
 
-def _feed(one: _Running, selector: selectors.BaseSelector) -> None:
-    stdin = one.process.stdin
+def _feed(child: _Running, selector: selectors.BaseSelector) -> None:
+    stdin = child.process.stdin
     if stdin is None:
         return
     try:
-        while one.left:
-            one.left = one.left[os.write(stdin.fileno(), one.left) :]
+        while child.left:
+            child.left = child.left[os.write(stdin.fileno(), child.left) :]
     except BlockingIOError:
         return
     except OSError:
         pass  # it ended without reading everything; its output says why
     selector.unregister(stdin)
     stdin.close()
-    one.process.stdin = None
+    child.process.stdin = None
 
 
-def _read(one: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
+def _read(child: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
     try:
         data = os.read(stream.fileno(), 1 << 18)
     except BlockingIOError:
         return
     if data:
-        received = one.received[stream]
+        received = child.received[stream]
         received += data
-        if sum(map(len, one.received.values())) > LARGEST:
-            one.reason, one.deadline = f"it printed more than {LARGEST >> 20} MiB", 0.0
-            for kept in one.received.values():
+        if sum(map(len, child.received.values())) > LARGEST:
+            child.reason, child.deadline = f"it printed more than {LARGEST >> 20} MiB", 0.0
+            for kept in child.received.values():
                 kept.clear()
-        elif data.endswith(b"\n") and one.complete:
-            one.deadline = min(one.deadline, time.monotonic() + GRACE)
+        elif data.endswith(b"\n") and child.complete:
+            child.deadline = min(child.deadline, time.monotonic() + GRACE)
         return
     selector.unregister(stream)
-    one.open.discard(stream)
+    child.open.discard(stream)
 
 
-def _finish(one: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
-    for stream in one.open:
+def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
+    for stream in child.open:
         selector.unregister(stream)
-    if one.process.stdin:
-        selector.unregister(one.process.stdin)
-        one.process.stdin.close()
-        one.process.stdin = None
-    if one.open:
-        _end([one.process])
+    if child.process.stdin:
+        selector.unregister(child.process.stdin)
+        child.process.stdin.close()
+        child.process.stdin = None
+    if child.open:
+        _end([child.process])
     else:
         try:
-            one.process.wait(GRACE)
+            child.process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            _end([one.process])
-    for stream in one.received:
+            _end([child.process])
+    for stream in child.received:
         if stream:
             stream.close()
-    running.discard(one)
-    one.job.done(one.ended())
+    running.discard(child)
+    child.job.done(child.ended())
 
 
 def _end(processes: list[Process]) -> None:

@@ -23,9 +23,11 @@ def table(descriptions: Iterable[Description]) -> list[Row]:
     return list(dict.fromkeys(row for one in descriptions for row in _rows(one)))
 
 
-def _rows(one: Description) -> Iterable[Row]:
-    yield Row("distribution, systemd, ssh, sudo, apt, dpkg", "real", f"{one.distribution}, from Debian's archive")
-    if one.kind == "machine":
+def _rows(description: Description) -> Iterable[Row]:
+    yield Row(
+        "distribution, systemd, ssh, sudo, apt, dpkg", "real", f"{description.distribution}, from Debian's archive"
+    )
+    if description.kind == "machine":
         yield Row(
             "kernel, initramfs, bootloader, reboot", "real", "a QEMU machine; its timing says nothing about production"
         )
@@ -35,23 +37,23 @@ def _rows(one: Description) -> Iterable[Row]:
         )
         yield Row("initramfs", "real", "built and read back, never booted")
         yield Row("reboot", "simulated", "services start afresh and /run is empty; the kernel stays")
-    if one.engines or one.containerd:
-        running = [f"{name}, Debian's" for name in one.engines]
-        running += [f"containerd {one.containerd}, built from its Go module"] if one.containerd else []
+    if description.engines or description.containerd:
+        running = [f"{name}, Debian's" for name in description.engines]
+        running += [f"containerd {description.containerd}, built from its Go module"] if description.containerd else []
         yield Row("container engine", "real", f"{'; '.join(running)}; no container with a GPU is started")
-    if one.gpu is None:
+    if description.gpu is None:
         yield Row("GPU", "none", "nothing that needs one is proved")
         yield Row("NVIDIA driver packages", "real", "Debian's, with a real DKMS build")
         return
     yield Row("GPU on the PCI bus", "simulated", "PCI ids and addresses; not this machine's slots, links and topology")
     yield Row("NVML", "stand-in", "gpuprov's own, under the real nvidia-smi: no computation, memory, heat or errors")
-    if one.kind == "machine":
+    if description.kind == "machine":
         yield Row("NVIDIA kernel modules", "stand-in", "load, unload and use counts are real; no hardware is driven")
     else:
         yield Row("NVIDIA kernel modules", "stand-in", "built by DKMS, not loaded")
-    if one.driver:
+    if description.driver:
         yield Row(
-            f"NVIDIA driver {one.driver}",
+            f"NVIDIA driver {description.driver}",
             "stand-in",
             "Debian's files of another version under the right names",
         )
@@ -59,12 +61,12 @@ def _rows(one: Description) -> Iterable[Row]:
         yield Row(
             "NVIDIA user space packages", "real", "Debian's; what touches the silicon is a stand-in of the same version"
         )
-    if one.nvswitch:
+    if description.nvswitch:
         yield Row("NVSwitch, fabric manager", "stand-in", "PCI functions and a daemon's states; no fabric is trained")
-    if one.hcas and one.kind == "machine":
+    if description.hcas and description.kind == "machine":
         yield Row("HCAs", "simulated", "PCI functions; no RDMA device, link, fabric or firmware")
-    elif one.hcas:
-        told = "InfiniBand HCAs" if one.fabric == "infiniband" else "RoCE HCAs"
+    elif description.hcas:
+        told = "InfiniBand HCAs" if description.fabric == "infiniband" else "RoCE HCAs"
         yield Row(
             told,
             "simulated",

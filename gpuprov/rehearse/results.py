@@ -25,21 +25,23 @@ def results(whole: Rehearsed) -> list[Result]:
     return [row for one in whole.rehearsals for row in (*_acts(one), *_verified(one))]
 
 
-def _acts(one: Rehearsal) -> Iterator[Result]:
-    if one.problem:
-        yield _result(one, "possible", "error", "the hosts can be simulated", one.problem, one.hint)
+def _acts(rehearsal: Rehearsal) -> Iterator[Result]:
+    if rehearsal.problem:
+        yield _result(rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.hint)
         return
-    stopped = next((step for step in one.steps if step.verdict in ("failed", "unreachable")), None)
+    stopped = next((step for step in rehearsal.steps if step.verdict in ("failed", "unreachable")), None)
     for act in ACTS:
-        step = one.step(act)
+        step = rehearsal.step(act)
         if step is not None:
             told = "\n".join(filter(None, (step.told, *step.details)))
-            yield _result(one, act, STATUS[step.verdict], f"{act} succeeds", told)
+            yield _result(rehearsal, act, STATUS[step.verdict], f"{act} succeeds", told)
         elif stopped is not None:
-            yield _result(one, act, "skip", "", f"unknown: not done, because this ended the rehearsal: {stopped.name}")
+            yield _result(
+                rehearsal, act, "skip", "", f"unknown: not done, because this ended the rehearsal: {stopped.name}"
+            )
         else:
             yield _result(
-                one,
+                rehearsal,
                 act,
                 "error",
                 f"{act} is done",
@@ -48,9 +50,9 @@ def _acts(one: Rehearsal) -> Iterator[Result]:
             )
 
 
-def _verified(one: Rehearsal) -> Iterator[Result]:
-    waived = {(row.host, row.check): row.reason for row in one.judged.waived} if one.judged else {}
-    for row in one.results:
+def _verified(rehearsal: Rehearsal) -> Iterator[Result]:
+    waived = {(row.host, row.check): row.reason for row in rehearsal.judged.waived} if rehearsal.judged else {}
+    for row in rehearsal.results:
         reason = waived.get((row.host, row.check))
         if reason:
             yield msgspec.structs.replace(row, status="skip", found=f"{row.found}; waived: {reason}")
@@ -58,8 +60,14 @@ def _verified(one: Rehearsal) -> Iterator[Result]:
             yield row
 
 
-def _result(one: Rehearsal, act: str, status: ResultStatus, expected: str, found: str, hint: str = "") -> Result:
+def _result(rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str, found: str, hint: str = "") -> Result:
     check = f"{CAPABILITY}.{act.replace(' ', '_')}"
     return Result(
-        host=one.name, capability=CAPABILITY, check=check, status=status, expected=expected, found=found, hint=hint
+        host=rehearsal.name,
+        capability=CAPABILITY,
+        check=check,
+        status=status,
+        expected=expected,
+        found=found,
+        hint=hint,
     )

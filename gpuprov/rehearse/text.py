@@ -33,56 +33,58 @@ def as_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
     return "\n".join(piece for line in lines for piece in hanging(line, width))
 
 
-def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:
-    count = f" ({len(one.hosts)} hosts)" if len(one.hosts) > 1 else ""
-    waived = len(one.judged.waived) if one.judged and one.exit_code == 0 else 0
-    yield f"{names(one.hosts)}{count}: {verdict(one)}" + (f", but {unproven(waived)} here" if waived else "")
-    if one.problem:
-        yield f"  {one.problem}"
-        if one.hint:
-            yield f"  fix: {one.hint}"
+def _block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
+    count = f" ({len(rehearsal.hosts)} hosts)" if len(rehearsal.hosts) > 1 else ""
+    waived = len(rehearsal.judged.waived) if rehearsal.judged and rehearsal.exit_code == 0 else 0
+    yield f"{names(rehearsal.hosts)}{count}: {verdict(rehearsal)}" + (
+        f", but {unproven(waived)} here" if waived else ""
+    )
+    if rehearsal.problem:
+        yield f"  {rehearsal.problem}"
+        if rehearsal.hint:
+            yield f"  fix: {rehearsal.hint}"
         return
-    yield f"  rehearsed on {one.name}: {described(one.description)}"
-    yield from (f"  note: {note}" for note in one.notes)
-    for step in one.steps:
+    yield f"  rehearsed on {rehearsal.name}: {described(rehearsal.description)}"
+    yield from (f"  note: {note}" for note in rehearsal.notes)
+    for step in rehearsal.steps:
         yield f"  {step.name:<13}{step.verdict:<12}{step.seconds:>6.1f} s  {step.told}"
         yield from (f"    {line}" for line in step.details)
-    yield from (f"  {act:<13}{'not done':<12}" for act in ACTS[len(one.steps) :])
-    yield from _seen(one, MOST if not verbose else 10_000)
-    yield from _unproved(one)
-    if one.login:
-        yield f"  log in: {one.login}"
+    yield from (f"  {act:<13}{'not done':<12}" for act in ACTS[len(rehearsal.steps) :])
+    yield from _seen(rehearsal, MOST if not verbose else 10_000)
+    yield from _unproved(rehearsal)
+    if rehearsal.login:
+        yield f"  log in: {rehearsal.login}"
 
 
-def verdict(one: Rehearsal) -> str:
+def verdict(rehearsal: Rehearsal) -> str:
     """How it ended, in words."""
-    cut = not one.problem and len(one.steps) < len(ACTS) and (one.going or not one.steps)
-    return INTERRUPTED if cut else VERDICTS[one.exit_code]
+    cut = not rehearsal.problem and len(rehearsal.steps) < len(ACTS) and (rehearsal.going or not rehearsal.steps)
+    return INTERRUPTED if cut else VERDICTS[rehearsal.exit_code]
 
 
-def _seen(one: Rehearsal, most: int) -> Iterator[str]:
-    if one.seen is None:
+def _seen(rehearsal: Rehearsal, most: int) -> Iterator[str]:
+    if rehearsal.seen is None:
         yield "  production would see: unknown, because apply did not succeed on the simulated host"
         return
     yield "  production would see"
-    parts = {"packages": one.seen.packages, "files": one.seen.files, "services": one.seen.services}
+    parts = {"packages": rehearsal.seen.packages, "files": rehearsal.seen.files, "services": rehearsal.seen.services}
     for title, found in parts.items():
         yield from _listed(f"{title} ({len(found)})" if found else title, brief(found, most) or ["unchanged"])
-    yield from _listed("reboot", [one.seen.reboot])
+    yield from _listed("reboot", [rehearsal.seen.reboot])
     yield from _listed(
-        "GPU clients stopped", list(one.seen.clients) or ["none on a new host; production's are not known"]
+        "GPU clients stopped", list(rehearsal.seen.clients) or ["none on a new host; production's are not known"]
     )
 
 
-def _unproved(one: Rehearsal) -> Iterator[str]:
-    if one.judged is None:
+def _unproved(rehearsal: Rehearsal) -> Iterator[str]:
+    if rehearsal.judged is None:
         return
     yield "  the rehearsal could not prove"
-    for waived in one.judged.waived:
+    for waived in rehearsal.judged.waived:
         yield f"    {waived.check}: {waived.reason}"
-    for row in one.judged.unproved:
+    for row in rehearsal.judged.unproved:
         yield f"    {row.check}: {row.found} (no waiver: this counts as an error)"
-    if not (one.judged.waived or one.judged.unproved):
+    if not (rehearsal.judged.waived or rehearsal.judged.unproved):
         yield "    nothing that verify asks was left out"
 
 
@@ -91,16 +93,16 @@ def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield from (f"      {line}" for line in lines)
 
 
-def described(one: Description | None) -> str:
+def described(description: Description | None) -> str:
     """A simulated host in a line."""
-    if one is None:
+    if description is None:
         return "nothing"
-    words = [f"{one.kind} with {one.distribution}"]
-    words += [f"{one.gpu.count} x {one.gpu.model}"] if one.gpu else ["no GPU"]
-    words += [f"NVSwitch generation {one.nvswitch}"] if one.nvswitch else []
-    words += [f"{one.hcas} HCAs"] if one.hcas else []
-    words += [f"driver {one.driver}"] if one.driver else []
-    words += [f"faults: {' '.join(one.faults)}"] if one.faults else []
+    words = [f"{description.kind} with {description.distribution}"]
+    words += [f"{description.gpu.count} x {description.gpu.model}"] if description.gpu else ["no GPU"]
+    words += [f"NVSwitch generation {description.nvswitch}"] if description.nvswitch else []
+    words += [f"{description.hcas} HCAs"] if description.hcas else []
+    words += [f"driver {description.driver}"] if description.driver else []
+    words += [f"faults: {' '.join(description.faults)}"] if description.faults else []
     return ", ".join(words)
 
 

@@ -46,61 +46,61 @@ def kind(test: str) -> Kind:
     return "rdma" if test.endswith(("_bw", "_lat")) or test in ("ping", "pingpong") else "nvbandwidth"
 
 
-def judge(block: Acceptance, found: Measurement) -> Verdict:
+def judge(block: Acceptance, measurement: Measurement) -> Verdict:
     """The verdict by a host's block. A figure for which there is neither threshold nor expectation passes."""
-    part = kind(found.test)
-    name = {"rdma": found.test.rpartition("_")[2] or found.test}.get(part, part)
-    hint = HINTS.get("ping" if found.test == "ping" else "lat" if name == "pingpong" else name, "")
-    if found.skipped:
-        return Verdict(status="skip", wanted=found.skipped)
-    if found.problem:
+    part = kind(measurement.test)
+    name = {"rdma": measurement.test.rpartition("_")[2] or measurement.test}.get(part, part)
+    hint = HINTS.get("ping" if measurement.test == "ping" else "lat" if name == "pingpong" else name, "")
+    if measurement.skipped:
+        return Verdict(status="skip", wanted=measurement.skipped)
+    if measurement.problem:
         wanted = DIAGNOSED if part == "dcgm" else "a figure"
-        return Verdict(status="fail" if part == "dcgm" and found.unit else "error", wanted=wanted, hint=hint)
+        return Verdict(status="fail" if part == "dcgm" and measurement.unit else "error", wanted=wanted, hint=hint)
     if part == "dcgm":
         return Verdict(status="pass", wanted=DIAGNOSED)
     if part == "stream":
-        return _least(found.value, block.stream.bandwidth, None, "GB/s", hint)
+        return _least(measurement.value, block.stream.bandwidth, None, "GB/s", hint)
     if part == "rdma":
-        return _pair(block, found, hint)
-    return _gpus(block, found, hint)
+        return _pair(block, measurement, hint)
+    return _gpus(block, measurement, hint)
 
 
-def _pair(block: Acceptance, found: Measurement, hint: str) -> Verdict:
-    if found.test == "ping":
-        status: Literal["pass", "fail"] = "fail" if found.value > 0 else "pass"
+def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
+    if measurement.test == "ping":
+        status: Literal["pass", "fail"] = "fail" if measurement.value > 0 else "pass"
         return Verdict(status=status, wanted="no ping lost", hint=hint)
-    if found.test.endswith("_bw"):
+    if measurement.test.endswith("_bw"):
         floor = (
-            catalogue.link_floor(found.layer, found.rate, found.memory, found.size)
-            if found.test == "write_bw"
+            catalogue.link_floor(measurement.layer, measurement.rate, measurement.memory, measurement.size)
+            if measurement.test == "write_bw"
             else None
         )
-        return _least(found.value, block.rdma.bandwidth, floor, "Gb/s", hint)
+        return _least(measurement.value, block.rdma.bandwidth, floor, "Gb/s", hint)
     if not block.rdma.latency:
         return Verdict(status="pass", wanted="any latency")
-    good = found.value <= block.rdma.latency
+    good = measurement.value <= block.rdma.latency
     wanted = f"at most {block.rdma.latency:g} us"
     return Verdict(status="pass" if good else "fail", wanted=wanted, hint=hint, threshold=block.rdma.latency)
 
 
-def _gpus(block: Acceptance, found: Measurement, hint: str) -> Verdict:
-    where, _, test = found.test.rpartition(".")
+def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
+    where, _, test = measurement.test.rpartition(".")
     if where == LOOPBACK:
-        return _least(found.value, block.nccl.loopback_busbw, None, "GB/s", f"{HINTS['bw']}; {hint}")
+        return _least(measurement.value, block.nccl.loopback_busbw, None, "GB/s", f"{HINTS['bw']}; {hint}")
     across = where == ACROSS
-    if across and block.nccl.gpudirect and not found.gdrdma:
+    if across and block.nccl.gpudirect and not measurement.gdrdma:
         return Verdict(
             status="fail",
             wanted="NCCL between hosts by NET/IB with GDRDMA",
             hint=f"gpudirect_rdma in the spec, gpuprov verify; {hint}",
         )
     if across:
-        return _least(found.value, block.nccl.across_busbw, None, "GB/s", hint)
+        return _least(measurement.value, block.nccl.across_busbw, None, "GB/s", hint)
     if kind(test) == "nccl":
-        floor = catalogue.busbw_floor(found.model, found.gpus, test, str(found.size))
-        return _least(found.value, block.nccl.busbw, floor, "GB/s", hint)
-    floor = catalogue.copy_floor(found.model, found.gpus, test)
-    return _least(found.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)
+        floor = catalogue.busbw_floor(measurement.model, measurement.gpus, test, str(measurement.size))
+        return _least(measurement.value, block.nccl.busbw, floor, "GB/s", hint)
+    floor = catalogue.copy_floor(measurement.model, measurement.gpus, test)
+    return _least(measurement.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)
 
 
 def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: str, hint: str) -> Verdict:
@@ -114,15 +114,23 @@ def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: 
     )
 
 
-def told(found: Measurement) -> str:
+def told(measurement: Measurement) -> str:
     """A measurement in words, without its host."""
-    route = f"{found.device} to {found.peer} {found.peer_device}: ".replace("  ", " ") if found.peer else ""
-    if found.skipped or found.problem:
-        return f"{route}{found.skipped or found.problem}"
-    figure = f"{found.value:g} {found.unit}".strip()
-    return f"{route}{figure}" + (f", {found.detail}" if found.detail else "")
+    route = (
+        f"{measurement.device} to {measurement.peer} {measurement.peer_device}: ".replace("  ", " ")
+        if measurement.peer
+        else ""
+    )
+    if measurement.skipped or measurement.problem:
+        return f"{route}{measurement.skipped or measurement.problem}"
+    figure = f"{measurement.value:g} {measurement.unit}".strip()
+    return f"{route}{figure}" + (f", {measurement.detail}" if measurement.detail else "")
 
 
-def named(found: Measurement) -> str:
+def named(measurement: Measurement) -> str:
     """A measurement's test, and between what."""
-    return f"{found.test} {found.device} to {found.peer} {found.peer_device}".strip() if found.peer else found.test
+    return (
+        f"{measurement.test} {measurement.device} to {measurement.peer} {measurement.peer_device}".strip()
+        if measurement.peer
+        else measurement.test
+    )

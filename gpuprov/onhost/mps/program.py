@@ -57,25 +57,25 @@ def retire(name: str, config: Config, change: bool) -> None:
     remove_environments(config, name)
 
 
-def differs(one: Daemon, config: Config, process: Process) -> str:
+def differs(daemon: Daemon, config: Config, process: Process) -> str:
     """Why a running daemon is not the wanted one; empty if it is."""
     pid, words, environment = process
     if of.replaced(pid):
         return "its program was replaced"
-    for key, value in of.environment(one).items():
+    for key, value in of.environment(daemon).items():
         if environment.get(key) != value:
             return f"{key} is {environment.get(key, 'not set')}, wanted {value}"
     # execve of a program that is found on the PATH keeps the words that it was given.
     return (
         ""
-        if [word for word in words if word] == of.command(one, config)
+        if [word for word in words if word] == of.command(daemon, config)
         else f"it was started as {' '.join(words).strip()}"
     )
 
 
-def one_daemon(one: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
+def one_daemon(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
     """What differs of one daemon, put right if `change`."""
-    name, process = one["name"], of.running(one["name"])
+    name, process = daemon["name"], of.running(daemon["name"])
     if process is None:
         if change:
             of.must("enable", of.unit(name))
@@ -86,12 +86,12 @@ def one_daemon(one: Daemon, config: Config, nvml: modes.Modes, change: bool) -> 
     if told and change:
         of.must("enable", of.unit(name))
     try:
-        why = differs(one, config, process)
+        why = differs(daemon, config, process)
         if why:
             raise Restart(why)
-        control = Control(one, config)
-        told += modes.compute_modes(one, config, nvml, change) + control.settle(change) + control.partition(change)
-        if write_environments(one, config, control, change):
+        control = Control(daemon, config)
+        told += modes.compute_modes(daemon, config, nvml, change) + control.settle(change) + control.partition(change)
+        if write_environments(daemon, config, control, change):
             told.append(f"{of.unit(name)}: environment of its clients written")
         if change and of.start_server(config, control):
             told.append(f"{of.unit(name)}: server of {config['user']} started")

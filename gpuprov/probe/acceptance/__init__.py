@@ -77,17 +77,15 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_tools(output: Output) -> Tools:
-    found, flags, built = {}, [], {}
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        name, _, more = rest.partition("|")
-        if kind == "tool":
-            found[name] = more
-        elif kind == "flag":
-            flags.append(name)
-        elif kind == "built":
-            built[name] = tuple(more.split())
-    return Tools(found, tuple(flags), built, "peermem|" in output.text, "python|" in output.text)
+    rows = output.rows()
+    pairs = {kind: [line.partition("|")[::2] for line in rows.get(kind, ())] for kind in ("tool", "built")}
+    return Tools(
+        dict(pairs["tool"]),
+        tuple(line.partition("|")[0] for line in rows.get("flag", ())),
+        {name: tuple(more.split()) for name, more in pairs["built"]},
+        "peermem" in rows,
+        "python" in rows,
+    )
 
 
 def parse_network(output: Output) -> Network:

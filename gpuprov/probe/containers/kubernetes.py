@@ -77,17 +77,8 @@ def parse_files(output: Output) -> dict[str, str]:
 
 def parse_node(output: Output) -> Node:
     head, _, answer = output.text.partition("@node\n")
-    services: list[Service] = []
-    managers: list[str] = []
-    found: dict[str, str] = {}
-    for line in head.splitlines():
-        kind, _, rest = line.partition("|")
-        if kind == "unit":
-            services.append(Service(*(rest.split("|", 2) + ["", ""])[:3]))
-        elif kind == "manager":
-            managers.append(rest)
-        else:
-            found[kind] = rest
+    rows = Output(head).rows()
+    found = {kind: values[-1] for kind, values in rows.items()}
     labels, allocatable, complaint = None, None, ""
     if found.get("kubectl") and found.get("kubeconfig"):
         try:
@@ -97,8 +88,8 @@ def parse_node(output: Output) -> Node:
         except (ValueError, KeyError, AttributeError, TypeError):
             complaint = " ".join(answer.split())[:300] or "kubectl gave no answer"
     return Node(
-        services=tuple(services),
-        managers=tuple(dict.fromkeys(managers)),
+        services=tuple(Service(*(line.split("|", 2) + ["", ""])[:3]) for line in rows.get("unit", ())),
+        managers=tuple(dict.fromkeys(rows.get("manager", ()))),
         kubectl=found.get("kubectl", ""),
         kubeconfig=found.get("kubeconfig", ""),
         name=found.get("name", ""),

@@ -23,17 +23,10 @@ class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Gdrcopy:
-    kernels: dict[str, str] = {}
-    single: dict[str, str] = {}
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        if kind == "kernel":
-            release, _, version = rest.partition("|")
-            kernels[release] = version
-        else:
-            single[kind] = rest.strip()
+    rows = output.rows()
+    single = {kind: values[-1].strip() for kind, values in rows.items()}
     return Gdrcopy(
-        kernels=kernels,
+        kernels={release: version for release, _, version in (line.partition("|") for line in rows.get("kernel", ()))},
         loaded="loaded" in single,
         major=single.get("major", ""),
         node=single.get("node", ""),

@@ -17,21 +17,13 @@ class TopologyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> TopologyFile:
-    path, digest = "", ""
-    lines: list[str] | None = None
-    functions: dict[str, str] = {}
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        if kind == "path":
-            path = rest
-        elif kind == "sum":
-            digest, lines = rest.partition(" ")[0], lines or []
-        elif kind == "text" and lines is not None:
-            lines.append(rest)
-        elif kind == "pci":
-            address, _, class_ = rest.partition("|")
-            functions[address] = class_
-    return TopologyFile(path=path, text=None if lines is None else "\n".join(lines), sha256=digest, functions=functions)
+    rows = output.rows()
+    return TopologyFile(
+        path=rows.get("path", [""])[-1],
+        text="\n".join(rows.get("text", ())) if "sum" in rows else None,
+        sha256=rows.get("sum", [""])[-1].partition(" ")[0],
+        functions={address: class_ for address, _, class_ in (line.partition("|") for line in rows.get("pci", ()))},
+    )
 
 
 NCCL_TOPOLOGY = Probe(
