@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software import zypper
+from gpuprov.probe.software import dnf, zypper
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 
 
@@ -90,15 +90,13 @@ PACKAGES = Probe(
 )
 """Installed packages of CUDA toolkits, cuDNN and NCCL, by name."""
 NAMES = r"cuda-(toolkit|minimal-build|libraries)-[0-9]+-[0-9]+|libcudnn[0-9].*|libnccl.*"
+PATTERNS = ("cuda-toolkit-*", "cuda-minimal-build-*", "cuda-libraries-*", "libcudnn*", "libnccl*")
 INDEX = Probe(
     "cuda_index",
     by_family(
         f"apt-cache pkgnames | grep -xE '{NAMES}' | xargs -r apt-cache madison 2>/dev/null; true",
-        """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
-  --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
-  'cuda-toolkit-*' 'cuda-minimal-build-*' 'cuda-libraries-*' 'libcudnn*' 'libnccl*'""",
-        zypper.search("cuda-toolkit-*", "cuda-minimal-build-*", "cuda-libraries-*", "libcudnn*", "libnccl*"),
+        dnf.search(*PATTERNS),
+        zypper.search(*PATTERNS),
     ),
     parse_index,
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",
@@ -138,11 +136,12 @@ REQUIRES = Probe(
     name = version = depends = ""
   }' | """
         + _COMPONENTS,
-        r"""a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \
-  --disable-modular-filtering --arch "$a,noarch" --qf '@%{name}|%{version}-%{release}\n%{requires}' \
-  'cuda-*-[0-9]*-[0-9]*' 'libcu*-[0-9]*-[0-9]*' 'libnpp-*' 'libnv*-[0-9]*-[0-9]*' 'gds-tools-*' 'nvidia-gds-*' |
-  """
+        dnf.search(
+            *("cuda-*-[0-9]*-[0-9]*", "libcu*-[0-9]*-[0-9]*", "libnpp-*", "libnv*-[0-9]*-[0-9]*"),
+            *("gds-tools-*", "nvidia-gds-*"),
+            form=r"@%{name}|%{version}-%{release}\n%{requires}",
+        )
+        + " |\n  "
         + _COMPONENTS,
         "true",
     ),

@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software import dnf
 from gpuprov.shared.package_lists import parse_precompiled
 
 
@@ -31,10 +32,8 @@ PRECOMPILED = Probe(
     $1 == "Depends" { print "offered|" name "|" version "|" $2 }'
 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux-modules-nvidia-*' 2>/dev/null |
   sed -n 's/^.[iUFHWt][^|]*|/installed|/p'""",
-        """a=$(uname -m)
-rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
-  --disable-modular-filtering --arch "$a,noarch" --qf 'offered|%{name}|%{epoch}:%{version}-%{release}|' 'kmod-nvidia-[0-9]*'""",
+        "rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'\n"
+        + dnf.search("kmod-nvidia-[0-9]*", form="offered|%{name}|%{epoch}:%{version}-%{release}|"),
         "true",
     ),
     parse,

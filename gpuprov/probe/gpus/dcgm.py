@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.host.systemd import of_units
-from gpuprov.probe.software import zypper
+from gpuprov.probe.software import dnf, zypper
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARY_FILES
@@ -95,16 +95,14 @@ PACKAGES = Probe(
     "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'; dnf versionlock list",
     blank=PACKAGE_LISTS,
 )
+NAMES = ("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine")
 INDEX = Probe(
     "dcgm_index",
     by_family(
         """apt-cache pkgnames | grep -xE 'datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine' |
   xargs -r apt-cache madison 2>/dev/null; true""",
-        """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
-  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
-  'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine""",
-        zypper.search("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine"),
+        dnf.search(*NAMES),
+        zypper.search(*NAMES),
     ),
     parse_index,
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software import zypper
+from gpuprov.probe.software import dnf, zypper
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.shared.nccl_topology import ADDRESS
 
@@ -241,9 +241,7 @@ SUBNET_INDEX = Probe(
     "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
     + by_family(
         "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
-        """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
-  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvlsm libibumad infiniband-diags""",
+        dnf.search("nvlsm", "libibumad", "infiniband-diags"),
         zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
     ),
     parse_index,

@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus.mps_script import SCRIPT
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software import zypper
+from gpuprov.probe.software import dnf, zypper
 from gpuprov.probe.software.packages import parse_index
 from gpuprov.reading import is_whole
 
@@ -211,9 +211,7 @@ INDEX = Probe(
     by_family(
         """apt-cache pkgnames | grep -xE 'nvidia-cuda-mps|nvidia-compute-utils-.*|nvidia-driver-cuda' |
   xargs -r apt-cache madison 2>/dev/null; true""",
-        """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
-  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvidia-driver-cuda""",
+        dnf.search("nvidia-driver-cuda"),
         zypper.search("nvidia-compute-utils-G*"),
     ),
     parse_index,

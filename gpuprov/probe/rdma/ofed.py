@@ -11,6 +11,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software import dnf
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
@@ -167,8 +168,7 @@ INDEX = Probe(
     '[ "${stack:-}" = doca-ofed ] || exit 0\n'
     + by_family(
         f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true",
-        "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates "
-        f"--qf 'rpm|%{{name}}|%{{epoch}}|%{{version}}|%{{release}}|%{{arch}}' {' '.join(RPMS)}",
+        dnf.search(*RPMS),
         "true",
     ),
     parse_index,
