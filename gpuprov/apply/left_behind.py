@@ -10,7 +10,6 @@ import msgspec
 from gpuprov.apply.aftermath import leave
 from gpuprov.onhost import process
 from gpuprov.plan.read import Reading
-from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import house
 from gpuprov.spec.model import RawHost
 
@@ -30,10 +29,7 @@ def give_back(
 
 def _dead(reading: Reading, mine: Mapping[str, object]) -> dict[str, Any]:
     """Who holds the lock, if that was a process of this machine and is no more; else nothing."""
-    try:
-        found = reading.facts.get(house.LOCK)
-    except ProbeFailed:
-        return {}
+    found = reading.facts.known(house.LOCK)
     if found is None or found.damaged or not found.run:
         return {}
     owner = msgspec.structs.asdict(found)

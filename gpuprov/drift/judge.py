@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
-from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.probe.host.readings import READINGS, Noted
 from gpuprov.probe.software import history
@@ -36,12 +36,12 @@ def judge(
     since: datetime | None = None,
 ) -> HostDrift:
     """What differs now from the spec, whether the spec or the host is another than at the last apply, and what did it."""
-    receipt = _known(facts, house.RECEIPT)
+    receipt = facts.known(house.RECEIPT)
     changed = _changed(spec, receipt, only)
-    log = _known(facts, history.HISTORY)
+    log = facts.known(history.HISTORY)
     begin = since or _time(receipt.applied_at if receipt else "")
     events = [one for one in log.events if begin is None or one.at > begin] if log else []
-    kept = _known(facts, READINGS)
+    kept = facts.known(READINGS)
     noted = [one for one in kept.noted if begin is None or (one.at or one.end) > begin] if kept else []
     minded: set[tuple[datetime, str]] = set()
     placed: list[Noted] = []
@@ -74,7 +74,7 @@ def judge(
         state=_state(results, receipt, changed, differences),
         applied_at=receipt.applied_at if receipt else "",
         applied_with=receipt.gpuprov_version if receipt else "",
-        cut_off=bool(_known(facts, house.MARKER)),
+        cut_off=bool(facts.known(house.MARKER)),
         next_boot=boot.verdict if boot else "unknown",
         next_boot_reasons=boot.reasons if boot else (),
         spec_changed=changed,
@@ -208,10 +208,3 @@ def _time(text: str) -> datetime | None:
     except ValueError:
         return None
     return then if then.tzinfo else then.replace(tzinfo=UTC)
-
-
-def _known(facts: Facts, probe: Probe[T]) -> T | None:
-    try:
-        return facts.get(probe)
-    except ProbeFailed:
-        return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.render.digest import Digest, difference, read
@@ -40,9 +40,9 @@ def decide(
     capabilities that asked for it, because the playbook reboots only hosts that it works on.
     """
     _, spec = pair
-    receipt = _known(facts, house.RECEIPT)
-    cut_off = bool(_known(facts, house.MARKER))
-    waiting = _known(facts, house.REBOOT_REASONS) or {}
+    receipt = facts.known(house.RECEIPT)
+    cut_off = bool(facts.known(house.MARKER))
+    waiting = facts.known(house.REBOOT_REASONS) or {}
     permitted = reboot or spec.reboot == "if-needed"
     told = list(results)
     present = digests(spec)
@@ -87,10 +87,3 @@ def _changed(applied: house.Applied, present: Digest) -> str:
         return f"applied by an earlier gpuprov ({when}), whose receipt says too little: applied once more"
     what = difference(before, present)
     return f"{what} changed since it was applied ({when})" if what else ""
-
-
-def _known(facts: Facts, probe: Probe[T]) -> T | None:
-    try:
-        return facts.get(probe)
-    except ProbeFailed:
-        return None

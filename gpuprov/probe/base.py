@@ -127,6 +127,13 @@ class Facts:
             self._parsed[probe.name] = fact
         return cast(T, self._parsed[probe.name])
 
+    def known(self, probe: Probe[T]) -> T | None:
+        """The fact of this probe; None where there is none."""
+        try:
+            return self.get(probe)
+        except ProbeFailed:
+            return None
+
     def once(self, what: str, of: object, make: Callable[[], T]) -> T:
         """What follows from these facts and this very object: worked out once. What raises is asked again."""
         known = self._made.get(what)

@@ -115,10 +115,7 @@ def _slices(start: int, size: int) -> str:
 
 def _receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
     """What was applied, in the receipt's order, and when."""
-    try:
-        found = facts.get(house.RECEIPT)
-    except ProbeFailed:
-        return ()
+    found = facts.known(house.RECEIPT)
     if found is None:
         return ()
     if found.damaged:

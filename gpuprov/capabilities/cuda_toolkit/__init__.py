@@ -8,7 +8,8 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cuda_toolkit import now, preflight
 from gpuprov.capabilities.cuda_toolkit.desired import DESIRED
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, named_driver, way_to
+from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, way_to
+from gpuprov.capabilities.driver import asked_version
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -73,7 +74,7 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
         if support is None or support.runs:
             continue
         way = way_to(host, version, support.floor)
-        if not named_driver(host):
+        if not asked_version(host):
             message = f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not run CUDA {version}"
             yield Problem(path=path, message=message, hint=f"{way}: {support.reason}", severity="warning")
         elif support.runs is False:

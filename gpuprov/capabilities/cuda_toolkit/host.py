@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.cuda_toolkit import decision
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.driver import asked_version, version_now
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -34,21 +35,15 @@ def installed(facts: Facts) -> dict[str, str]:
 
 def driver_of(host: HostSpec, facts: Facts) -> str:
     """The driver that the toolkits will run on: the installed (or loaded) one if it is as the spec wants it, else the spec's."""
-    found = facts.get(nvidia.LIBRARIES).get("libcuda", "") or facts.get(nvidia.DRIVER).version
-    named, least = named_driver(host), asked_driver(host)
+    found = version_now(facts)
+    named, least = asked_version(host), asked_driver(host)
     kept = (not named or toolchain.satisfies(found, named)) and toolchain.order(found) >= toolchain.order(least)
     return found if kept else least
 
 
-def named_driver(host: HostSpec) -> str:
-    """The driver version or branch that the spec names; empty where it names none."""
-    version = getattr(host.capabilities.get("nvidia_driver"), "version", "any")
-    return "" if version == "any" else str(version)
-
-
 def asked_driver(host: HostSpec) -> str:
     """The least driver that the spec leads to: what it names, or the oldest of that which runs the CUDA of `nvidia_driver.cuda`."""
-    named = named_driver(host)
+    named = asked_version(host)
     floor = cuda.floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
     return floor if floor and (not named or named == toolchain.major(floor)) else named
 
@@ -56,7 +51,7 @@ def asked_driver(host: HostSpec) -> str:
 def way_to(host: HostSpec, version: str, floor: str) -> str:
     """What to write into the spec for a driver that runs this toolkit."""
     asked = f'cuda: "{toolchain.minor(version)}"'
-    if not named_driver(host):
+    if not asked_version(host):
         return f"nvidia_driver: {{{asked}}}"
     return f'nvidia_driver: {{version: "{toolchain.major(floor)}", {asked}}} (or a newer branch)'
 

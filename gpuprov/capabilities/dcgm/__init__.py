@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED
-from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
+from gpuprov.capabilities.dcgm.fragment import Dcgm, listens, mine
+from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus import dcgm
@@ -24,7 +25,7 @@ PORTS = range(1, 65536)
 
 def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     """What cannot be, whatever the host."""
-    path, found, hint = preflight.misfit(block.version, block.cuda, branch_wanted(host))
+    path, found, hint = preflight.misfit(block.version, block.cuda, asked_branch(host))
     if found:
         yield Problem(path=path, message=f"{'.'.join(path)}: {found}", hint=hint)
     for field, message, hint in preflight.clashes(block):

@@ -8,7 +8,8 @@ import msgspec
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_wanted, builds, installed, parts
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, parts
+from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus import dcgm

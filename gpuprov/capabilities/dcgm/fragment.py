@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import dcgm
 from gpuprov.probe.host import pci
 from gpuprov.probe.software.packages import Package
-from gpuprov.shared import resolve
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment
 
 VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"
 ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
@@ -79,20 +79,6 @@ class Dcgm(Fragment, frozen=True):
 
 DRIVER_PROBES = (nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS)
 BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
-
-
-def branch_now(facts: Facts) -> int:
-    """The branch of the installed user-mode driver, else of the loaded module; 0 if there is none."""
-    version = facts.get(nvidia.LIBRARIES).get("libcuda", "") or facts.get(nvidia.DRIVER).version
-    return resolve.order(version)[0] if version else 0
-
-
-def branch_wanted(host: HostSpec, facts: Facts | None = None) -> int:
-    """The branch that the spec asks for, else the one that is there; 0 if that is not known."""
-    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
-    if version != "any":
-        return resolve.order(version)[0]
-    return branch_now(facts) if facts else 0
 
 
 def builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import re
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, listens, mine, needed
+from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.probe.driver import nvidia

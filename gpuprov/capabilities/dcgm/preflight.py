@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.dcgm.decision import PROBES, decided
-from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, branch_wanted, installed
+from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, installed
+from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.gpus import dcgm
 

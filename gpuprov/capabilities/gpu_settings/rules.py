@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings, Settings, asks, settings
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.onhost.gpu_settings.wanted import canonical
-from gpuprov.shared import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, dotted
 
@@ -87,8 +87,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     for name in asked.get("locked_clocks", {}):
         if gpu and (why := catalogue.without_lock(gpu, name)):
             yield problem((*path, "locked_clocks", name), f": {why}", "leave it out, or correct gpu.model")
-    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
-    branch = resolve.order(version)[0] if version != "any" else 0
+    branch = asked_branch(host)
     if asked.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
         said = f": NVIDIA has deprecated application clocks, and driver branch {branch} may not have them"
         yield problem((*path, "application_clocks"), said, "locked_clocks in their place", warning=True)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov.capabilities.driver import asked_branch, asked_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
@@ -58,8 +59,8 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     driver: Any = host.capabilities.get("nvidia_driver")
     rdma: Any = host.capabilities.get("rdma")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    version = str(getattr(driver, "version", "any"))
-    branch = int(drivers.branch_of(version)) if version != "any" else 0
+    version = asked_version(host)
+    branch = asked_branch(host)
     known: dict[str, Any] = {
         "fabric": getattr(rdma, "fabric", ""),
         "stack": getattr(rdma, "own_stack", ""),
@@ -74,7 +75,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     disk = [kernel for kernel in targets if kernel.nvidia]
     if not branch and disk:
         branch = int(drivers.branch_of(disk[-1].nvidia))
-    flavour = _flavour(driver, gpu, branch if version != "any" or not disk else 0)
+    flavour = _flavour(driver, gpu, branch if version or not disk else 0)
     if not flavour and disk:
         flavour = "open" if disk[-1].open else "proprietary"
     ofed = state.ofed or known["stack"] == "doca-ofed"  # brings RDMA modules of its own configuration

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
-from gpuprov.capabilities.kubernetes.rules import branch
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import by_pci_id
@@ -143,7 +143,7 @@ def replicas(ctx: Ctx) -> Outcome:
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
-    own = branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
+    own = asked_branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
     limit, why = catalogue.replica_limit([gpu for one in here if (gpu := by_pci_id(one.identifier))], own)
     if wanted > limit:
         return fail(f"at most {limit} replicas", f"{wanted}: {why}", f"replicas: {limit} or fewer")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import (
     DevicePlugin,
@@ -19,8 +20,6 @@ from gpuprov.capabilities.kubernetes.fragment import (
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.reading import is_whole
-from gpuprov.shared import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, dotted
 
@@ -143,7 +142,7 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         told = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
         yield problem(path, told, "mig_strategy: none, or time_slicing in place of mps")
     gpu = find_gpu(host.gpu.model) if host.gpu else None
-    limit, why = catalogue.replica_limit([gpu] if gpu else [], branch(host))
+    limit, why = catalogue.replica_limit([gpu] if gpu else [], asked_branch(host))
     for number, one in enumerate(block.device_plugin.sharing.mps.resources):
         here: Path = (*path, "resources", number)
         if one.name != documents.GPU:
@@ -152,12 +151,6 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
             )
         if one.replicas > limit:
             yield problem((*here, "replicas"), f"is {one.replicas}, over {limit}: {why}", f"allowed: 2 to {limit}")
-
-
-def branch(host: HostSpec) -> int:
-    """The driver branch that the spec asks for; 0 where it does not."""
-    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
-    return resolve.order(version)[0] if is_whole(version[:1]) else 0
 
 
 def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:

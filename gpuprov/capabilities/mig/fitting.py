@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus
@@ -19,12 +20,6 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 
 HERE = "mig"
-
-
-def driver_of(spec: HostSpec) -> str:
-    """The driver that the spec asks for, as far as it says which; empty where it does not."""
-    version = str(getattr(spec.capabilities.get("nvidia_driver"), "version", ""))
-    return "" if version == "any" else version
 
 
 def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
@@ -40,7 +35,7 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
         for model in models(entry, gpu):
             met += 1
             if entry.enabled and entry.instances:
-                for problem in fit_problems(path, said, model, entry.instances, driver_of(spec)):
+                for problem in fit_problems(path, said, model, entry.instances, asked_version(spec)):
                     yield msgspec.structs.replace(problem, path=_inside(block, problem.path))
     if gpu and entries and entries[0].parted and not met:
         name = block.selected or "the configuration"

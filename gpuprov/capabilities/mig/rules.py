@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.mig import config_file
-from gpuprov.capabilities.mig.fitting import HERE, driver_of, entry_problems
+from gpuprov.capabilities.mig.fitting import HERE, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
@@ -28,7 +29,7 @@ def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
         return
     gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
     if gpu:
-        yield from hardware_problems(gpu, driver_of(host_spec))
+        yield from hardware_problems(gpu, asked_version(host_spec))
         yield from fabric_problems(host_spec, gpu)
     if gpu and not gpu.mig.capable:
         return

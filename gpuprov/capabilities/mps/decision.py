@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.mps.fragment import Mps, branch_now
+from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import mps

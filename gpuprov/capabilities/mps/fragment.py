@@ -8,13 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.probe.base import Facts
-from gpuprov.probe.driver.nvidia import DRIVER, LIBRARIES
 from gpuprov.probe.gpus.mps import MPS, Gpu, MpsState
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.system import CONTAINER
 from gpuprov.reading import is_whole
-from gpuprov.shared import resolve
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment
 
 Scope = Literal["none", "host", "gpu", "groups", "mig"]
 SELECTOR = r"^([0-9]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|GPU-[0-9a-f][0-9a-f-]{7,35})$"
@@ -248,17 +246,3 @@ def daemon_pattern(fragment: Mps, count: int | None) -> str:
         index = "[0-9]+" if count is None else f"({'|'.join(map(str, range(count)))})"
         return f"gpu{index}{part}"
     return {"host": "host", "mig": r"gpu[0-9]+-mig[0-9]+(-ci[0-9]+)?" + part}.get(fragment.scope, "")
-
-
-def branch_now(facts: Facts) -> int:
-    """The branch of the installed user-mode driver, else of the loaded module; 0 if there is none."""
-    version = facts.get(LIBRARIES).get("libcuda", "") or facts.get(DRIVER).version
-    return resolve.order(version)[0] if version else 0
-
-
-def branch_wanted(host: HostSpec, facts: Facts | None = None) -> int:
-    """The branch that the spec asks for, else the one that is there; 0 if that is not known."""
-    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
-    if version != "any":
-        return resolve.order(version)[0]
-    return branch_now(facts) if facts else 0

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
+from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.driver import nvidia

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
-from gpuprov.capabilities.mps.fragment import Mps, branch_wanted, listed, selects, wanted
+from gpuprov.capabilities.mps.fragment import Mps, listed, selects, wanted
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.gpus import mps

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.mps.fragment import (
     Mps,
-    branch_wanted,
     canonical,
     daemon_pattern,
     group_names,
@@ -111,7 +111,7 @@ def mig_indexes(host: HostSpec) -> set[str]:
 
 def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
     """What the driver branch and the GPU model have."""
-    branch, gpu = branch_wanted(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
+    branch, gpu = asked_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
     if block.protocol == "v3" and (why := catalogue.lacks("v3", branch, gpu)):
         yield problem(("protocol",), f" is v3: {why}", "protocol: v2, or a newer nvidia_driver.version")
     if not block.static_partitions:
@@ -142,7 +142,7 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
         size = int(value[:-1]) / (1 if value.endswith("G") else 1024)
         if gpu and memory and size > memory:
             yield problem(path, f" is {value}, more than the {memory} GB of {gpu.key}", f"{memory}G or less")
-    branch = branch_wanted(host)
+    branch = asked_branch(host)
     limit = catalogue.client_limit(gpu, branch)
     if block.clients > limit:
         known = [f"driver branch {branch}"] if branch else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import version_now
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import drivers
@@ -70,7 +71,7 @@ def driver(ctx: Ctx) -> Outcome:
 def branch(ctx: Ctx) -> Outcome:
     """The installed driver is of a branch that vGPU releases have, that goes with the hypervisor's vGPU manager, and that knows
     the licensing that is asked for."""
-    version = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
+    version = version_now(ctx.facts)
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")
     guest = drivers.branch_of(version)
