@@ -143,7 +143,7 @@ def test_the_host_as_a_spec() -> None:
 
 def test_the_catalogue() -> None:
     known = catalogue.efa_file().installers
-    assert catalogue.address("1.47.0") == "https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz"
+    assert catalogue.efa_file().at("1.47.0") == "https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz"
     assert all(len(one.sha256) == 64 for one in known)
     assert len({one.sha256 for one in known}) == len(known)
     assert [catalogue.devices(name) for name in ("p5.48xlarge", "p5en.48xlarge", "m5.large")] == [32, 16, 0]

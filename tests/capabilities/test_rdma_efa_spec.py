@@ -49,7 +49,7 @@ def test_a_good_spec(tmp_path: Path) -> None:
         (Rdma(fabric="roce", efa=Efa(installer="1.47.0")), "error: rdma.efa has no effect: rdma.fabric is roce"),
         (block(stack="doca-ofed"), "error: rdma.stack is doca-ofed"),
         (block(installer="1.2.3"), 'error: rdma.efa.installer is "1.2.3", whose checksum gpuprov does not know'),
-        (block(sha256="0" * 64), "error: rdma.efa.sha256 is not the one of 1.47.0"),
+        (block(sha256="0" * 64), "error: rdma.efa.sha256 is not the one that AWS publishes of 1.47.0"),
         (block(url=URL, sha256="0" * 64), "error: rdma.efa.url and installer both name the installer"),
         (block(installer="", url=URL), "error: rdma.efa.sha256 is missing: url names a program that is run as root"),
         (block(installer="", file="/no/such.tar.gz", sha256="0" * 64), "error: rdma.efa.file /no/such.tar.gz is not there"),

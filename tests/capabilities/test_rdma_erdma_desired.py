@@ -141,7 +141,7 @@ def test_awss_installer_is_fetched_where_it_has_not_run_just_so() -> None:
     assert ran["efa"] == {"archive": path, "sha256": efa_host.SHA256, "kmod": True, "plugin": True, "mpi": "none"}
     never = efa(asked, efa_host.said(record=""))
     assert [(one["url"], one["path"], one["sha256"]) for one in never["fetch"]] == [
-        (efa_catalogue.address("1.47.0"), path, efa_host.SHA256)
+        (efa_catalogue.efa_file().at("1.47.0"), path, efa_host.SHA256)
     ]
     assert len(efa(efa_host.block(installer="1.47.0", mpi="openmpi5"), efa_host.said())["fetch"]) == 1
     beside = efa(efa_host.block(installer="", file="aws-efa-installer.tar.gz", sha256="C" * 64), efa_host.said())

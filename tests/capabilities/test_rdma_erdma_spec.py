@@ -120,7 +120,7 @@ def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
 
 
 def test_the_catalogue_knows_published_installers() -> None:
-    known = catalogue.installer("1.5.7")
+    known = catalogue.erdma_file().find("1.5.7")
     assert known
     assert known.sha256 == SHA256
     assert all(len(one.sha256) == 64 for one in catalogue.erdma_file().installers)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from gpuprov.catalog.rdma.installers import Installer, Published
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
 CACHE = "/var/cache/gpuprov/efa"
@@ -11,25 +10,6 @@ MOST = 4 << 30
 """Bytes of an installer at most; AWS's have several hundred MiB."""
 PLUGIN = "/opt/amazon/ofi-nccl"
 """Where the installer puts aws-ofi-nccl."""
-
-
-class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A PCI function of EFA."""
-
-    id: str
-
-
-class Installer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A version of aws-efa-installer-VERSION.tar.gz with its published checksum."""
-
-    version: str
-    sha256: str
-
-
-class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the versions are."""
-
-    form: str
 
 
 class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,13 +27,10 @@ class Harmful(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
-class EfaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EfaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/efa.yaml"""
 
     sources: dict[str, Source]
-    functions: tuple[Function, ...]
-    installers: tuple[Installer, ...]
-    address: Address
     instances: tuple[Instance, ...]
     harmful: tuple[Harmful, ...]
     facts: tuple[Note, ...] = ()
@@ -66,12 +43,7 @@ def efa_file() -> EfaFile:
 
 def installer(version: str) -> Installer | None:
     """A published version."""
-    return next((one for one in efa_file().installers if one.version == version), None)
-
-
-def address(version: str) -> str:
-    """Where that version is."""
-    return efa_file().address.form.replace("{version}", version)
+    return efa_file().find(version)
 
 
 def devices(instance: str) -> int:

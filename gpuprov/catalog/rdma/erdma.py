@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from gpuprov.catalog.rdma.installers import Published
 from gpuprov.catalog.reader import Fact, Note, Source, load
 from gpuprov.onhost.at_boot import erdma as program
 
@@ -17,26 +16,6 @@ CACHE = "/var/cache/gpuprov/erdma"
 MOST = 1 << 30
 """Bytes of an installer at most; Alibaba's have some MiB."""
 MODES = {True: "compat", False: "iWARP"}
-
-
-class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A PCI function of eRDMA."""
-
-    id: str
-
-
-class Installer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A version of erdma_installer-VERSION.tar.gz with its published checksum."""
-
-    version: str
-    sha256: str
-    date: str
-
-
-class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the versions are."""
-
-    form: str
 
 
 class Build(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -76,13 +55,10 @@ class Ofed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     symbol: str
 
 
-class ErdmaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ErdmaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/erdma.yaml"""
 
     sources: dict[str, Source]
-    functions: tuple[Function, ...]
-    installers: tuple[Installer, ...]
-    address: Address
     build: tuple[Build, ...]
     parameters: tuple[Parameter, ...]
     ports: Ports
@@ -106,11 +82,6 @@ def ports(parameters: dict[str, bool | int]) -> range:
     known = erdma_file().ports
     base = int(parameters.get("reserve_ports_base", known.base))
     return range(base, base + known.count)
-
-
-def installer(version: str) -> Installer | None:
-    """A published version."""
-    return next((one for one in erdma_file().installers if one.version == version), None)
 
 
 def parameter(key: str) -> Parameter:

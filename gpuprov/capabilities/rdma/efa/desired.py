@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.efa.checks import options
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fetch import Fetch
@@ -27,7 +28,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
     digest = installer_sha256(block) if block.fabric == "efa" else ""
     if not digest or not onhost.due(ctx.facts.get(EFA).record, digest, onhost.options(options(block))):
         return None
-    url = catalogue.address(asked.installer) if catalogue.installer(asked.installer) else asked.url
+    url = installers.address(asked, catalogue.efa_file())
     return Fetch(
         of="rdma.efa",
         url=url,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path as File
 
+from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
@@ -13,6 +13,7 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 
 HERE: Path = ("rdma", "efa")
+VERIFY = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
 
 
 def vendor(block: Rdma) -> bool:
@@ -22,8 +23,7 @@ def vendor(block: Rdma) -> bool:
 
 def installer_sha256(block: Rdma) -> str:
     """The SHA-256 of the installer that is asked for; empty for none."""
-    known = catalogue.installer(block.efa.installer) if block.efa.installer else None
-    return known.sha256 if known else block.efa.sha256.lower()
+    return installers.digest(block.efa, catalogue.efa_file())
 
 
 def _problem(key: str, message: str, hint: str, *, warning: bool = False) -> Problem:
@@ -52,23 +52,15 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
 
 def _sources(asked: Efa) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file") if getattr(asked, key)]
-    known = catalogue.installer(asked.installer) if asked.installer else None
+    known = catalogue.efa_file()
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the installer", "one of installer, url and file")
-    if asked.installer and known is None:
-        listed = ", ".join(one.version for one in catalogue.efa_file().installers[:4])
-        hint = f"allowed: {listed} and older, down to 1.38.0; or url or file with sha256"
-        yield _problem("installer", f'is "{asked.installer}", whose checksum gpuprov does not know', hint)
-    if known and asked.sha256 and asked.sha256.lower() != known.sha256:
-        yield _problem("sha256", f"is not the one of {asked.installer}", "leave it out: installer brings its own")
-    if (asked.url or asked.file) and not asked.sha256:
-        key = "url" if asked.url else "file"
-        hint = "sha256sum FILE, compared with https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
-        yield _problem("sha256", f"is missing: {key} names a program that is run as root", hint)
-    if asked.sha256 and not named:
-        yield _problem("sha256", "is of no file", "name url or file, or leave it out")
-    if asked.file and not File(asked.file).is_file():
-        yield _problem("file", f"{asked.file} is not there", "put aws-efa-installer-VERSION.tar.gz there, or name url")
+    listed = (
+        f"{', '.join(one.version for one in known.installers[:4])} and older, down to {known.installers[-1].version}"
+    )
+    archive = "aws-efa-installer-VERSION.tar.gz"
+    yield from installers.problems(_problem, asked, known, archive=archive, by="AWS", listed=listed)
+    yield from installers.unchecked(_problem, asked, VERIFY)
     if asked.mpi != "none" and not named:
         yield _problem(
             "mpi", "has no effect: it comes with the installer", "name installer, url or file; or leave it out"

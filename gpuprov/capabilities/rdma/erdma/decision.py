@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
@@ -39,9 +40,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def address(block: Rdma) -> str:
     """Where the installer is fetched; empty for a file beside the inventory, and for none."""
-    if catalogue.installer(block.erdma.installer):
-        return catalogue.erdma_file().address.form.replace("{version}", block.erdma.installer)
-    return block.erdma.url
+    return installers.address(block.erdma, catalogue.erdma_file())
 
 
 def decide(block: Rdma, facts: Facts) -> Decision:

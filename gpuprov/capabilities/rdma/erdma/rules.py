@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path as File
 
+from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
@@ -48,10 +48,7 @@ def together(block: Rdma) -> Iterable[Problem]:
         hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
         yield _problem("mtu", "is missing", hint)
     yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
-    if (asked.url or asked.file) and not asked.sha256:
-        key = "url" if asked.url else "file"
-        message = f"is missing: {key} names a program that is run as root"
-        yield _problem("sha256", message, "sha256sum FILE, compared with what Alibaba publishes")
+    yield from installers.unchecked(_problem, asked, "what Alibaba publishes")
 
 
 def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
@@ -78,24 +75,9 @@ def _sources(asked: Erdma) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file", "packages") if getattr(asked, key)]
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the driver", "one of installer, url, file and packages")
-    if asked.installer and catalogue.installer(asked.installer) is None:
-        known = ", ".join(one.version for one in catalogue.erdma_file().installers)
-        yield _problem(
-            "installer",
-            f'is "{asked.installer}", whose checksum gpuprov does not know',
-            f"allowed: {known}; or url or file with sha256",
-        )
-    published = catalogue.installer(asked.installer) if asked.installer else None
-    if asked.sha256 and published and asked.sha256.lower() != published.sha256:
-        yield _problem(
-            "sha256",
-            f"is not the one that Alibaba publishes of {asked.installer}",
-            "leave it out: installer brings its own",
-        )
-    if asked.sha256 and not (asked.url or asked.file or asked.installer):
-        yield _problem("sha256", "is of no file", "name url or file, or leave it out")
-    if asked.file and not File(asked.file).is_file():
-        yield _problem("file", f"{asked.file} is not there", "put erdma_installer-VERSION.tar.gz there, or name url")
+    known, archive = catalogue.erdma_file(), "erdma_installer-VERSION.tar.gz"
+    listed = ", ".join(one.version for one in known.installers)
+    yield from installers.problems(_problem, asked, known, archive=archive, by="Alibaba", listed=listed)
 
 
 def _parameters(asked: Erdma) -> Iterable[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuprov.capabilities.base import Context, Outcome, not_asked
+from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import held_by, same
@@ -31,8 +32,7 @@ def wanted(block: Rdma) -> dict[str, str]:
 
 def checksum(block: Rdma) -> str:
     """The SHA-256 of the installer that is asked for; empty for none."""
-    known = catalogue.installer(block.erdma.installer) if block.erdma.installer else None
-    return known.sha256 if known else block.erdma.sha256.lower()
+    return installers.digest(block.erdma, catalogue.erdma_file())
 
 
 def lines(block: Rdma) -> tuple[str, ...]:

@@ -1,0 +1,60 @@
+"""What installs a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from gpuprov.catalog.rdma.installers import Published
+from gpuprov.spec.problem import Problem
+
+Say = Callable[[str, str, str], Problem]
+"""A problem of a key of the block: the key, the message, the way out."""
+
+
+class Asked(Protocol):
+    """A block that names an installer."""
+
+    @property
+    def installer(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def sha256(self) -> str: ...
+
+
+def digest(asked: Asked, known: Published) -> str:
+    """The SHA-256 of the archive that is asked for; empty for none."""
+    published = known.find(asked.installer)
+    return published.sha256 if published else asked.sha256.lower()
+
+
+def address(asked: Asked, known: Published) -> str:
+    """Where it is fetched; empty for a file beside the inventory, and for none."""
+    return known.at(asked.installer) if known.find(asked.installer) else asked.url
+
+
+def unchecked(say: Say, asked: Asked, where: str) -> Iterable[Problem]:
+    """An archive without a checksum; `where` that is published."""
+    if (asked.url or asked.file) and not asked.sha256:
+        key = "url" if asked.url else "file"
+        hint = f"sha256sum FILE, compared with {where}"
+        yield say("sha256", f"is missing: {key} names a program that is run as root", hint)
+
+
+def problems(say: Say, asked: Asked, known: Published, *, archive: str, by: str, listed: str) -> Iterable[Problem]:
+    """What is wrong with what is named. `archive`: what the file is called; `by`: who publishes it; `listed`: known versions."""
+    published = known.find(asked.installer)
+    if asked.installer and published is None:
+        hint = f"allowed: {listed}; or url or file with sha256"
+        yield say("installer", f'is "{asked.installer}", whose checksum gpuprov does not know', hint)
+    if published and asked.sha256 and asked.sha256.lower() != published.sha256:
+        message = f"is not the one that {by} publishes of {asked.installer}"
+        yield say("sha256", message, "leave it out: installer brings its own")
+    if asked.sha256 and not (asked.url or asked.file or asked.installer):
+        yield say("sha256", "is of no file", "name url or file, or leave it out")
+    if asked.file and not Path(asked.file).is_file():
+        yield say("file", f"{asked.file} is not there", f"put {archive} there, or name url")
