@@ -15,6 +15,15 @@ SECRET = re.compile(
 Reboot = Literal["never", "if-needed"]
 OnFailure = Literal["nothing", "rollback"]
 
+Sha256 = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([0-9A-Fa-f]{64})?$",
+        description="the 64 hexadecimal digits of sha256sum, required with url and file",
+    ),
+]
+"""Of a file that the spec names."""
+
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every block in a spec: immutable, closed (an unknown key is an error)."""

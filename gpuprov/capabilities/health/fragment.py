@@ -76,85 +76,45 @@ class Health(Fragment, frozen=True):
     nvlink_errors: Annotated[
         Count, msgspec.Meta(description="How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
     ] = 0
-    pcie_replays: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=0, le=1_000_000_000,
-                description="How many PCIe replays a GPU may have had since its reset; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
-    link_downed: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=0, le=1_000_000_000,
-                description="How often a port of an RDMA device may have gone down since its driver was loaded; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
-    port_errors: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=0, le=1_000_000_000,
-                description="How many errors each counter of such a port may show; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
+    pcie_replays: Annotated[
+        Count | None,
+        msgspec.Meta(description="How many PCIe replays a GPU may have had since its reset; left out: not judged"),
+    ] = None
+    link_downed: Annotated[
+        Count | None,
+        msgspec.Meta(
+            description="How often a port of an RDMA device may have gone down since its driver was loaded; left out: not judged"
+        ),
+    ] = None
+    port_errors: Annotated[
+        Count | None,
+        msgspec.Meta(description="How many errors each counter of such a port may show; left out: not judged"),
+    ] = None
     firmware: Annotated[
         Literal["uniform", "any"],
         msgspec.Meta(
             description="Whether GPUs of one model must have one VBIOS and InfoROM image; a corrupt InfoROM always fails"
         ),
     ] = "uniform"
-    sockets: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=1, le=64,
-                description="How many CPU sockets the host has; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
-    cores: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=1, le=8192,
-                description="How many cores, without hyper-threads, all its CPUs have; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
-    memory: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=1, le=65536,
-                description="How many GiB of memory the kernel has at least; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
+    sockets: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
+        msgspec.Meta(description="How many CPU sockets the host has; left out: not judged"),
+    ] = None
+    cores: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=8192)] | None,
+        msgspec.Meta(description="How many cores, without hyper-threads, all its CPUs have; left out: not judged"),
+    ] = None
+    memory: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=65536)] | None,
+        msgspec.Meta(description="How many GiB of memory the kernel has at least; left out: not judged"),
+    ] = None
     swap: Annotated[
         Literal["any", "none", "present"], msgspec.Meta(description="Whether the host must have swap, or none")
     ] = "any"
-    nvme: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=0, le=256,
-                description="How many NVMe drives the host has; left out: not judged",
-            ),
-        ]
-        | None
-    ) = None  # fmt: skip
+    nvme: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=256)] | None,
+        msgspec.Meta(description="How many NVMe drives the host has; left out: not judged"),
+    ] = None
     mounts: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^/([^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f])?$", max_length=255)], ...],
         msgspec.Meta(

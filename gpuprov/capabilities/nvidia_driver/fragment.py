@@ -18,7 +18,7 @@ from gpuprov.probe.kernel.next_boot import NEXT_BOOT
 from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.kernel import ParameterName, Scalar
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
 
@@ -39,9 +39,7 @@ class Runfile(Fragment, frozen=True):
         ),
     ] = ""
     file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
-    sha256: Annotated[
-        str, msgspec.Meta(pattern=r"^([0-9A-Fa-f]{64})?$", description="the 64 hexadecimal digits of sha256sum")
-    ] = ""
+    sha256: Sha256 = ""
 
 
 class NvidiaDriver(Fragment, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, Sha256
 
 
 class Efa(Fragment, frozen=True):
@@ -35,13 +35,7 @@ class Efa(Fragment, frozen=True):
             description="or aws-efa-installer-VERSION.tar.gz beside the inventory, which is copied to the host"
         ),
     ] = ""
-    sha256: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^([0-9A-Fa-f]{64})?$",
-            description="the 64 hexadecimal digits of sha256sum, required with url and file",
-        ),
-    ] = ""
+    sha256: Sha256 = ""
     plugin: Annotated[
         bool, msgspec.Meta(description="aws-ofi-nccl, by which NCCL uses EFA; without it NCCL takes TCP sockets")
     ] = True

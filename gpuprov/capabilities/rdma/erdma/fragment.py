@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, Sha256
 
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
@@ -38,13 +38,7 @@ class Erdma(Fragment, frozen=True):
         str,
         msgspec.Meta(description="or erdma_installer-VERSION.tar.gz beside the inventory, which is copied to the host"),
     ] = ""
-    sha256: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^([0-9A-Fa-f]{64})?$",
-            description="the 64 hexadecimal digits of sha256sum, required with url and file",
-        ),
-    ] = ""
+    sha256: Sha256 = ""
     packages: Annotated[
         tuple[
             Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, Sha256
 
 Key = Literal[
     "ONBOOT",
@@ -42,9 +42,7 @@ class Ofed(Fragment, frozen=True):
         ),
     ] = ""
     file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
-    sha256: Annotated[
-        str, msgspec.Meta(pattern=r"^([0-9A-Fa-f]{64})?$", description="the 64 hexadecimal digits of sha256sum")
-    ] = ""
+    sha256: Sha256 = ""
     openib_conf: Annotated[
         dict[Key, bool | Literal["auto"]],
         msgspec.Meta(
