@@ -196,18 +196,22 @@ done; true""",
     "grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
 )
 """PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
-DAEMON = Probe(
-    "fabric_manager",
-    """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
-echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
+RUNNING = """echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
 g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
 [ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
   p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
-  echo "process|${p#/proc/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+  echo "process|${p##*/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
 done
 [ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
-i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+"""
+"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads."""
+DAEMON = Probe(
+    "fabric_manager",
+    """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
+"""
+    + RUNNING
+    + """i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
 [ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
 e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
 [ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'

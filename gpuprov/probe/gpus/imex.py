@@ -6,7 +6,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.gpus.fabric import Daemon, parse_daemon
+from gpuprov.probe.gpus.fabric import RUNNING, Daemon, parse_daemon
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import UnitState
 
@@ -85,15 +85,9 @@ IMEX = Probe(
     """u=nvidia-imex.service; c=/etc/nvidia-imex/config.cfg; n=/etc/nvidia-imex/nodes_config.cfg; b=/usr/bin/nvidia-imex
 for a in $(hostname -I 2>/dev/null); do echo "address|$a"; done
 [ -e $b ] || [ -e $n ] || [ -e $c ] || exit 0
-echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
-g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
-[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
-  p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
-  echo "process|${p##*/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
-done
-[ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
-[ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
-[ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
+"""
+    + RUNNING
+    + """[ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
 """
     + boot_unit.STATE
     + """[ -e /etc/systemd/system/$u.d/90-gpuprov.conf ] && echo 'patient|'
