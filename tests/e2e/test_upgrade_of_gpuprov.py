@@ -44,11 +44,13 @@ cat $(find /etc/systemd/system -type f | grep gpuprov) /dev/null | grep -o '/usr
 
 @dataclass
 class Case:
-    """A simulated host and its spec. `packages`: beside Debian's driver, which is loaded before the first apply; None: it is not."""
+    """A simulated host and its spec. `packages`: beside Debian's driver, which is loaded before the first apply; None: it is not.
+    `old`: programs that only the earlier gpuprov has."""
 
     host: Description
     spec: dict[str, Any]
     packages: tuple[str, ...] | None = None
+    old: tuple[str, ...] = ()
 
 
 def git(*words: str) -> bytes:
@@ -94,14 +96,20 @@ def roce(folder: Path) -> Case:
         "pcie": {"acs": "disabled", "max_read_request": 4096, "affinity": "local"},
         "gpu_settings": {"power_limit": 500, "compute_mode": "exclusive_process"},
     }
-    return Case(Description(gpu=msgspec.convert(gpus, Gpus), hcas=2, fabric="roce"), spec, ("nvidia-modprobe",))
+    return Case(
+        Description(gpu=msgspec.convert(gpus, Gpus), hcas=2, fabric="roce"),
+        spec,
+        ("nvidia-modprobe",),
+        ("rdma/roce.sh",),
+    )
 
 
 def cloud(folder: Path) -> Case:
     """eRDMA and cGPU."""
     file, digest = erdma.write(folder)
     rdma = {"fabric": "erdma", "erdma": {"file": str(file), "sha256": digest, "compat_mode": True, "mtu": "jumbo"}}
-    return Case(Description(gpu=Gpus(model="T4", count=2), cgpu=True, erdma=True), {"rdma": rdma, **test_cgpu.SPEC})
+    host = Description(gpu=Gpus(model="T4", count=2), cgpu=True, erdma=True)
+    return Case(host, {"rdma": rdma, **test_cgpu.SPEC}, old=("erdma/erdma.sh", "cgpu/cgpu.sh"))
 
 
 def mig(folder: Path) -> Case:
@@ -131,6 +139,7 @@ def test_a_host_of_an_earlier_gpuprov(
         folder = lab.inventory(asked.spec, machine)
         done = lab.finish(lab.start("apply", folder, "--yes", program=earlier))
         assert done.code == 0, done
+        assert all(f"/usr/local/lib/gpuprov/{name}\n" in machine.sh(MINE) for name in asked.old)
 
         (planned,) = lab.run("plan", folder, "--quick", "--json").json["hosts"]
         assert planned["run"], "so much has changed since"
@@ -155,6 +164,7 @@ def test_a_host_of_an_earlier_gpuprov(
 
         # What the present one needs is there again after this, and nothing else was there before.
         there = machine.sh(MINE)
+        assert not [name for name in asked.old if name in there]
         machine.sh(f"rm -f $({MINE})")
         done = lab.run("apply", folder, "--yes", "--full")
         assert done.code == 0, done
