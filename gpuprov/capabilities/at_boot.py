@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.onhost.files import ABOVE, PYTHON
 
-__all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files")
+__all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files", "unit")
 
 PATH = f"Environment=PYTHONPATH={ABOVE}"
 """In a unit: where Python finds the packages."""
@@ -17,6 +18,22 @@ COMMON = ("__init__", "program")
 def command(capability: str, module: str, *words: object) -> str:
     """By which a unit runs one of them."""
     return " ".join([PYTHON, "-B", "-m", f"{capability}.{module}", *map(str, words)])
+
+
+def unit(order: str, service: str, *, wanted_by: str = "multi-user.target", top: str = "") -> str:
+    """The text of a unit that runs such a program once at each boot: comments at its `top`, lines of [Unit] and of [Service]."""
+    return f"""{HEADER}{top}[Unit]
+{order.strip()}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{PATH}
+{service.strip()}
+
+[Install]
+WantedBy={wanted_by}
+"""
 
 
 def files(capability: str, modules: Iterable[str]) -> dict[str, str]:

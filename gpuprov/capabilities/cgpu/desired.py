@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, files, unit
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
@@ -17,20 +17,13 @@ MODULES = (*COMMON, "cgpu")
 OLD = f"{ABOVE}/cgpu/cgpu.sh"
 SITE, TIMEOUT = "cgpu_module_timeout", 30
 """What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
-UNIT = f"""{HEADER}[Unit]
+UNIT = unit(
+    f"""
 Description=Settings of cGPU, before anything runs containers
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
-{BEFORE}
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-{PATH}
-ExecStart={command("cgpu", "cgpu", "apply")} {{seconds}}
-TimeoutStartSec={{limit}}
-
-[Install]
-WantedBy=multi-user.target
-"""
+{BEFORE}""",
+    f"ExecStart={command('cgpu', 'cgpu', 'apply')} {{seconds}}\nTimeoutStartSec={{limit}}",
+)
 
 
 def config(block: Cgpu) -> str:

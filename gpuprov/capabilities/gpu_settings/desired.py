@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
-from gpuprov.capabilities.at_boot import PATH
+from gpuprov.capabilities.at_boot import unit
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
@@ -16,26 +16,19 @@ from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
 """As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
-TEXT = f"""# Managed by gpuprov: change the inventory, then apply again.
-# A boot, and a reload of the driver, undo power limits, clocks and compute modes:
-# https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlDeviceCommands.html
-[Unit]
+TEXT = unit(
+    f"""
 Description=Power limits, clocks, compute modes and ECC modes of the NVIDIA GPUs
 ConditionPathExists={CONFIG}
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
 After=gpuprov-mig.service
 {BEFORE}Before=nvidia-dcgm.service dcgm.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-{PATH}
-ExecStart={PYTHON} -B -m gpu_settings --wait 120
-TimeoutStartSec=300
-
-[Install]
-WantedBy=multi-user.target
-"""
+""",
+    f"ExecStart={PYTHON} -B -m gpu_settings --wait 120\nTimeoutStartSec=300",
+    top="""# A boot, and a reload of the driver, undo power limits, clocks and compute modes:
+# https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlDeviceCommands.html
+""",
+)
 
 
 def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.kernel.machine import UNIT
@@ -73,22 +73,13 @@ def _of_systemd(key: str, value: object) -> str:
     return f"DefaultLimit{key.upper()}={'infinity' if value == 'unlimited' else f'{value}{suffix}'}"
 
 
-def _unit(governor: str) -> list[str]:
-    return [
-        "[Unit]",
-        f"Description=CPU frequency governor {governor}",
-        "# These set governors when they start.",
-        "After=systemd-modules-load.service tuned.service power-profiles-daemon.service cpufrequtils.service cpupower.service",
-        "",
-        "[Service]",
-        "Type=oneshot",
-        "RemainAfterExit=yes",
-        PATH,
-        f"ExecStart={command('kernel', 'governor', 'set', governor)}",
-        "",
-        "[Install]",
-        "WantedBy=multi-user.target",
-    ]
+def _unit(governor: str) -> str:
+    order = f"""
+Description=CPU frequency governor {governor}
+# These set governors when they start.
+After=systemd-modules-load.service tuned.service power-profiles-daemon.service cpufrequtils.service cpupower.service
+"""
+    return unit(order, f"ExecStart={command('kernel', 'governor', 'set', governor)}")
 
 
 def limits(kernel: Kernel) -> dict[str, str]:
@@ -115,7 +106,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     state = ctx.facts.get(cpu.FREQUENCY)
     governs = kernel.cpu_governor != "keep" and bool(state.policies) and not container
     files = texts(kernel, debian=debian, dracut=ctx.facts.get(initramfs.DRACUT))
-    units = {UNIT_FILE: _text(_unit(kernel.cpu_governor))} if governs else {}
+    units = {UNIT_FILE: _unit(kernel.cpu_governor)} if governs else {}
     program = PROGRAM if governs else {}
     without = [] if container else missing(ctx)
     return {

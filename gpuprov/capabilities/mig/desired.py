@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpuprov.capabilities import at_boot
 from gpuprov.capabilities.answers import BEFORE
-from gpuprov.capabilities.at_boot import ABOVE, PATH
+from gpuprov.capabilities.at_boot import ABOVE
 from gpuprov.capabilities.base import Context, Desired, Outcome
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
@@ -30,32 +31,22 @@ QUIET = (
     "nvidia-fabricmanager.service",
 )
 """Of the services that hold GPUs, those that see nothing of MIG, and whose end would disturb what computes on other instances."""
-UNIT = """# Managed by gpuprov: change the inventory, then apply again.
-# The mode is lost at a boot from Hopper on, the instances on every GPU:
+TOP = """# The mode is lost at a boot from Hopper on, the instances on every GPU:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
-[Unit]
+"""
+ORDER = f"""
 Description=MIG mode, GPU instances and compute instances of the NVIDIA GPUs
-ConditionPathExists={desired}
+ConditionPathExists={mig.DESIRED}
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
 Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
-{before}Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-{path}
-ExecStart={python} -B -m mig boot --wait 120 --services {services}
-TimeoutStartSec=300
-
-[Install]
-WantedBy=multi-user.target
+{BEFORE}Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
 """
 
 
 def unit(spec: HostSpec) -> str:
     """The unit that has the program bring it back."""
-    services = ",".join(host.services(spec))
-    return UNIT.format(before=BEFORE, desired=mig.DESIRED, path=PATH, python=PYTHON, services=services)
+    command = f"{PYTHON} -B -m mig boot --wait 120 --services {','.join(host.services(spec))}"
+    return at_boot.unit(ORDER, f"ExecStart={command}\nTimeoutStartSec=300", top=TOP)
 
 
 def asked(block: Mig) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
@@ -20,24 +20,21 @@ PROGRAM = at_boot("pcie", MODULES)
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
 """Every file that the role may write; one that nothing asks for any more is removed."""
-UNIT = f"""{HEADER}[Unit]
+UNIT = unit(
+    f"""
 Description=PCI Express settings of GPUs and HCAs
 # openibd loads the drivers of HCAs anew, and the functions lose their settings with a reset.
 After=systemd-modules-load.service systemd-udev-trigger.service openibd.service rdma-hw.target network.target network-online.target
 PartOf=openibd.service
 Before=irqbalance.service
-{BEFORE}
-[Service]
-Type=oneshot
-RemainAfterExit=yes
+{BEFORE}""",
+    f"""
 ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
-{PATH}
 ExecStart={command("pcie", "pcie", "apply")}
 TimeoutStartSec=180
-
-[Install]
-WantedBy=multi-user.target openibd.service
-"""
+""",
+    wanted_by="multi-user.target openibd.service",
+)
 DROP_IN = f"""{HEADER}[Unit]
 After={catalogue.UNIT}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
-from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.answers import APPLY, BEFORE
+from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -18,24 +18,20 @@ from gpuprov.probe.rdma.surroundings import HOST
 
 Ctx = Context[Rdma]
 # Reloading makes and removes what differs; a restart would remove every device, under those that use it.
-UNIT = f"""{HEADER}[Unit]
+UNIT = unit(
+    f"""
 Description=Software RDMA devices
 Documentation=man:rdma-link(8) man:rxe(7)
 Wants=network-online.target
 After=network-online.target systemd-modules-load.service
-{BEFORE}
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-{PATH}
+{BEFORE}""",
+    f"""
 ExecStart={command(RDMA, "soft", "apply", 60)}
 ExecReload={command(RDMA, "soft", "apply", 30)}
 ExecStop={command(RDMA, "soft", "remove")}
 TimeoutStartSec=120
-
-[Install]
-WantedBy=multi-user.target
-"""
+""",
+)
 MODULES = (*COMMON, "devices", "network", "soft")
 
 

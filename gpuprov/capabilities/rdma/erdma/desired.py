@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
@@ -15,21 +15,14 @@ from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot import erdma_state as onhost
 from gpuprov.probe.rdma.erdma import ERDMA
 
-UNIT = f"""{HEADER}[Unit]
+UNIT = unit(
+    f"""
 Description=eRDMA: its driver, and the MTU of its network interfaces
 Wants=network-online.target
 After=network-online.target systemd-modules-load.service openibd.service
-{BEFORE}
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-{PATH}
-ExecStart={command(RDMA, "erdma", "apply", 60)}
-TimeoutStartSec=150
-
-[Install]
-WantedBy=multi-user.target
-"""
+{BEFORE}""",
+    f"ExecStart={command(RDMA, 'erdma', 'apply', 60)}\nTimeoutStartSec=150",
+)
 MODULES = (*COMMON, "erdma_state", "erdma")
 UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
 

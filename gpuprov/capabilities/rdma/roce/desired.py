@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.answers import BEFORE
+from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
@@ -13,23 +13,20 @@ from gpuprov.probe.rdma.roce import ROCE
 ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
 # network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until
 # network-online.target. openibd's restart takes the settings away.
-UNIT = f"""{HEADER}[Unit]
+UNIT = unit(
+    f"""
 Description=Settings of RoCE ports, which no adapter keeps
 After=systemd-modules-load.service systemd-udev-settle.service rdma-hw.target openibd.service network.target network-online.target
 {BEFORE}PartOf=openibd.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
+""",
+    f"""
 # Drivers bring their devices one after another, seconds apart; udev is done when the last one is there.
 ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
-{PATH}
 ExecStart={command(RDMA, "roce", "apply", catalogue.WAIT)}
 TimeoutStartSec={catalogue.WAIT + 120}
-
-[Install]
-WantedBy=multi-user.target openibd.service
-"""
+""",
+    wanted_by="multi-user.target openibd.service",
+)
 MODULES = (*COMMON, "devices", "roce_ports", "roce")
 UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
 
