@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -46,6 +46,24 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         place = f"{self.origin}: " if self.origin else (f"{self.hosts[0]}: " if self.hosts else "")
         kind = "warning: " if self.severity == "warning" else ""
         return f"{place}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+class Say(Protocol):
+    """Makes a problem of the field at a path, or at names with dots between, whose name its message begins with."""
+
+    def __call__(self, path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem: ...
+
+
+def under(*here: str | int) -> Say:
+    """For fields below this place."""
+
+    def problem(path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem:
+        more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
+        whole, joint = (*here, *more), "" if said[:1] in (" ", ":") else " "
+        severity: Literal["error", "warning"] = "warning" if warning else "error"
+        return Problem(path=whole, message=f"{dotted(whole)}{joint}{said}", hint=hint, severity=severity)
+
+    return problem
 
 
 def collect(problems: Iterable[Problem]) -> list[Problem]:

@@ -12,7 +12,7 @@ from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.onhost.gpu_settings.wanted import canonical
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, dotted
+from gpuprov.spec.problem import Path, Problem, under
 
 VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode")
 """What the driver forgets when it lets go of the GPU."""
@@ -39,9 +39,7 @@ def places(block: GpuSettings) -> Iterator[tuple[Path, Settings]]:
     yield from (((HERE, "per_gpu", number), entry) for number, entry in enumerate(block.per_gpu))
 
 
-def problem(path: Path, said: str, hint: str, *, warning: bool = False) -> Problem:
-    """A problem of the field at this path, which the message begins with."""
-    return Problem(path=path, message=f"{dotted(path)}{said}", hint=hint, severity="warning" if warning else "error")
+problem = under()
 
 
 def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:

@@ -21,7 +21,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem, dotted
+from gpuprov.spec.problem import Path, Problem, dotted, under
 
 HERE = "kubernetes"
 SHARING: Path = (HERE, "device_plugin", "sharing")
@@ -30,9 +30,7 @@ STARTS = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true", catalo
 """Labels that start a plugin or a daemon. Others than HAMi use a label gpu too."""
 
 
-def problem(path: Path, told: str, hint: str, *, warning: bool = False) -> Problem:
-    """A problem whose message begins with its place."""
-    return Problem(path=path, message=f"{dotted(path)} {told}", hint=hint, severity="warning" if warning else "error")
+problem = under()
 
 
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:

@@ -17,15 +17,12 @@ from gpuprov.catalog import gpus
 from gpuprov.catalog import mps as catalogue
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "mps"
 
 
-def problem(path: Path, message: str, hint: str) -> Problem:
-    """A problem of the field at this path, which the message begins with."""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return Problem(path=(HERE, *path), message=f"mps{place}{message}", hint=hint)
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Mps) -> Iterable[Problem]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 from gpuprov.catalog.rdma.installers import Published
-from gpuprov.spec.problem import Problem
-
-Say = Callable[[str, str, str], Problem]
-"""A problem of a key of the block: the key, the message, the way out."""
+from gpuprov.spec.problem import Problem, Say
 
 
 class Asked(Protocol):

@@ -12,16 +12,12 @@ from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "rdma"
 
 
-def problem(path: Path, message: str, hint: str, *, warning: bool = False) -> Problem:
-    """A problem of the field at this path, which the message begins with."""
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    severity = "warning" if warning else "error"
-    return Problem(path=(HERE, *path), message=f"{HERE}{place}{message}", hint=hint, severity=severity)  # type: ignore[arg-type]
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:

@@ -10,9 +10,9 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Problem, under
 
-HERE: Path = ("rdma", "efa")
+_problem = under("rdma", "efa")
 VERIFY = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
 
 
@@ -24,12 +24,6 @@ def vendor(block: Rdma) -> bool:
 def installer_sha256(block: Rdma) -> str:
     """The SHA-256 of the installer that is asked for; empty for none."""
     return installers.digest(block.efa, catalogue.efa_file())
-
-
-def _problem(key: str, message: str, hint: str, *, warning: bool = False) -> Problem:
-    path = (*HERE, key) if key else HERE
-    place = ".".join(map(str, path))
-    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:

@@ -10,15 +10,12 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE: Path = ("rdma", "erdma")
 
 
-def _problem(key: str, message: str, hint: str, *, warning: bool = False) -> Problem:
-    path = (*HERE, *key.split(".")) if key else HERE
-    place = ".".join(map(str, path))
-    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
+_problem = under(*HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:

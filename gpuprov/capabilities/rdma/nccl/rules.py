@@ -10,16 +10,13 @@ from gpuprov.capabilities.rdma.nccl import topology
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog.rdma import nccl as catalogue
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE: Path = ("rdma", "nccl")
 ROCE = ("gid", "addr_family", "roce_version", "addr_range")
 
 
-def _problem(key: str, message: str, hint: str, *more: str, warning: bool = False) -> Problem:
-    path = (*HERE, key, *more)
-    place = ".".join(map(str, path))
-    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
+_problem = under(*HERE)
 
 
 def iwarp(block: Rdma) -> bool:
@@ -82,15 +79,14 @@ def _settings(block: Rdma) -> Iterable[Problem]:
                 if field and " " not in field
                 else "take it out: it follows from the devices; rdma.devices chooses them"
             )
-            yield _problem("settings", f"has {name}, which gpuprov writes itself", hint, name)
+            yield _problem(("settings", name), f"has {name}, which gpuprov writes itself", hint)
         elif name == "NCCL_CONF_FILE":
-            yield _problem("settings", f"has {name}, which NCCL reads of the environment alone", "take it out", name)
+            yield _problem(("settings", name), f"has {name}, which NCCL reads of the environment alone", "take it out")
         elif near := catalogue.nearest(name):
             yield _problem(
-                "settings",
+                ("settings", name),
                 f"has {name}, which NCCL's documentation does not",
                 f"did you mean {near}?",
-                name,
                 warning=True,
             )
         if (
@@ -100,6 +96,5 @@ def _settings(block: Rdma) -> Iterable[Problem]:
             and not str(value).startswith("^")
         ):
             told = f"forces LL128 ({value}): with a wrong MTU on any host, eRDMA corrupts its data"
-            yield _problem(
-                "settings", told, "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host", name, warning=True
-            )
+            hint = "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host"
+            yield _problem(("settings", name), told, hint, warning=True)
