@@ -7,9 +7,10 @@ from pathlib import Path as File
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "acceptance"
+problem = under(HERE)
 LEAST = 10
 """Seconds of stream: it tells a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
 
@@ -28,9 +29,7 @@ def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     twice = sorted({test for test in asked.tests if asked.tests.count(test) > 1})
     if twice:
         hint = f"each test once: {', '.join(dict.fromkeys(asked.tests))}"
-        yield Problem(
-            path=(HERE, "rdma", "tests"), message=f"acceptance.rdma.tests names {', '.join(twice)} twice", hint=hint
-        )
+        yield problem("rdma.tests", f"names {', '.join(twice)} twice", hint)
     if asked.bandwidth and not any(test.endswith("_bw") for test in asked.tests):
         yield _unjudged("rdma", "bandwidth", f"{asked.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
     if asked.latency and not any(test.endswith("_lat") or test == "pingpong" for test in asked.tests):
@@ -40,18 +39,14 @@ def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     fabric = host.capabilities.get("rdma")
     rate = getattr(fabric, "rate", 0)
     if rate and asked.bandwidth > rate:
-        message = f"acceptance.rdma.bandwidth is {asked.bandwidth:g} Gb/s, and rdma.rate is {rate}"
-        yield Problem(
-            path=(HERE, "rdma", "bandwidth"), message=message, hint=f"allowed: less than {rate}, in Gb/s (not GB/s)"
-        )
+        message = f"is {asked.bandwidth:g} Gb/s, and rdma.rate is {rate}"
+        yield problem("rdma.bandwidth", message, f"allowed: less than {rate}, in Gb/s (not GB/s)")
     if "pingpong" in asked.tests and getattr(fabric, "fabric", "") == "iwarp":
-        message = (
-            "acceptance.rdma.tests has pingpong, and rdma.fabric is iwarp: ibv_rc_pingpong does not connect by rdma_cm"
-        )
-        yield Problem(path=(HERE, "rdma", "tests"), message=message, hint="send_lat instead, or ping")
+        message = "has pingpong, and rdma.fabric is iwarp: ibv_rc_pingpong does not connect by rdma_cm"
+        yield problem("rdma.tests", message, "send_lat instead, or ping")
     if asked.memory == "gpu" and "gpudirect_rdma" not in host.capabilities:
-        message = "acceptance.rdma.memory is gpu, and the spec has no gpudirect_rdma"
-        yield Problem(path=(HERE, "rdma", "memory"), message=message, hint="add gpudirect_rdma: {}, or memory: host")
+        message = "is gpu, and the spec has no gpudirect_rdma"
+        yield problem("rdma.memory", message, "add gpudirect_rdma: {}, or memory: host")
 
 
 def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
@@ -62,16 +57,13 @@ def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
             if value:
                 yield _unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
         for field in [name for name in ("across", "loopback") if getattr(asked, name)]:
-            message = f"acceptance.nccl.{field} without a test"
-            yield Problem(path=(HERE, "nccl", field), message=message, hint="a test instead of none")
+            yield problem(("nccl", field), "without a test", "a test instead of none")
         return
     for field, given in (("across_busbw", asked.across_busbw), ("gpudirect", asked.gpudirect)):
         if given and not asked.across:
-            message = f"acceptance.nccl.{field} is judged over all hosts, and across is false"
-            yield Problem(path=(HERE, "nccl", field), message=message, hint="across: true")
+            yield problem(("nccl", field), "is judged over all hosts, and across is false", "across: true")
     if asked.loopback_busbw and not asked.loopback:
-        message = "acceptance.nccl.loopback_busbw is judged over a host's HCAs, and loopback is false"
-        yield Problem(path=(HERE, "nccl", "loopback_busbw"), message=message, hint="loopback: true")
+        yield problem("nccl.loopback_busbw", "is judged over a host's HCAs, and loopback is false", "loopback: true")
     if (asked.busbw or asked.across or asked.loopback) and getattr(
         host.capabilities.get("mig"), "mode", ""
     ) == "enabled":
@@ -92,8 +84,8 @@ def _copies(asked: NvBandwidth) -> Iterable[Problem]:
 def _stream(block: Acceptance) -> Iterable[Problem]:
     asked = block.stream
     if 0 < asked.seconds < LEAST:
-        message = f"acceptance.stream.seconds is {asked.seconds}: stress-ng tells no rate so soon"
-        yield Problem(path=(HERE, "stream", "seconds"), message=message, hint=f"0, or {LEAST} and more")
+        message = f"is {asked.seconds}: stress-ng tells no rate so soon"
+        yield problem("stream.seconds", message, f"0, or {LEAST} and more")
     if asked.bandwidth and not asked.seconds:
         yield _unjudged("stream", "bandwidth", f"{asked.bandwidth:g} GB/s", "seconds: 30")
 

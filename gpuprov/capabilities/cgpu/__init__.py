@@ -15,9 +15,10 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "cgpu"
+problem = under(HERE)
 NODES = tuple(node.key for node in catalogue.cgpu_file().nodes)
 
 
@@ -28,8 +29,7 @@ def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
     known = catalogue.newest()
     if asked and (why := catalogue.unfit(known.last, asked)):
         hint = f"a driver of {', '.join(known.branches)}, or ask Alibaba for a cGPU newer than {known.last}"
-        message = f"cgpu: nvidia_driver.version is {asked}, and {why}"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        yield problem("", f": nvidia_driver.version is {asked}, and {why}", hint, warning=True)
 
 
 def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
@@ -68,8 +68,7 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
     }
     for name, why in shared.items():
         if why:
-            message = f"cgpu contradicts {name}: {why}, too"
-            yield Problem(path=(HERE,), message=message, hint=f"cgpu: false, or {name}: false")
+            yield problem("", f"contradicts {name}: {why}, too", f"cgpu: false, or {name}: false")
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -16,27 +16,26 @@ from gpuprov.probe.software import packages
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "container_toolkit"
+problem = under(HERE)
 
 
 def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:
     yield from doubled("runtimes", block.runtimes)
     yield from doubled("rootless", block.rootless)
     if block.default_runtime and block.runtimes == ("podman",) and not block.rootless:
-        message = (
-            "container_toolkit.default_runtime is true, and podman has no runtime to register: it takes GPUs by CDI"
-        )
-        yield Problem(path=(HERE, "default_runtime"), message=message, hint="leave default_runtime out")
+        message = "is true, and podman has no runtime to register: it takes GPUs by CDI"
+        yield problem("default_runtime", message, "leave default_runtime out")
     old = block.version != "any" and not modern(block.version)
     if block.rootless and (block.mode == "legacy" or (block.mode == "auto" and old)):
         which = "legacy" if block.mode == "legacy" else f"auto, which is legacy before {catalogue.MODERN}"
-        message = f"container_toolkit.rootless cannot work in mode {which}: it needs no-cgroups, which breaks root's containers"
-        yield Problem(path=(HERE, "rootless"), message=message, hint="mode: cdi")
+        message = f"cannot work in mode {which}: it needs no-cgroups, which breaks root's containers"
+        yield problem("rootless", message, "mode: cdi")
     elif block.mode == "legacy":
-        message = "container_toolkit.mode is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers"
-        yield Problem(path=(HERE, "mode"), message=message, hint="leave mode out, or mode: cdi", severity="warning")
+        message = "is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers"
+        yield problem("mode", message, "leave mode out, or mode: cdi", warning=True)
     if "root" in block.rootless:
         message = 'container_toolkit.rootless has "root", whose engines are those of runtimes'
         yield Problem(path=(HERE, "rootless", block.rootless.index("root")), message=message, hint="take it out")

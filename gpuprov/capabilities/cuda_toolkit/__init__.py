@@ -16,9 +16,10 @@ from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver.cuda_toolkit import PACKAGES, TOOLKITS
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "cuda_toolkit"
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
@@ -30,17 +31,15 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
             )
             yield Problem(path=(HERE, "versions", place), message=message, hint="take one out")
     if block.default and minors and block.default not in minors:
-        message = f'cuda_toolkit.default is "{block.default}", which is not in versions'
-        yield Problem(path=(HERE, "default"), message=message, hint=f"one of: {', '.join(minors)}")
+        yield problem("default", f'is "{block.default}", which is not in versions', f"one of: {', '.join(minors)}")
     if block.default and not minors:
-        message = f'cuda_toolkit.default is "{block.default}", and versions is empty'
-        yield Problem(path=(HERE, "default"), message=message, hint=f'versions: ["{block.default}"]')
+        yield problem("default", f'is "{block.default}", and versions is empty', f'versions: ["{block.default}"]')
     for library in ("cudnn", "nccl"):
         wanted = getattr(block, library)
         known = dict.fromkeys(row.major for row in catalogue.toolkits_file().libraries if row.library == library)
         if wanted and toolchain.major(wanted) not in known:
-            message = f'cuda_toolkit.{library} is "{wanted}", whose packages are not known'
-            yield Problem(path=(HERE, library), message=message, hint=f"majors that are known: {', '.join(known)}")
+            message = f'is "{wanted}", whose packages are not known'
+            yield problem((library,), message, f"majors that are known: {', '.join(known)}")
     yield from hardware_problems(host, block)
     yield from driver_problems(host, block)
 

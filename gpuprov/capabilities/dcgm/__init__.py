@@ -17,9 +17,10 @@ from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "dcgm"
+problem = under(HERE)
 PORTS = range(1, 65536)
 
 
@@ -31,25 +32,22 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     for field, message, hint in preflight.clashes(block):
         yield Problem(path=(HERE, field), message=message, hint=hint)
     if block.multinode and block.cuda not in ("auto", *catalogue.MULTINODE_CUDA):
-        message = f"dcgm.multinode: there is no build for CUDA {block.cuda}"
-        yield Problem(path=(HERE, "multinode"), message=message, hint=f"allowed: {', '.join(catalogue.MULTINODE_CUDA)}")
+        message = f": there is no build for CUDA {block.cuda}"
+        yield problem("multinode", message, f"allowed: {', '.join(catalogue.MULTINODE_CUDA)}")
     if not block.listen.startswith("/"):
         address, _, port = block.listen.rpartition(":")
         bytes_ok = address == "ALL" or all(int(part) < 256 for part in address.split("."))
         if int(port) not in PORTS or not bytes_ok:
-            yield Problem(path=(HERE, "listen"), message=f'dcgm.listen is "{block.listen}"',
-                          hint="allowed: IP:PORT, ALL:PORT or a socket's path")  # fmt: skip
+            yield problem("listen", f'is "{block.listen}"', "allowed: IP:PORT, ALL:PORT or a socket's path")
         elif block.exporter and int(port) == block.exporter_port:
-            message = f"dcgm.exporter_port is {port}, where the host engine listens"
-            yield Problem(path=(HERE, "exporter_port"), message=message, hint=f"for instance {catalogue.EXPORTER_PORT}")
+            message = f"is {port}, where the host engine listens"
+            yield problem("exporter_port", message, f"for instance {catalogue.EXPORTER_PORT}")
     if not block.exporter:
         default = Dcgm()
         for field in ("exporter_port", "exporter_counters"):
             if getattr(block, field) != getattr(default, field):
-                message = f"dcgm.{field} has no effect without the exporter"
-                yield Problem(
-                    path=(HERE, field), message=message, hint="exporter: true, or leave it out", severity="warning"
-                )
+                message = "has no effect without the exporter"
+                yield problem((field,), message, "exporter: true, or leave it out", warning=True)
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -21,9 +21,10 @@ from gpuprov.shared.followers import LIBRARIES
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "fabric_manager"
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
@@ -33,9 +34,8 @@ def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
         yield from hardware_problems(gpu, driver_wanted(host))
     yield from channel_problems(host, block)
     if not driver_wanted(host):
-        message = "fabric_manager follows the driver, and nvidia_driver is not in the spec"
         hint = "add nvidia_driver: {}; without it, an upgrade of the driver leaves Fabric Manager behind"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        yield problem("", "follows the driver, and nvidia_driver is not in the spec", hint, warning=True)
     yield from setting_problems(gpu, block)
 
 
@@ -50,12 +50,8 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
     elif version and version != "any" and needed.min_branch:
         branch = drivers.branch_of(version)
         if int(branch) < int(needed.min_branch):
-            message = (
-                f"fabric_manager: boards of {gpu.key} need branch {needed.min_branch} or newer, the driver is {branch}"
-            )
-            yield Problem(
-                path=(HERE,), message=message, hint=f'nvidia_driver: {{version: "{needed.min_branch}"}} or newer'
-            )
+            message = f": boards of {gpu.key} need branch {needed.min_branch} or newer, the driver is {branch}"
+            yield problem("", message, f'nvidia_driver: {{version: "{needed.min_branch}"}} or newer')
 
 
 def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
@@ -91,9 +87,9 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
                 path=path, message=f"fabric_manager.settings.{key} is {show(value)}", hint=f"allowed: {allowed}"
             )
     if written(block.settings.get("FABRIC_MODE_RESTART", 0)) == "1" and block.fabric_mode == "bare-metal":
-        message = "fabric_manager.settings.FABRIC_MODE_RESTART is 1, which has no effect in fabric_mode bare-metal"
         hint = "leave it out, or choose shared-nvswitch or vgpu"
-        yield Problem(path=(HERE, "settings", "FABRIC_MODE_RESTART"), message=message, hint=hint, severity="warning")
+        message = "is 1, which has no effect in fabric_mode bare-metal"
+        yield problem("settings.FABRIC_MODE_RESTART", message, hint, warning=True)
     found = gpu.nvswitch.generation if gpu and gpu.nvswitch else None
     if "PARTITION_RAIL_POLICY" in block.settings and gpu and found and found < catalogue.BRIDGED_GENERATION:
         needed = catalogue.BRIDGED_GENERATION

@@ -10,9 +10,10 @@ from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_onl
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "fabric_manager"
+problem = under(HERE)
 PLACE: Path = (HERE, "imex", "nodes")
 
 
@@ -22,22 +23,21 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     members = asked(block)
     if not of_tray(block):
         if gpu and gpu.fabric_manager.imex:
-            message = f"fabric_manager has nothing to manage: {catalogue.why_not(gpu)}"
             hint = (
                 'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: {service: disabled} under '
                 "Kubernetes; or fabric_manager: false"
             )
-            yield Problem(path=(HERE,), message=message, hint=hint)
+            yield problem("", f"has nothing to manage: {catalogue.why_not(gpu)}", hint)
         return
     if gpu and not gpu.fabric_manager.imex:
-        message = f"fabric_manager.imex is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"
-        yield Problem(path=(HERE, "imex"), message=message, hint="take imex out of this host's spec")
+        message = f"is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"
+        yield problem("imex", message, "take imex out of this host's spec")
     if members and package_only(block):
         message = "fabric_manager.imex.nodes has no meaning where service is disabled: each ComputeDomain has members of its own"
         yield Problem(path=PLACE, message=message, hint="take nodes out, or service")
     if block.fabric_mode != "bare-metal" or block.settings:
-        message = "fabric_manager.imex is for hosts without Fabric Manager, whose fabric_mode and settings have no meaning there"
-        yield Problem(path=(HERE, "imex"), message=message, hint="take fabric_mode and settings out")
+        message = "is for hosts without Fabric Manager, whose fabric_mode and settings have no meaning there"
+        yield problem("imex", message, "take fabric_mode and settings out")
     for number, node in enumerate(members):
         try:
             spelled = str(ip_address(node))

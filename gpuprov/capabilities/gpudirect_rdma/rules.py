@@ -10,9 +10,10 @@ from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdm
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "gpudirect_rdma"
+problem = under(HERE)
 OVERRIDE = "NVreg_GrdmaPciTopoCheckOverride"
 
 
@@ -24,18 +25,16 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
         name = f"{HERE}.method {block.method}" if block.method != "auto" else HERE
         yield Problem(path=path, message=f"{name}: {decision.problem}", hint=decision.hint)
     elif "rdma" not in host.capabilities:
-        message = (
-            "gpudirect_rdma without rdma: nothing says which devices are to reach the GPUs, or whose stack they have"
-        )
         hint = "add rdma: {fabric: ...}, or gpudirect_rdma: false"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        message = "without rdma: nothing says which devices are to reach the GPUs, or whose stack they have"
+        yield problem("", message, hint, warning=True)
     yield from _stack(block, base.fabric, base.stack, decision.method, decision.reason)
     yield from _built_elsewhere(host, decision.method)
     yield from _values(host, block, base.branch, decision.method)
     yield from _cuda(host, block, decision.method)
     if block.gdrcopy.tests and not block.gdrcopy.install:
-        message = "gpudirect_rdma.gdrcopy.tests without install: the test programs need the library and the module"
-        yield Problem(path=(HERE, "gdrcopy", "tests"), message=message, hint="install: true, or tests: false")
+        message = "without install: the test programs need the library and the module"
+        yield problem("gdrcopy.tests", message, "install: true, or tests: false")
 
 
 def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: str) -> Iterable[Problem]:
@@ -51,48 +50,40 @@ def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: s
             if fabric == "erdma"
             else "DOCA-OFED, or a kernel that has peer memory"
         )
-        message = f"{HERE}: {method} needs {what}, and rdma.stack is {stack}"
-        yield Problem(path=(HERE,), message=message, hint=f"{OFED}, or method dmabuf", severity="warning")
+        message = f": {method} needs {what}, and rdma.stack is {stack}"
+        yield problem("", message, f"{OFED}, or method dmabuf", warning=True)
     if method == "nv_peer_mem":
         needs = catalogue.method("nv_peer_mem")
         since = f"CUDA {needs.deprecated_since_cuda} (driver {needs.deprecated_since_branch})"
-        message = f"gpudirect_rdma.method nv_peer_mem is deprecated since {since}"
-        yield Problem(
-            path=(HERE, "method"), message=message, hint="method: nvidia_peermem takes its place", severity="warning"
-        )
+        message = f"nv_peer_mem is deprecated since {since}"
+        yield problem("method", message, "method: nvidia_peermem takes its place", warning=True)
 
 
 def _built_elsewhere(host: HostSpec, method: str) -> Iterable[Problem]:
     """What is built again after OFED is not packed for other hosts."""
     builder = getattr(host.capabilities.get("nvidia_driver"), "build_host", "")
     if method == "nvidia_peermem" and builder:
-        message = (
-            f"{HERE}: nvidia_peermem comes from {builder}, and works only if OFED is there before the driver is built"
-        )
         hint = f"{OFED} for {builder}, too, from its first apply on; or method dmabuf"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        message = f": nvidia_peermem comes from {builder}, and works only if OFED is there before the driver is built"
+        yield problem("", message, hint, warning=True)
 
 
 def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> Iterable[Problem]:
     for name, value in parameters(block).items():
         if method in ("dmabuf", "nv_peer_mem"):
-            message = f"{HERE}.{name} is {value}, and method {method} has no such parameter"
-            yield Problem(path=(HERE, name), message=message, hint="method: nvidia_peermem, or leave it out")
+            message = f"is {value}, and method {method} has no such parameter"
+            yield problem((name,), message, "method: nvidia_peermem, or leave it out")
         elif branch and branch < catalogue.first_branch(name):
-            message = f"{HERE}.{name} is {value}, and nvidia_peermem of driver {branch} has no such parameter"
-            yield Problem(
-                path=(HERE, name),
-                message=message,
-                hint=f"a driver from {catalogue.first_branch(name)} on, or leave it out",
-            )
+            message = f"is {value}, and nvidia_peermem of driver {branch} has no such parameter"
+            yield problem((name,), message, f"a driver from {catalogue.first_branch(name)} on, or leave it out")
     first = catalogue.first_branch(OVERRIDE)
     if OVERRIDE in getattr(host.capabilities.get("nvidia_driver"), "module_parameters", {}):
         message = f"nvidia_driver.module_parameters has {OVERRIDE}, which is gpudirect_rdma.topology_check's to say"
         hint = "topology_check: allow (1) or deny (2), and take it out of module_parameters"
         yield Problem(path=("nvidia_driver", "module_parameters", OVERRIDE), message=message, hint=hint)
     if block.topology_check != "driver" and branch and branch < first:
-        message = f"{HERE}.topology_check is {block.topology_check}, and driver {branch} has no {OVERRIDE}"
-        yield Problem(path=(HERE, "topology_check"), message=message, hint=f"a driver from {first} on, or leave it out")
+        message = f"is {block.topology_check}, and driver {branch} has no {OVERRIDE}"
+        yield problem("topology_check", message, f"a driver from {first} on, or leave it out")
 
 
 def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:
@@ -103,9 +94,9 @@ def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem
         one for one in getattr(toolkit, "versions", ()) if catalogue.kernel_order(one) < catalogue.kernel_order(first)
     ]
     if method == "dmabuf" and old:
-        message = f"{HERE}: dma-buf is known to CUDA {first} and newer, and cuda_toolkit.versions has {', '.join(old)}"
         hint = "method: nvidia_peermem for programs of that CUDA, or a newer toolkit"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        message = f": dma-buf is known to CUDA {first} and newer, and cuda_toolkit.versions has {', '.join(old)}"
+        yield problem("", message, hint, warning=True)
 
 
 def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:

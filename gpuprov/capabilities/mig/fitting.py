@@ -17,9 +17,10 @@ from gpuprov.mig import model_of
 from gpuprov.mig.judge import instead, judge, of_driver
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE = "mig"
+_problem = under(HERE)
 
 
 def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
@@ -39,9 +40,9 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
                     yield msgspec.structs.replace(problem, path=_inside(block, problem.path))
     if gpu and entries and entries[0].parted and not met:
         name = block.selected or "the configuration"
-        message = f"mig.selected: no entry of {name} is for {gpu.key}: its device-filter has other PCI ids"
         ids = ", ".join(f"0x{one.id.partition(':')[2].upper()}10DE" for one in gpu.pci_ids)
-        yield Problem(path=(HERE, "selected"), message=message, hint=f"an entry without device-filter, or with {ids}")
+        message = f": no entry of {name} is for {gpu.key}: its device-filter has other PCI ids"
+        yield _problem("selected", message, f"an entry without device-filter, or with {ids}")
 
 
 def _inside(block: Mig, path: Path) -> Path:

@@ -67,8 +67,8 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
     if block.scope == "mig":
         on = mig_indexes(host)
         if not on:
-            told = "mps.scope is mig, and the host has no MIG devices by its spec"
-            yield Problem(path=(HERE, "scope"), message=told, hint="add mig with a layout, or scope: gpu")
+            message = "is mig, and the host has no MIG devices by its spec"
+            yield problem("scope", message, "add mig with a layout, or scope: gpu")
         if block.compute_mode == "exclusive_process":
             hint = "leave compute_mode out: it is default there"
             yield problem(("compute_mode",), " is exclusive_process, which a GPU in MIG mode cannot be in", hint)
@@ -79,9 +79,9 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
         return
     taken = mig_indexes(host)
     if block.scope in ("host", "gpu") and taken:
-        told = f"mps.scope is {block.scope}, and mig puts {'every GPU' if 'all' in taken else 'GPUs'} into MIG mode"
         hint = "scope: mig for a daemon on each MIG device, or scope: groups with the GPUs that are left"
-        yield Problem(path=(HERE, "scope"), message=told, hint=hint)
+        message = f"is {block.scope}, and mig puts {('every GPU' if 'all' in taken else 'GPUs')} into MIG mode"
+        yield problem("scope", message, hint)
     for number, group in enumerate(block.groups if block.scope == "groups" else ()):
         for place, selector in enumerate(group.gpus):
             if "all" in taken or canonical(selector) in taken:
@@ -149,9 +149,9 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
     if block.scope == "mig" and block.clients and (slices := smallest(host)):
         share = catalogue.mig_share(limit, slices)
         if share < block.clients <= limit:
-            told = f"mps.clients is {block.clients}, and MIG devices of {slices} compute slices take about {share} of {limit}"
             hint = "fewer clients, or larger MIG devices; NVIDIA gives no table of it"
-            yield Problem(path=(HERE, "clients"), message=told, hint=hint, severity="warning")
+            message = f"is {block.clients}, and MIG devices of {slices} compute slices take about {share} of {limit}"
+            yield problem("clients", message, hint, warning=True)
 
 
 def smallest(host: HostSpec) -> int:

@@ -30,9 +30,10 @@ from gpuprov.shared import resolve
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "nvidia_driver"
+problem = under(HERE)
 NEUTRAL_BRANCH = "580"
 """Judges a flavour where the spec names no branch: 580 has both flavours and knows every GPU of the catalogue."""
 
@@ -42,20 +43,14 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     known = [b.branch for b in drivers.branches()]
     if branch and branch not in known:
         near = min(known, key=lambda b: abs(int(b) - int(branch)))
-        message = f'nvidia_driver.version is "{driver.version}": there is no branch {branch}'
-        yield Problem(
-            path=(HERE, "version"), message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog drivers'
-        )
+        message = f'is "{driver.version}": there is no branch {branch}'
+        yield problem("version", message, f'the nearest is "{near}"; all: gpuprov catalog drivers')
     elif branch and (life := drivers.end_of_life(branch)).ended:
         hint = "gpuprov catalog drivers lists the branches that are supported"
         yield Problem(path=(HERE, "version"), message=life.text, hint=hint, severity="warning")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None and branch in known and (lacking := without_flavour(branch, driver.kernel_modules)):
-        yield Problem(
-            path=(HERE, "kernel_modules"),
-            message=f"nvidia_driver.kernel_modules: {lacking}",
-            hint="gpuprov catalog drivers",
-        )
+        yield problem("kernel_modules", f": {lacking}", "gpuprov catalog drivers")
     if gpu and (not branch or branch in known):
         asked = branch or NEUTRAL_BRANCH
         modules_wanted = driver.kernel_modules
@@ -63,9 +58,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         refusal = drivers.refusal(gpu, asked, flavour)
         if refusal:
             field = "version" if modules_wanted == "auto" or "is not" in refusal.partition(";")[0] else "kernel_modules"
-            yield Problem(
-                path=(HERE, field), message=f"nvidia_driver.{field}: {refusal}", hint=f"gpuprov catalog gpus {gpu.key}"
-            )
+            yield problem((field,), f": {refusal}", f"gpuprov catalog gpus {gpu.key}")
     yield from cuda_problems(driver)
     yield from source_problems(driver)
     yield from signing.problems(driver.signing, (HERE, "signing"))
@@ -110,8 +103,8 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
         asked = [int(part) for part in driver.cuda.split(".")]
         alike = [version for version in known if version.count(".") == driver.cuda.count(".")]
         near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), asked, strict=False)])
-        message = f'nvidia_driver.cuda is "{driver.cuda}": there is no such CUDA'
-        yield Problem(path=(HERE, "cuda"), message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
+        message = f'is "{driver.cuda}": there is no such CUDA'
+        yield problem("cuda", message, f'the nearest is "{near}"; all: gpuprov catalog cuda')
     elif driver.version != "any" and cuda.supports(driver.version, driver.cuda).runs is False:
         floor = cuda.floor(driver.cuda)
         message = f"nvidia_driver.cuda {driver.cuda} runs from driver {floor} on, and nvidia_driver.version is {driver.version}"
@@ -130,13 +123,11 @@ def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
     """A mirror without its repository, a repository that the source does not use, and what is wrong with the repository itself."""
     given = driver.repository.url
     if driver.source == "mirror" and not given:
-        message = "nvidia_driver.source is mirror, and there is no repository"
         hint = "repository: {url: https://..., key_file: ...}, or source: nvidia"
-        yield Problem(path=(HERE, "source"), message=message, hint=hint)
+        yield problem("source", "is mirror, and there is no repository", hint)
     elif driver.source in ("auto", "distribution") and given:
-        message = f"nvidia_driver.repository is not used by source {driver.source}"
         hint = "source: mirror (the site's copy of NVIDIA's repository), or leave the repository out"
-        yield Problem(path=(HERE, "repository"), message=message, hint=hint)
+        yield problem("repository", f"is not used by source {driver.source}", hint)
     yield from repository.problems(driver.repository, (HERE, "repository"))
 
 

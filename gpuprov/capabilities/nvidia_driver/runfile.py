@@ -19,11 +19,12 @@ from gpuprov.probe.host.family import words
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import PACKAGES, Package
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 Ctx = Context[NvidiaDriver]
 Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
+problem = under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")
@@ -46,8 +47,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
             yield Problem(path=path, message=message, hint="source: runfile, or leave the runfile out")
         return
     if not EXACT.fullmatch(driver.version):
-        message = f'nvidia_driver.version is "{driver.version}", and a runfile has exactly one'
-        yield Problem(path=(HERE, "version"), message=message, hint='that one, like version: "580.95.05"')
+        message = f'is "{driver.version}", and a runfile has exactly one'
+        yield problem("version", message, 'that one, like version: "580.95.05"')
     if bool(given.url) == bool(given.file):
         told = "both a url and a file" if given.url else "neither a url nor a file"
         hint = "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the inventory"
@@ -61,11 +62,10 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
             path=path, message=message, hint="sha256: what sha256sum says of it, compared with NVIDIA's own page"
         )
     if driver.build_host:
-        message = f"nvidia_driver.build_host is {driver.build_host}, and a runfile's modules are built on each host"
-        yield Problem(path=(HERE, "build_host"), message=message, hint="no build_host, or a source of packages")
+        message = f"is {driver.build_host}, and a runfile's modules are built on each host"
+        yield problem("build_host", message, "no build_host, or a source of packages")
     if driver.repository.url:
-        message = "nvidia_driver.repository is not used by source runfile"
-        yield Problem(path=(HERE, "repository"), message=message, hint="leave it out")
+        yield problem("repository", "is not used by source runfile", "leave it out")
     if "fabric_manager" in host.capabilities:
         message = "fabric_manager follows the driver's packages, and nvidia_driver.source is runfile, which has none"
         hint = "source: nvidia, whose repository has both in one version; or fabric_manager: false"

@@ -17,9 +17,10 @@ from gpuprov.probe.host.pcie import PCIE
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "pcie"
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
@@ -27,25 +28,19 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
         value = getattr(block, key)
         if value and value not in catalogue.READ_REQUESTS:
             allowed = ", ".join(str(size) for size in catalogue.READ_REQUESTS)
-            yield Problem(
-                path=(HERE, key),
-                message=f"pcie.{key} is {value}",
-                hint=f"allowed: {allowed}, or 0, which leaves it alone",
-            )
+            yield problem((key,), f"is {value}", f"allowed: {allowed}, or 0, which leaves it alone")
     if block.iommu != "keep" and not catalogue.words(block.iommu, block.cpu, model(host)):
-        message = f"pcie.iommu is {block.iommu}, and no kernel parameter switches the IOMMU of an Arm processor off"
-        yield Problem(path=(HERE, "iommu"), message=message, hint="iommu: passthrough, or set it in the firmware")
+        message = f"is {block.iommu}, and no kernel parameter switches the IOMMU of an Arm processor off"
+        yield problem("iommu", message, "iommu: passthrough, or set it in the firmware")
     if block.acs == "disabled" and model(host).startswith(catalogue.ARM_GPUS):
-        message = f"pcie.acs is disabled, and on machines with {model(host)} each port needs a mask of its own"
-        yield Problem(
-            path=(HERE, "acs"), message=message, hint="acs: rdma_topo, with rdma-core 61 or later; or acs: keep"
-        )
+        message = f"is disabled, and on machines with {model(host)} each port needs a mask of its own"
+        yield problem("acs", message, "acs: rdma_topo, with rdma-core 61 or later; or acs: keep")
     if block.acs == "rdma_topo" and block.iommu == "disabled":
         message = "pcie.acs is rdma_topo, whose masks the kernel sets only with an IOMMU, and pcie.iommu is disabled"
         yield Problem(path=(HERE, "iommu"), message=message, hint="iommu: keep, or acs: keep")
     if block == Pcie():
-        message = "pcie asks for nothing: all of it is keep or 0"
-        yield Problem(path=(HERE,), message=message, hint="name a setting, or leave the block out", severity="warning")
+        message = "asks for nothing: all of it is keep or 0"
+        yield problem("", message, "name a setting, or leave the block out", warning=True)
 
 
 def contribute(host: HostSpec, block: Pcie) -> Kernel | None:

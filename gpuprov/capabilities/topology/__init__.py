@@ -11,7 +11,7 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.topology import nvlinks
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 from gpuprov.topology import DISTANCES, Wiring, read
 from gpuprov.topology.judge import crosses
 from gpuprov.topology.links import lowered, unlinked
@@ -19,6 +19,7 @@ from gpuprov.topology.model import Distance
 from gpuprov.topology.rails import rails
 
 HERE = "topology"
+problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Topology) -> Iterable[Problem]:
@@ -32,9 +33,8 @@ def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
     if gpu is None or known is None or number(block) <= known:
         return
     has = f"{known} at most" if known else "none"
-    message = f"topology.nvlinks is {block.nvlinks}, and {gpu.key} has {has}"
     hint = f'allowed: all, any, "1" to "{known}"' if known else "leave nvlinks out"
-    yield Problem(path=(HERE, "nvlinks"), message=message, hint=hint)
+    yield problem("nvlinks", f"is {block.nvlinks}, and {gpu.key} has {has}", hint)
 
 
 def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
@@ -54,8 +54,7 @@ def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
         yield Problem(path=(HERE, asked[0]), message=message, hint=f"leave {', '.join(asked)} out, or another fabric")
     least = getattr(rdma, "count", None) or 0
     if isinstance(least, int) and 0 < block.hcas < least:
-        message = f"topology.hcas is {block.hcas}, and rdma.count is {least}"
-        yield Problem(path=(HERE, "hcas"), message=message, hint=f"allowed: {least} and more")
+        yield problem("hcas", f"is {block.hcas}, and rdma.count is {least}", f"allowed: {least} and more")
     if block.rails == "matched" and block.gpu_hca == "SYS":
         message = "topology.rails is matched, and gpu_hca: SYS takes HCAs of another socket for a rail"
         yield Problem(path=(HERE, "gpu_hca"), message=message, hint="allowed with matched rails: PIX, PXB, PHB, NODE")

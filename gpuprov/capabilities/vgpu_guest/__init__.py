@@ -15,9 +15,10 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.vgpu import GRIDD
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Problem, under
 
 HERE = "vgpu_guest"
+_problem = under(HERE)
 
 
 def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
@@ -33,15 +34,15 @@ def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
         return
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu and catalogue.has_no_vgpu(gpu.key):
-        message = f"vgpu_guest: {gpu.key} has no vGPU on any hypervisor"
-        yield Problem(path=(HERE,), message=message, hint="switch it off for these hosts: vgpu_guest: false")
+        message = f": {gpu.key} has no vGPU on any hypervisor"
+        yield _problem("", message, "switch it off for these hosts: vgpu_guest: false")
     for name, why in (
         ("mig", "MIG of a vGPU's GPU is set on the hypervisor, which gives the guest a MIG-backed vGPU"),
         ("fabric_manager", "Fabric Manager runs on the hypervisor that shares the GPUs"),
     ):
         if name in host.capabilities:
             hint = f"{name}: false for hosts with vGPUs, or feature_type: vcs for GPUs that are passed through"
-            yield Problem(path=(HERE,), message=f"vgpu_guest contradicts {name}: {why}", hint=hint)
+            yield _problem("", f"contradicts {name}: {why}", hint)
 
 
 def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
@@ -50,11 +51,11 @@ def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
     default = VgpuGuest()
     for field in dict.fromkeys((*SETTING_FIELDS, *TOKEN_FIELDS)):
         if field not in meant and getattr(block, field) != getattr(default, field):
-            message = f"vgpu_guest.{field} means nothing with licensing {block.licensing}"
-            yield Problem(path=(HERE, field), message=message, hint=f"take {field} out, or change licensing")
+            message = f"means nothing with licensing {block.licensing}"
+            yield _problem((field,), message, f"take {field} out, or change licensing")
     if block.licensing == "server" and not block.server_address:
-        message = "vgpu_guest.licensing is server, and server_address is not set"
-        yield Problem(path=(HERE, "licensing"), message=message, hint="server_address: NAME, or licensing: token")
+        message = "is server, and server_address is not set"
+        yield _problem("licensing", message, "server_address: NAME, or licensing: token")
 
 
 def token_rules(block: VgpuGuest) -> Iterable[Problem]:
@@ -75,8 +76,7 @@ def token_rules(block: VgpuGuest) -> Iterable[Problem]:
 def driver_rules(host: HostSpec) -> Iterable[Problem]:
     """The guest driver is one package of the portal's, or its .run: nvidia_driver would put the data-centre driver in its place."""
     if "nvidia_driver" in host.capabilities:
-        message = "vgpu_guest needs NVIDIA's vGPU guest driver, which nvidia_driver does not install"
-        yield Problem(path=(HERE,), message=message, hint=catalogue.WAY_OUT)
+        yield _problem("", "needs NVIDIA's vGPU guest driver, which nvidia_driver does not install", catalogue.WAY_OUT)
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -8,9 +8,10 @@ from pathlib import Path as File
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE: Path = ("rdma", "ofed")
+problem = under(*HERE)
 AUTO = "SET_IPOIB_CM"
 
 
@@ -19,12 +20,9 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     asked = block.ofed
     if block.own_stack != "doca-ofed":
         if asked != Ofed():
-            message = f"rdma.ofed is set, and rdma.stack is {block.stack}"
-            yield Problem(
-                path=HERE,
-                message=message,
-                hint="stack: doca-ofed, or leave ofed out (ofed: false, where an outer group has it)",
-            )
+            message = f"is set, and rdma.stack is {block.stack}"
+            hint = "stack: doca-ofed, or leave ofed out (ofed: false, where an outer group has it)"
+            yield problem("", message, hint)
         return
     yield from _source(asked)
     for key, value in asked.openib_conf.items():
@@ -32,35 +30,28 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
         if value == "auto" and key != AUTO:
             yield Problem(path=place, message=f"rdma.ofed.openib_conf.{key} is auto", hint="allowed: yes, no")
     if asked.openib_conf.get("ONBOOT") is False:
-        message = (
-            "rdma.ofed.openib_conf.ONBOOT is no: openibd loads nothing at boot, and the host comes up without RDMA"
-        )
-        yield Problem(path=(*HERE, "openib_conf", "ONBOOT"), message=message, hint="yes, or leave it out")
+        message = "is no: openibd loads nothing at boot, and the host comes up without RDMA"
+        yield problem("openib_conf.ONBOOT", message, "yes, or leave it out")
     if asked.openib_conf.get("FORCE_MODE") is True:
-        message = "rdma.ofed.openib_conf.FORCE_MODE is yes: openibd also loads modules that are not OFED's, which then go unnoticed"
         hint = "leave it out: OFED's modules are built for every kernel"
-        yield Problem(path=(*HERE, "openib_conf", "FORCE_MODE"), message=message, hint=hint, severity="warning")
+        message = "is yes: openibd also loads modules that are not OFED's, which then go unnoticed"
+        yield problem("openib_conf.FORCE_MODE", message, hint, warning=True)
     if block.ipoib and asked.openib_conf.get("IPOIB_LOAD") is False:
-        message = "rdma.ofed.openib_conf.IPOIB_LOAD is no, and rdma.ipoib is true"
-        yield Problem(path=(*HERE, "openib_conf", "IPOIB_LOAD"), message=message, hint="yes, or ipoib: false")
+        yield problem("openib_conf.IPOIB_LOAD", "is no, and rdma.ipoib is true", "yes, or ipoib: false")
 
 
 def _source(asked: Ofed) -> Iterable[Problem]:
     if asked.url and asked.file:
-        yield Problem(path=HERE, message="rdma.ofed has both url and file", hint="one of them")
+        yield problem("", "has both url and file", "one of them")
     elif (asked.url or asked.file) and not asked.sha256:
         message = "rdma.ofed names a package without its sha256: whatever comes would be installed"
         hint = "sha256: the 64 digits that NVIDIA's download page shows, or sha256sum of the file"
         yield Problem(path=(*HERE, "sha256"), message=message, hint=hint)
     elif asked.sha256 and not (asked.url or asked.file):
-        message = "rdma.ofed.sha256 without url or file"
-        yield Problem(
-            path=(*HERE, "sha256"), message=message, hint="url: https://... of the doca-host package, or its file"
-        )
+        yield problem("sha256", "without url or file", "url: https://... of the doca-host package, or its file")
     if asked.file and not asked.url:
         if not asked.file.endswith((".deb", ".rpm")):
-            message = f"rdma.ofed.file is {asked.file}"
-            yield Problem(path=(*HERE, "file"), message=message, hint="the doca-host package, .deb or .rpm")
+            yield problem("file", f"is {asked.file}", "the doca-host package, .deb or .rpm")
         elif not File(asked.file).is_file():
             message = f"rdma.ofed.file {asked.file} does not exist"
             yield Problem(path=(*HERE, "file"), message=message, hint="put the doca-host package there")

@@ -9,9 +9,10 @@ from gpuprov.capabilities.rdma.roce.fragment import UNSET, Roce
 from gpuprov.capabilities.rdma.roce.lines import NONE, priority_of
 from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.spec.model import HostSpec
-from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.problem import Path, Problem, under
 
 HERE: Path = ("rdma", "roce")
+problem = under(*HERE)
 LEAST_MTU = 68
 """Bytes: the smallest that the kernel takes for an Ethernet interface (ETH_MIN_MTU)."""
 WITHOUT_INBOX = [one.key for one in catalogue.roce_file().settings if not one.inbox]
@@ -22,26 +23,19 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     asked = block.roce
     if block.fabric != "roce":
         if asked != Roce():
-            message = f"rdma.roce is set, and rdma.fabric is {block.fabric}"
-            yield Problem(
-                path=HERE,
-                message=message,
-                hint="fabric: roce, or leave roce out (roce: false, where an outer group has it)",
-            )
+            message = f"is set, and rdma.fabric is {block.fabric}"
+            yield problem("", message, "fabric: roce, or leave roce out (roce: false, where an outer group has it)")
         return
     yield from _lists(asked)
     yield from _trust(asked)
     if asked.mtu != UNSET and asked.mtu < LEAST_MTU:
-        message = f"rdma.roce.mtu is {asked.mtu}"
-        yield Problem(
-            path=(*HERE, "mtu"), message=message, hint=f"allowed: {LEAST_MTU} to 65535, or -1, which leaves it"
-        )
+        yield problem("mtu", f"is {asked.mtu}", f"allowed: {LEAST_MTU} to 65535, or -1, which leaves it")
     if block.own_stack == "inbox":
         for key in WITHOUT_INBOX:
             if getattr(asked, key) != getattr(Roce(), key):
-                message = f"rdma.roce.{key}: the kernel's own drivers of most releases have nothing to set it by"
                 hint = "stack: doca-ofed; without it, apply refuses where the host has no such file"
-                yield Problem(path=(*HERE, key), message=message, hint=hint, severity="warning")
+                message = ": the kernel's own drivers of most releases have nothing to set it by"
+                yield problem((key,), message, hint, warning=True)
     yield from _classes(asked)
 
 
@@ -49,20 +43,18 @@ def _lists(asked: Roce) -> Iterable[Problem]:
     for key in ("pfc", "ecn"):
         values = getattr(asked, key)
         if NONE in values and len(values) > 1:
-            message = f"rdma.roce.{key} has none beside priorities"
-            yield Problem(path=(*HERE, key), message=message, hint=f"{key}: [none], or the priorities alone")
+            yield problem((key,), "has none beside priorities", f"{key}: [none], or the priorities alone")
         elif len(set(values)) != len(values):
-            message = f"rdma.roce.{key} names a priority twice"
-            yield Problem(path=(*HERE, key), message=message, hint="each once")
+            yield problem((key,), "names a priority twice", "each once")
 
 
 def _trust(asked: Roce) -> Iterable[Problem]:
     if asked.dscp2prio and asked.trust == "pcp":
-        message = "rdma.roce.dscp2prio maps DSCPs, and trust is pcp: the first mapping makes a port trust the DSCP"
-        yield Problem(path=(*HERE, "dscp2prio"), message=message, hint="trust: dscp, or leave dscp2prio out")
+        message = "maps DSCPs, and trust is pcp: the first mapping makes a port trust the DSCP"
+        yield problem("dscp2prio", message, "trust: dscp, or leave dscp2prio out")
     if asked.mode == "v1" and asked.trust == "dscp":
-        message = "rdma.roce.mode is v1, whose packets have no IP header, and trust is dscp"
-        yield Problem(path=(*HERE, "mode"), message=message, hint="mode: v2, or trust: pcp", severity="warning")
+        message = "is v1, whose packets have no IP header, and trust is dscp"
+        yield problem("mode", message, "mode: v2, or trust: pcp", warning=True)
 
 
 def _classes(asked: Roce) -> Iterable[Problem]:
