@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpuprov.catalog.reader import Confidence, Fact, Source, load
+from gpuprov.catalog.reader import Confidence, Fact, File, load
 
 FOLDER = "/opt/gpuprov/acceptance"
 """Where the role puts what it builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
@@ -60,10 +60,9 @@ class Build(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     redhat: tuple[str, ...]
 
 
-class AcceptanceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AcceptanceFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/acceptance.yaml"""
 
-    sources: dict[str, Source]
     tools: tuple[Tool, ...]
     links: tuple[Link, ...]
     models: tuple[Model, ...]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.at_boot import cgpu as program
 
 ROOT, CONFIG = program.ROOT, program.CONFIG
@@ -53,16 +51,14 @@ class Until(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last: str
 
 
-class CgpuFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/cgpu.yaml"""
 
-    sources: dict[str, Source]
     policies: tuple[Policy, ...]
     nodes: tuple[Node, ...]
     modules: tuple[Module, ...]
     drivers: tuple[Drivers, ...]
     deadlock: Until
-    facts: tuple[Note, ...] = ()
 
 
 def cgpu_file() -> CgpuFile:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 DEPRECATED_SINCE = 580
 """The driver branch of CUDA 13, which deprecates application clocks."""
@@ -35,14 +33,12 @@ class LockFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     since: str
 
 
-class GpuSettingsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GpuSettingsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/gpu_settings.yaml"""
 
-    sources: dict[str, Source]
     power: tuple[PowerFact, ...]
     no_ecc: tuple[GpuFact, ...]
     locked_clocks: tuple[LockFact, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def gpu_settings_file() -> GpuSettingsFile:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, Note, Source, load, weakest
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, load, weakest
 from gpuprov.errors import GpuprovError
 
 Flavour = Literal["open", "proprietary"]
@@ -114,12 +114,10 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return weakest(own, self.confidence)
 
 
-class GpusFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GpusFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/gpus.yaml"""
 
-    sources: dict[str, Source]
     gpus: tuple[Gpu, ...]
-    notes: tuple[Note, ...] = ()
 
 
 def gpus() -> tuple[Gpu, ...]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 
 class Default(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,10 +13,9 @@ class Default(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
-class HealthFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HealthFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/health.yaml"""
 
-    sources: dict[str, Source]
     defaults: tuple[Default, ...]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import msgspec
-
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 DEVICE_PLUGIN = "device-plugin.yaml"
 PLUGIN_VALUES = "device-plugin-values.yaml"
@@ -62,10 +60,9 @@ class Allowed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str
 
 
-class KubernetesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KubernetesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/kubernetes.yaml"""
 
-    sources: dict[str, Source]
     labels: tuple[Label, ...]
     plugin_replicas: tuple[Replicas, ...]
     mps_clients: tuple[Clients, ...]

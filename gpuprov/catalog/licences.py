@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 
 class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,8 +14,7 @@ class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     names: str = ""
 
 
-class LicencesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    sources: dict[str, Source]
+class LicencesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     classes: tuple[Licence, ...]
     areas: tuple[str, ...]
 

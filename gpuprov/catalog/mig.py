@@ -7,7 +7,7 @@ from functools import cache
 import msgspec
 
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Confidence, Fact, Note, Source, load, weakest
+from gpuprov.catalog.reader import Confidence, Fact, File, load, weakest
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,13 +59,11 @@ class NvmlProfile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
 
 
-class MigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MigFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/mig.yaml"""
 
-    sources: dict[str, Source]
     classes: tuple[ProfileClass, ...]
     nvml_profiles: tuple[NvmlProfile, ...]
-    notes: tuple[Note, ...] = ()
 
 
 def classes() -> tuple[ProfileClass, ...]:

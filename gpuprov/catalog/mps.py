@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.mps import daemon
 from gpuprov.reading import is_whole
 
@@ -72,15 +70,13 @@ class ProgramPackages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_branch: str = ""
 
 
-class MpsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MpsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/mps.yaml"""
 
-    sources: dict[str, Source]
     client_limits: tuple[ClientLimit, ...]
     mig_scaling: Scaling
     features: tuple[FeatureFact, ...]
     packages: tuple[ProgramPackages, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def mps_file() -> MpsFile:

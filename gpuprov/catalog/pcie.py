@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
@@ -53,14 +51,12 @@ class Range(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
 
 
-class PcieFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PcieFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/pcie.yaml"""
 
-    sources: dict[str, Source]
     iommu: tuple[Iommu, ...]
     computed_acs: tuple[Function, ...]
     no_relaxed_ordering: tuple[Range, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def pcie_file() -> PcieFile:

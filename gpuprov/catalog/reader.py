@@ -48,6 +48,14 @@ class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
+class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of `data/`: where its facts come from, and what is known in words."""
+
+    sources: dict[str, Source]
+    facts: tuple[Note, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+
 class BranchFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A driver branch ("580") with a source of its own."""
 

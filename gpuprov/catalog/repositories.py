@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 Signed = Literal["packages", "index", "both"]
 
@@ -40,13 +38,11 @@ class Repository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signed: Signed
 
 
-class RepositoriesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    sources: dict[str, Source]
+class RepositoriesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keys: tuple[Key, ...]
     retired: tuple[Retired, ...]
     repositories: tuple[Repository, ...]
     bases: dict[str, str]
-    notes: tuple[Note, ...] = ()
 
 
 # uname -m -> folder of NVIDIA's CUDA repository, and Debian's word, which the container toolkit's has

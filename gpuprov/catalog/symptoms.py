@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
 from gpuprov.reading import is_whole
 
@@ -39,10 +39,9 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
 
 
-class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SymptomsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/symptoms.yaml"""
 
-    sources: dict[str, Source]
     symptoms: tuple[Symptom, ...]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 
 class ModelLinks(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,10 +13,9 @@ class ModelLinks(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     links: int
 
 
-class TopologyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TopologyFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/topology.yaml"""
 
-    sources: dict[str, Source]
     nvlinks: tuple[ModelLinks, ...]
 
 

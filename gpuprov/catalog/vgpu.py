@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
 from gpuprov.catalog.drivers import find_branch
-from gpuprov.catalog.reader import BranchFact, Fact, Note, Source, load
+from gpuprov.catalog.reader import BranchFact, Fact, File, load
 
 Licensing = Literal["token", "server", "provider"]
 # https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html
@@ -63,10 +61,9 @@ class Cloud(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tag: str = ""
 
 
-class VgpuFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class VgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/vgpu.yaml"""
 
-    sources: dict[str, Source]
     releases: tuple[Release, ...]
     legacy_server_last: BranchFact
     visible_hypervisor_since: BranchFact
@@ -74,7 +71,6 @@ class VgpuFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     without_vgpu: tuple[WithoutVgpu, ...]
     hypervisors: tuple[Hypervisor, ...]
     clouds: tuple[Cloud, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def vgpu_file() -> VgpuFile:

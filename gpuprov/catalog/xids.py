@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 Action = Literal["none", "restart", "update", "reset", "reboot", "drain", "return"]
 """What makes a host fit again: nothing, a program started again, other software, the GPU reset, the host rebooted; or it is to
@@ -60,10 +60,9 @@ class SXids(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     always_fatal: tuple[int, ...]
 
 
-class XidsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/xids.yaml"""
 
-    sources: dict[str, Source]
     resolutions: tuple[Resolution, ...]
     recoveries: tuple[Recovery, ...]
     sxids: SXids

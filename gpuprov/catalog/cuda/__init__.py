@@ -6,10 +6,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-import msgspec
-
 from gpuprov.catalog.drivers import Version, find_branch
-from gpuprov.catalog.reader import Confidence, Fact, Note, Source, load
+from gpuprov.catalog.reader import Confidence, Fact, File, load
 from gpuprov.errors import GpuprovError
 
 
@@ -28,13 +26,11 @@ class Toolkit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     branch: str = ""
 
 
-class CudaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CudaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/cuda.yaml"""
 
-    sources: dict[str, Source]
     families: tuple[Family, ...]
     toolkits: tuple[Toolkit, ...]
-    notes: tuple[Note, ...] = ()
 
 
 class Support(NamedTuple):

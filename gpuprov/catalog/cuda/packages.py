@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-import msgspec
-
 from gpuprov.catalog.cuda import toolchain
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 Part = Literal["toolkit", "minimal-build", "libraries"]
 LINK = "/usr/local/cuda"
@@ -59,10 +57,9 @@ class Architectures(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     dropped: tuple[str, ...]
 
 
-class ToolkitsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/toolkits.yaml"""
 
-    sources: dict[str, Source]
     parts: tuple[PartFact, ...]
     metapackages: tuple[Pattern, ...]
     foreign: tuple[Pattern, ...]
@@ -70,7 +67,6 @@ class ToolkitsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     libraries: tuple[Library, ...]
     compilers: tuple[Compiler, ...]
     architectures: tuple[Architectures, ...]
-    notes: tuple[Note, ...] = ()
 
 
 def toolkits_file() -> ToolkitsFile:

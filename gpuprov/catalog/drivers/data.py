@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog.gpus import Flavour
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, Note, Source, load
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, load
 
 FAMILIES: dict[str, Literal["debian", "redhat", "suse"]] = {"apt": "debian", "dnf": "redhat", "zypper": "suse"}
 BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
@@ -171,10 +171,9 @@ class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unsure: dict[str, Confidence] = {}
 
 
-class DriversFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriversFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/drivers.yaml"""
 
-    sources: dict[str, Source]
     lifecycles: tuple[Lifecycle, ...]
     branches: tuple[Branch, ...]
     modules: Modules
@@ -185,7 +184,6 @@ class DriversFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     services: tuple[Service, ...]
     files: tuple[ComponentFile, ...]
     settings: tuple[Setting, ...]
-    notes: tuple[Note, ...] = ()
 
 
 def coherent_memory() -> Setting:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.at_boot import soft
 
 SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
@@ -51,15 +49,13 @@ class Daemon(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str
 
 
-class RdmaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RdmaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/rdma.yaml"""
 
-    sources: dict[str, Source]
     packages: tuple[Packages, ...]
     modules: tuple[Modules, ...]
     absent: tuple[Absent, ...]
     daemons: tuple[Daemon, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def rdma_file() -> RdmaFile:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.catalog.rdma.installers import Installer, Published
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, load
 
 CACHE = "/var/cache/gpuprov/efa"
 MOST = 4 << 30
@@ -30,10 +30,8 @@ class Harmful(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class EfaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/efa.yaml"""
 
-    sources: dict[str, Source]
     instances: tuple[Instance, ...]
     harmful: tuple[Harmful, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def efa_file() -> EfaFile:

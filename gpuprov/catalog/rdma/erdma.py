@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.catalog.rdma.installers import Published
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, load
 from gpuprov.onhost.at_boot import erdma as program
 
 OPTIONS = "/etc/modprobe.d/gpuprov-erdma.conf"
@@ -58,13 +58,11 @@ class Ofed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ErdmaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/erdma.yaml"""
 
-    sources: dict[str, Source]
     build: tuple[Build, ...]
     parameters: tuple[Parameter, ...]
     ports: Ports
     mtu: Mtu
     ofed: Ofed
-    facts: tuple[Note, ...] = ()
 
 
 def erdma_file() -> ErdmaFile:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-import msgspec
-
 from gpuprov.catalog.drivers import sets
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 
 Name = Literal["dmabuf", "nvidia_peermem", "nv_peer_mem"]
 UNIT = "gpuprov-gpudirect.service"
@@ -68,17 +66,15 @@ class Gdrcopy(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     service: str
 
 
-class GpudirectFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GpudirectFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/gpudirect.yaml"""
 
-    sources: dict[str, Source]
     methods: tuple[Method, ...]
     parameters: tuple[Parameter, ...]
     kernel_options: tuple[KernelOption, ...]
     messages: tuple[Message, ...]
     bad_context: Message
     gdrcopy: tuple[Gdrcopy, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def gpudirect_file() -> GpudirectFile:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact
+from gpuprov.catalog.reader import Fact, File
 
 
 class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,7 +25,7 @@ class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     form: str
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Published(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a file of the catalogue has of such a driver."""
 
     functions: tuple[Function, ...]

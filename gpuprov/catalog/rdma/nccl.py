@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, Note, load
 
 CONFIG = "/etc/nccl.conf"
 FIELDS = {
@@ -35,13 +33,11 @@ class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     debugging: tuple[str, ...]
 
 
-class NcclFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NcclFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/nccl.yaml"""
 
-    sources: dict[str, Source]
     files: tuple[Note, ...]
     variables: Variables
-    facts: tuple[Note, ...] = ()
 
 
 def nccl_file() -> NcclFile:

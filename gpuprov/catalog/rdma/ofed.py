@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, Note, load
 
 UNIT = "openibd.service"
 CONFIG = "/etc/infiniband/openib.conf"
@@ -52,15 +50,13 @@ class Unbuildable(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     way: str
 
 
-class OfedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OfedFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/rdma_ofed.yaml"""
 
-    sources: dict[str, Source]
     packages: tuple[Package, ...]
     modules: tuple[Module, ...]
     keys: tuple[Note, ...]
     unbuildable: tuple[Unbuildable, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def ofed_file() -> OfedFile:

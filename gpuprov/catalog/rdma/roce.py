@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.at_boot import roce as program
 
 CONFIG = program.CONFIG
@@ -24,12 +22,10 @@ class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     inbox: str = ""
 
 
-class RoceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RoceFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/roce.yaml"""
 
-    sources: dict[str, Source]
     settings: tuple[Setting, ...]
-    facts: tuple[Note, ...] = ()
 
 
 def roce_file() -> RoceFile:
