@@ -13,7 +13,6 @@ from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, outliers
 from gpuprov.probe.acceptance import Measurement
-from gpuprov.spec.schema import document_text
 
 FORMAT = 1
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
@@ -89,11 +88,6 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 def as_json(outcome: Outcome) -> str:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(document(outcome)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Acceptance, "gpuprov accept --json")
 
 
 def _row(one: Finding) -> Row:

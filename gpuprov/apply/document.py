@@ -13,7 +13,6 @@ from gpuprov import __version__
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
 from gpuprov.report.as_json import Boot
-from gpuprov.spec.schema import document_text
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, next_boot, verdict
 
@@ -93,11 +92,6 @@ def document(run: ApplyRun) -> Applied:
 def as_json(run: ApplyRun) -> str:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(document(run)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Applied, "gpuprov apply --json")
 
 
 def _host(one: HostOutcome) -> AppliedHost:

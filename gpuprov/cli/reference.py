@@ -64,25 +64,29 @@ FILES = ("fleet", "job", "result", "beat", "fold")
 
 
 DOCUMENTS = {
-    "verify": "gpuprov.report.as_json",
-    "plan": "gpuprov.plan.document",
-    "apply": "gpuprov.apply.document",
-    "rollback": "gpuprov.apply.document",
-    "rehearse": "gpuprov.rehearse.document",
-    "health": "gpuprov.report.health",
-    "drift": "gpuprov.drift.document",
-    "accept": "gpuprov.accept.document",
-    "topology": "gpuprov.topology.document",
-    "rollout-status": "gpuprov.rollout.status",
+    "verify": "gpuprov.report.as_json.Report",
+    "plan": "gpuprov.plan.document.Plan",
+    "apply": "gpuprov.apply.document.Applied",
+    "rollback": "gpuprov.apply.document.Applied",
+    "rehearse": "gpuprov.rehearse.document.Document",
+    "health": "gpuprov.report.health.Report",
+    "drift": "gpuprov.drift.document.Drift",
+    "accept": "gpuprov.accept.document.Acceptance",
+    "topology": "gpuprov.topology.document.Topology",
+    "rollout-status": "gpuprov.rollout.status.Status",
 }
-"""Commands whose --json is one document with a schema, and the module that makes both."""
+"""Commands whose --json is one document with a schema, and its type."""
 
 
 def document_schema(command: str) -> str:
     """The JSON Schema of what a command prints with --json."""
     from importlib import import_module
 
-    return str(import_module(DOCUMENTS[command]).schema_text())
+    from gpuprov.spec.schema import document_text
+
+    module, _, name = DOCUMENTS[command].rpartition(".")
+    first = next(one for one, document in DOCUMENTS.items() if document == DOCUMENTS[command])
+    return document_text(getattr(import_module(module), name), f"gpuprov {first.replace('-', ' ')} --json")
 
 
 def _files(command: Any) -> Any:

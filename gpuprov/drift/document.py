@@ -12,7 +12,6 @@ from gpuprov import __version__
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.model import ORDER, HostDrift
 from gpuprov.drift.text import summary
-from gpuprov.spec.schema import document_text
 
 FORMAT = 1
 WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
@@ -58,8 +57,3 @@ def document(hosts: Sequence[HostDrift], seconds: float | None = None) -> Drift:
 def as_json(hosts: Sequence[HostDrift], seconds: float | None = None) -> str:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(document(hosts, seconds)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Drift, "gpuprov drift --json")

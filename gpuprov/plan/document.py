@@ -13,7 +13,6 @@ from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.spec.model import Reboot
-from gpuprov.spec.schema import document_text
 from gpuprov.verify.evaluate import Result
 
 FORMAT = 1
@@ -104,11 +103,6 @@ def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
 def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(document(plans, seconds)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Plan, "gpuprov plan --json")
 
 
 def _host(plan: HostPlan) -> PlannedHost:

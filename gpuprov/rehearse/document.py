@@ -16,7 +16,6 @@ from gpuprov.rehearse.reality import How, table
 from gpuprov.rehearse.text import summary, verdict
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.waivers import Judged
-from gpuprov.spec.schema import document_text
 from gpuprov.verify.evaluate import ResultStatus
 
 FORMAT = 1
@@ -112,11 +111,6 @@ def document(whole: Rehearsed) -> Document:
 def as_json(whole: Rehearsed) -> str:
     """The document as text."""
     return msgspec.json.format(msgspec.json.encode(document(whole)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Document, "gpuprov rehearse --json")
 
 
 def _host(one: Rehearsal) -> RehearsedHost:

@@ -186,10 +186,3 @@ def parts(
 
 def _text(value: object) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    from gpuprov.spec.schema import document_text
-
-    return document_text(Report, "gpuprov verify --json")

@@ -133,15 +133,8 @@ def _fields(one: Result) -> dict[str, Any]:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """The same as one document; its JSON Schema is `schema()`."""
+    """The same as one document; its JSON Schema: `gpuprov schema --of health`."""
     return msgspec.json.format(msgspec.json.encode(report(results)), indent=2).decode()
-
-
-def schema_text() -> str:
-    """JSON Schema of the document."""
-    from gpuprov.spec.schema import document_text
-
-    return document_text(Report, "gpuprov health --json")
 
 
 METRICS = {

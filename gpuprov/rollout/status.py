@@ -164,10 +164,3 @@ def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:
     for host in hosts:
         found[host.state].append(host)
     return {one: these for one, these in found.items() if these}
-
-
-def schema_text() -> str:
-    """The JSON Schema of `rollout status --json`."""
-    from gpuprov.spec.schema import document_text
-
-    return document_text(Status, "gpuprov rollout status --json")

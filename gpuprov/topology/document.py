@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.spec.schema import document_text
 from gpuprov.topology import model
 from gpuprov.topology.judge import Finding, Kind, theirs
 from gpuprov.topology.links import told
@@ -96,11 +95,6 @@ def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
     """The document as text."""
     whole = Topology(hosts=dict(hosts), unread=dict(unread))
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
-
-
-def schema_text() -> str:
-    """The document's JSON Schema."""
-    return document_text(Topology, "gpuprov topology --json")
 
 
 def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:

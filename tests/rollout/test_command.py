@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from gpuprov.__main__ import main
+from gpuprov.cli.reference import document_schema
 from gpuprov.rollout import command, engine, events, project, said, store
 from gpuprov.rollout.embedded import Embedded
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.state import Job
-from gpuprov.rollout.status import schema_text
 from tests.rollout import made
 
 INVENTORY = """\
@@ -80,7 +80,7 @@ def test_a_roll_out_from_its_beginning_to_its_end(
     assert said.out.splitlines()[0] == "friday: finished"
     assert gpuprov(monkeypatch, "status", "friday", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, msgspec.json.decode(schema_text()))
+    jsonschema.validate(told, msgspec.json.decode(document_schema("rollout-status")))
     assert {host["state"] for host in told["hosts"]} == {"green"}
     assert start(monkeypatch) == 2
     assert "the roll-out friday is over" in capsys.readouterr().err
