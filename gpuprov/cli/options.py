@@ -85,21 +85,19 @@ def common(command: C) -> C:
     return shared("--debug", is_flag=True, help="Show tracebacks.")(command)
 
 
-def json_flag(command: C) -> C:
-    """--json: the result as JSON on standard output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+"""--json: the result as JSON on standard output."""
 
 
-def break_lock(command: C) -> C:
-    """--break-lock: locks to be taken over, by their ids. Without an id it breaks none, and the message gives the id."""
-    return click.option(
-        "--break-lock",
-        metavar="ID",
-        multiple=True,
-        is_flag=False,
-        flag_value="",
-        help="Take over the lock with this id (the message of a locked host names it) from a run that is gone for good.",
-    )(command)
+break_lock = click.option(
+    "--break-lock",
+    metavar="ID",
+    multiple=True,
+    is_flag=False,
+    flag_value="",
+    help="Take over the lock with this id (the message of a locked host names it) from a run that is gone for good.",
+)
+"""--break-lock: locks to be taken over, by their ids. Without an id it breaks none, and the message gives the id."""
 
 
 def report_files(command: C) -> C:
@@ -117,28 +115,26 @@ def report_files(command: C) -> C:
     return command
 
 
-def act_limit(command: C) -> C:
-    """--timeout: the limit of an act. A host that is silent is given up long before it."""
-    return click.option(
-        "--timeout",
-        metavar="SECONDS",
-        type=click.IntRange(min=1, max=WEEK),
-        default=ACT_LIMIT,
-        show_default=True,
-        help="Time limit of one act on a host; a host that is silent for two minutes is given up earlier.",
-    )(command)
+act_limit = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.IntRange(min=1, max=WEEK),
+    default=ACT_LIMIT,
+    show_default=True,
+    help="Time limit of one act on a host; a host that is silent for two minutes is given up earlier.",
+)
+"""--timeout: the limit of an act. A host that is silent is given up long before it."""
 
 
-def recorded(command: C) -> C:
-    """--from: records of hosts; the command receives their paths as `records`."""
-    return click.option(
-        "--from",
-        "records",
-        multiple=True,
-        metavar="PATH",
-        type=click.Path(exists=True, path_type=Path),
-        help="Judge this record instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
-    )(command)
+recorded = click.option(
+    "--from",
+    "records",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(exists=True, path_type=Path),
+    help="Judge this record instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
+)
+"""--from: records of hosts; the command receives their paths as `records`."""
 
 
 def read_records(paths: tuple[Path, ...]) -> list[Record]:
@@ -148,37 +144,34 @@ def read_records(paths: tuple[Path, ...]) -> list[Record]:
     return [record for path in paths for record in read(path)]
 
 
-def read_limit(command: C) -> C:
-    """--timeout: the limit of reading one host."""
-    return click.option(
-        "--timeout",
-        metavar="SECONDS",
-        type=Seconds(1),
-        default=HOST_LIMIT,
-        show_default=True,
-        help="Time limit of reading one host.",
-    )(command)
+read_limit = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=Seconds(1),
+    default=HOST_LIMIT,
+    show_default=True,
+    help="Time limit of reading one host.",
+)
+"""--timeout: the limit of reading one host."""
 
 
-def gpu(command: C) -> C:
-    """--gpu: a model of the catalogue."""
-    return click.option(
-        "--gpu",
-        required=True,
-        metavar="MODEL",
-        shell_complete=complete.models,
-        help="A model listed by gpuprov catalog gpus, or a PCI id.",
-    )(command)
+gpu = click.option(
+    "--gpu",
+    required=True,
+    metavar="MODEL",
+    shell_complete=complete.models,
+    help="A model listed by gpuprov catalog gpus, or a PCI id.",
+)
+"""--gpu: a model of the catalogue."""
 
 
-def capabilities(command: C) -> C:
-    """--only: narrow to some capabilities."""
-    return click.option(
-        "--only",
-        metavar="NAME,...",
-        shell_complete=complete.capabilities,
-        help="Only these capabilities, e.g. nouveau,nvidia_driver.",
-    )(command)
+capabilities = click.option(
+    "--only",
+    metavar="NAME,...",
+    shell_complete=complete.capabilities,
+    help="Only these capabilities, e.g. nouveau,nvidia_driver.",
+)
+"""--only: narrow to some capabilities."""
 
 
 def reaching(command: C) -> C:

@@ -34,9 +34,8 @@ def known(command: C) -> C:
     return click.argument("rollout", metavar="[ID]", required=False, default="")(engine.engine(options.common(command)))
 
 
-def why(command: C) -> C:
-    """--why: for those who look at it later."""
-    return click.option("--why", default="", metavar="TEXT", help="The reason, for whoever looks at it later.")(command)
+why = click.option("--why", default="", metavar="TEXT", help="The reason, for whoever looks at it later.")
+"""--why: for those who look at it later."""
 
 
 @rollout.command(short_help="Start a roll-out and carry it out.")
