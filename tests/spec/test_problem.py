@@ -1,0 +1,24 @@
+"""Problems that begin with their place."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.spec.problem import Path, Problem, under
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "expected"),
+    [
+        ("mtu", "is missing", Problem(path=("rdma", "mtu"), message="rdma.mtu is missing", hint="say it")),
+        ("a.b", " is 3", Problem(path=("rdma", "a", "b"), message="rdma.a.b is 3", hint="say it")),
+        (("gpus", 0), ": no", Problem(path=("rdma", "gpus", 0), message="rdma.gpus[0]: no", hint="say it")),
+        ("", "has no effect", Problem(path=("rdma",), message="rdma has no effect", hint="say it")),
+    ],
+)
+def test_the_message_begins_with_the_place(path: Path | str, said: str, expected: Problem) -> None:
+    assert under("rdma")(path, said, "say it") == expected
+
+
+def test_a_warning() -> None:
+    assert under()("mig.mode", "is odd", "", warning=True).severity == "warning"
