@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.onhost import openpgp
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Origin, Path, Problem, dotted
+from gpuprov.spec.problem import Origin, Path, Problem, Say, under
 
 FINGERPRINT = r"([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64}|([0-9A-Fa-f]{4} +){9}[0-9A-Fa-f]{4})"
 F = TypeVar("F", bound=Fragment)
@@ -60,52 +60,42 @@ class Repository(Fragment, frozen=True):
 
 def problems(block: Repository, path: Path) -> Iterable[Problem]:
     """What cannot work, known without any host. `key_file` must be absolute here (see `located`)."""
-    place = dotted(path)
+    problem = under(*path)
     if not block.url:
         if block != Repository():
-            yield Problem(
-                path=path, message=f"{place} has no url", hint="name the repository's URL, or leave the block out"
-            )
+            yield problem("", "has no url", "name the repository's URL, or leave the block out")
         return
-    yield from _key_problems(block, path)
+    yield from _key_problems(block, problem)
     flat = block.suite.endswith("/")
     if flat and block.components:
-        message = f'{place}.components of a flat repository (suite "{block.suite}")'
-        yield Problem(path=(*path, "components"), message=message, hint="name the suite, or leave components out")
+        message = f'of a flat repository (suite "{block.suite}")'
+        yield problem("components", message, "name the suite, or leave components out")
     if not flat and not block.components:
-        message = f'{place}.suite is "{block.suite}", and there are no components'
-        yield Problem(path=(*path, "suite"), message=message, hint="components: [main], for instance")
+        yield problem("suite", f'is "{block.suite}", and there are no components', "components: [main], for instance")
 
 
-def _key_problems(block: Repository, path: Path) -> Iterable[Problem]:
-    place = dotted(path)
+def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if bool(block.key_file) == bool(block.key_url):
         told = "both key_file and key_url" if block.key_file else "no key"
         hint = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
-        yield Problem(path=path, message=f"{place} has {told}", hint=hint)
+        yield problem("", f"has {told}", hint)
         return
     if block.key_url and not block.fingerprint:
-        message = f"{place}.key_url without a fingerprint: whoever answers there would be trusted"
         hint = "fingerprint: what gpg --show-keys says of the key, compared with its owner's own page"
-        yield Problem(path=(*path, "key_url"), message=message, hint=hint)
+        yield problem("key_url", "without a fingerprint: whoever answers there would be trusted", hint)
     if not block.key_file:
         return
     try:
         judged = openpgp.judge(File(block.key_file).read_bytes(), block.fingerprint)
     except OSError as error:
-        message = f"{place}.key_file {block.key_file} cannot be read: {error.strerror}"
-        yield Problem(
-            path=(*path, "key_file"), message=message, hint="put the repository's public key there, .asc or .gpg"
-        )
+        message = f"{block.key_file} cannot be read: {error.strerror}"
+        yield problem("key_file", message, "put the repository's public key there, .asc or .gpg")
         return
     if judged["problem"]:
-        message = f"{place}.key_file {block.key_file}: {judged['problem']}"
         hint = "the right key, or the right fingerprint (gpg --show-keys FILE)"
-        yield Problem(path=(*path, "key_file"), message=message, hint=hint)
+        yield problem("key_file", f"{block.key_file}: {judged['problem']}", hint)
     for warning in judged["warnings"]:
-        message = f"{place}.key_file: {warning}"
-        hint = "get the renewed key from the repository's owner"
-        yield Problem(path=(*path, "key_file"), message=message, hint=hint, severity="warning")
+        yield problem("key_file", f": {warning}", "get the renewed key from the repository's owner", warning=True)
 
 
 def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.shared import certificates
 from gpuprov.spec.model import Fragment
-from gpuprov.spec.problem import Path, Problem, dotted
+from gpuprov.spec.problem import Path, Problem, under
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -41,7 +41,7 @@ class Signing(Fragment, frozen=True):
 def problems(block: Signing, path: Path) -> Iterable[Problem]:
     """What cannot work, known without any host. Both files must be absolute here (see `gpuprov.spec.repository.located`)."""
     for field, message, hint in _findings(block):
-        yield Problem(path=(*path, field), message=f"{dotted((*path, field))} {message}", hint=hint)
+        yield under(*path, field)("", message, hint)
 
 
 def _findings(block: Signing) -> Iterable[Finding]:
