@@ -7,8 +7,10 @@ NEVRA = "rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}"
 
 def search(*patterns: str, form: str = NEVRA) -> str:
     """Shell: a line in this form, `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE`, of every version that the enabled repositories offer
-    of these patterns, in whatever module stream. It waits for no lock, and asks no network."""
+    of these patterns, in whatever module stream. It waits for no lock and asks no network, and a repository that was never fetched
+    hides no other's."""
+    wanted = " ".join(f"'{pattern}'" for pattern in patterns)
     return (
-        "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\\n"
-        f"""  --disable-modular-filtering --arch "$(uname -m),noarch" --qf '{form}' {" ".join(f"'{one}'" for one in patterns)}"""
+        "dnf -q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
+        f"""  repoquery --available --showduplicates --disable-modular-filtering --arch "$(uname -m),noarch" --qf '{form}' {wanted}"""
     )
