@@ -27,6 +27,7 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
     "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
     "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
+    "gpu-slow-clock=0": ("drain", "0001:10:00.0 computes at 345 of 1980 MHz"),
     "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
     "hca-hot": ("drain", "High Temperature"),
