@@ -104,7 +104,7 @@ printf '%s\\n' "$a" | while IFS= read -r l; do
   j=$(tr '\\0' '\\n' 2>/dev/null < "/proc/$p/environ" | sed -n 's/^SLURM_JOB_ID=\\([0-9]\\{{1,10\\}}\\)$/\\1/p' | head -n 1)
   printf '@of|%s|%s|%s|%s\\n' "$p" "$j" "$(g "$p")" "$(g "$o")"
 done
-{USED} 2>/dev/null | sed 's/^/@memory|/'
+timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'
 case $a in *[0-9]*) for d in /proc/[0-9]*; do
   [ -O "$d" ] && read -r c 2>/dev/null < "$d/comm" || continue
   case $c in slurmd) echo @slurmd; continue;; slurmstepd) ;; *) continue;; esac

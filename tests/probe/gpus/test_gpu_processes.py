@@ -155,6 +155,7 @@ ROWS = [
     Row("not judged", CHECK, Health(stray_memory=0), used(81000), "pass"),
     Row("memory of the host itself", CHECK, None, used(81000, Addressing_Mode="ATS"), "pass"),
     Row("with a process that came since", CHECK, None, {**used(81000), **said(LIVES, f"@memory|{BUS}, 81000")}, "pass"),
+    Row("memory that was looked at once", CHECK, None, {**used(81000), **said()}, "skip", "could not be read: 0000:19:00.0"),
     Row("memory that was given back since", CHECK, None, {**used(81000), **said(f"@memory|{BUS}, 4")}, "pass"),
     Row("all there", CHECK, None, {}, "pass", "processes on GPUs: 1"),
     Row("none", CHECK, None, said(), "pass", "no process"),
