@@ -155,7 +155,9 @@ class Variables:
 
 
 def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
-    """Where these variables were written: the value, and where it has no place, its name."""
+    """Where SITE_VARIABLES were written: the value, and where it has no place, its name."""
+    if SITE_VARIABLES.isdisjoint(variables):
+        return {}
     return {
         str.__str__(name): (None if isinstance(value, Mapping | list) else origin_of(value)) or origin_of(name)
         for name, value in variables.items()
