@@ -33,7 +33,6 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
     "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
     "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
-    "gpu-slow-clock=0": ("drain", "0001:10:00.0 computes at 345 of 1980 MHz"),
     "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
     "hca-hot": ("drain", "High Temperature"),
@@ -107,6 +106,21 @@ def test_a_card_to_be_returned_comes_before_all_else(site: Site) -> None:
     ]
     assert host["words"] == "no: drain it, and return the card"
     for name in ("gpu-row-failed", "xid-off-the-bus"):
+        faults.heal(NAME, name, hosts.run)
+
+
+def test_a_gpu_that_is_slow_without_a_reason(site: Site) -> None:
+    """Beside one whose power brake holds it: that is a reason, and slowdown's."""
+    for item in ("gpu-slow-clock=0", "gpu-power-brake=1"):
+        faults.plant(NAME, item, hosts.run)
+    _, host = site.health()
+    causes = {cause["check"]: (cause["action"], cause["found"]) for cause in host["causes"]}
+    assert causes["health.clocks"] == (
+        "drain",
+        "0001:10:00.0 computes at 345 of 1980 MHz, and nothing is said to lower it",
+    )
+    assert causes["health.slowdown"][1].startswith("0001:11:00.0 is slow")
+    for name in ("gpu-slow-clock", "gpu-power-brake"):
         faults.heal(NAME, name, hosts.run)
 
 
