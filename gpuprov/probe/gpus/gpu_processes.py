@@ -72,13 +72,15 @@ def parse(output: Output) -> Processes:
 
 
 def _owned(one: Held, job: str, cgroup: str, oldest: str) -> Held:
-    """A job's number is in a cgroup of Slurm's own making, else in what the process was started with."""
+    """A job's number is in a cgroup of Slurm's own making, else in what the process was started with; but that of a heterogeneous
+    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere."""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
-    number = made[1] if made else job
+    started = re.match(r"SLURM_JOB_ID=([0-9]{1,10}) $", job)
+    number = made[1] if made else started[1] if started else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
         one,
-        job=int(number) if re.fullmatch("[0-9]{1,10}", number) else None,
+        job=int(number) if number else None,
         container=inside,
         orphan=inside and CONTAINER.search(oldest) is not None,
     )
@@ -101,7 +103,7 @@ printf '%s\\n' "$a" | while IFS= read -r l; do
     o=$q; q=0; n=$((n + 1))
     while read -r k v; do case $k in PPid:) q=$v; break;; esac; done 2>/dev/null < "/proc/$o/status"
   done 2>/dev/null
-  j=$(tr '\\0' '\\n' 2>/dev/null < "/proc/$p/environ" | sed -n 's/^SLURM_JOB_ID=\\([0-9]\\{{1,10\\}}\\)$/\\1/p' | head -n 1)
+  j=$(tr '\\0' '\\n' 2>/dev/null < "/proc/$p/environ" | grep -aE '^SLURM_(JOB_ID|HET_SIZE)=[0-9]{{1,10}}$' | tr '\\n' ' ')
   printf '@of|%s|%s|%s|%s\\n' "$p" "$j" "$(g "$p")" "$(g "$o")"
 done
 timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'

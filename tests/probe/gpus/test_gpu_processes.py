@@ -94,10 +94,11 @@ def test_a_process_of_a_job_whose_step_still_runs_and_of_one_whose_steps_have_en
         running(tmp_path, "python3", SLURM_JOB_ID="4711") as works,
         running(tmp_path, "left", SLURM_JOB_ID="4710") as left,
         running(tmp_path, "forged", SLURM_JOB_ID="4711|x") as forged,
+        running(tmp_path, "mixed", SLURM_JOB_ID="4710", SLURM_HET_SIZE="2") as mixed,
     ):
-        rows = (f"{BUS}, {pid}, 3 MiB" for pid in (works, left, forged))
+        rows = (f"{BUS}, {pid}, 3 MiB" for pid in (works, left, forged, mixed))
         found = PROCESSES.parse(looked(tmp_path, *rows, used=f"{BUS}, 81000\n"))
-    assert {one.pid: one.job for one in found.held} == {works: 4711, left: 4710, forged: None}
+    assert {one.pid: one.job for one in found.held} == {works: 4711, left: 4710, forged: None, mixed: None}
     assert (found.slurmd, found.used) == (True, {BUS: 81000})
     assert 4711 in found.jobs
     assert 4710 not in found.jobs
@@ -126,7 +127,8 @@ LIVES = f"S|{BUS}, 7, 9 MiB|python3"
 
 
 def whose(job: str = "", cgroup: str = "0::/", oldest: str = "0::/init.scope", *more: str) -> dict[str, Output | str]:
-    return said(LIVES, f"@of|7|{job}|{cgroup}|{oldest}", *more)
+    started = f"SLURM_JOB_ID={job} " if job else ""
+    return said(LIVES, f"@of|7|{started}|{cgroup}|{oldest}", *more)
 
 
 def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
