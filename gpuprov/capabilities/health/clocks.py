@@ -77,7 +77,7 @@ def clocks(ctx: Ctx) -> Outcome:
             "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; gpu_settings in the spec "
             "sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
         )
-        return fail(expected, told(bad), hint, action="drain" if locked else "none")
+        return fail(expected, told(bad), hint, action="drain" if locked else "")
     most = max(gpu.clocks.most_graphics or 0 for gpu in asked)
     return ok(f"{also(asked, gpus, 'one')}; at most {most} MHz", expected)
 
