@@ -68,7 +68,7 @@ def processes(ctx: Ctx) -> Outcome:
         if one.state in WORDS:
             bad(f"{name}: {WORDS[one.state]}", ENDED, "reboot")
         elif ctx.fragment.left_processes == "refuse" and (left := _left(one, found)):
-            bad(f"{name}: {left}", LEFT, "restart")
+            bad(f"{name}: {left}", LEFT, "none")
     state: State = ctx.facts.get(GPU_HEALTH)
     if limit and state.complaint:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")

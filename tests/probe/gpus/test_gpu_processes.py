@@ -17,7 +17,9 @@ import pytest
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.gpus.gpu_processes import PROCESSES, Processes
-from tests.capabilities.asking import Row, judge
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fitness import fitness
+from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import WELL, smi
 
 CHECK = "health.processes"
@@ -186,3 +188,21 @@ ROWS = [
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_processes(row: Row) -> None:
     judge(row)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (whose("", DOCKER, DOCKER), "no: see what fails"),
+        (whose("4710", "0::/", "0::/", "@slurmd"), "no: see what fails"),
+        (used(81000), "not until its GPUs are reset"),
+        (said(f"Z|{BUS}, 7, 9 MiB|python3"), "not until it is restarted"),
+        ({}, "yes"),
+    ],
+)
+def test_a_host_with_what_is_left_is_not_fit(changed: dict[str, Output | str], words: str) -> None:
+    """It may be that only a process is to be ended: the next job has no GPU until then."""
+    outcome = ask(CHECK, None, **changed)
+    result = Result(host="gpu1", check=CHECK, capability="health", status=outcome.status, action=outcome.action)
+    (found,) = fitness([result])
+    assert str(found) == words
