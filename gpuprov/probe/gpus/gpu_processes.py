@@ -75,7 +75,7 @@ def _owned(one: Held, job: str, cgroup: str, oldest: str) -> Held:
     """A job's number is in a cgroup of Slurm's own making, else in what the process was started with; but that of a heterogeneous
     job (SLURM_HET_SIZE) may be of another component, which runs elsewhere."""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
-    started = re.match(r"SLURM_JOB_ID=([0-9]{1,10}) $", job)
+    started = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10}) ", job)
     number = made[1] if made else started[1] if started else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
