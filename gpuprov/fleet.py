@@ -78,7 +78,10 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
             unmanaged.append(raw.name)
             continue
         unset = overrides.problems(site_variables(raw.connection), [one.name for one in CAPABILITIES])
-        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in unset]
+        problems += [
+            msgspec.structs.replace(problem, hosts=(raw.name,), path=(), origin=raw.places.get(str(problem.path[0])))
+            for problem in unset
+        ]
         if wrong := list(unusable(raw)):
             problems += wrong
             continue

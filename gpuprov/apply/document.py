@@ -23,7 +23,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 class AppliedHost(msgspec.Struct, kw_only=True):
     """What became of one host. `verdict` and `next_boot`: of verify, after; null where it was not verified. `ran`, `skipped`:
     capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why nothing was
-    done, and the fix. `results`: of verify, without those that are n/a. `reboot_required`: why the host must still be rebooted."""
+    done, and the fix. `warnings`: what was found on the way and stopped nothing. `results`: of verify, without those that are n/a.
+    `reboot_required`: why the host must still be rebooted."""
 
     host: str
     state: State
@@ -35,6 +36,7 @@ class AppliedHost(msgspec.Struct, kw_only=True):
     task: str
     message: str
     hint: str
+    warnings: tuple[str, ...]
     results: tuple[Result, ...]
     seconds: Seconds
     reboot_permitted: bool
@@ -107,6 +109,7 @@ def _host(one: HostOutcome) -> AppliedHost:
         task=one.task,
         message=one.message,
         hint=one.hint,
+        warnings=tuple(one.warnings),
         results=tuple(row for row in one.results if row.status != "n/a"),
         seconds=round(one.seconds, 3),
         reboot_permitted=one.reboot_permitted,

@@ -63,6 +63,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
 
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
     rolled_back: where a rollback brought it, and how that ended; undone: by `on_failure`, so that what it waited for is past.
+    warnings: what was found on the way and stopped nothing.
     """
 
     host: str
@@ -78,6 +79,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     reboot_permitted: bool = False
     rolled_back: str = ""
     undone: bool = False
+    warnings: list[str] = []
 
     @property
     def reboot(self) -> list[str]:

@@ -5,6 +5,7 @@ Whoever has a host's lock has its node, so that it is taken up, and given back, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,7 +26,7 @@ from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import IN_SERVICE
 
 TRIES = 3
-"""How often a host is asked for its lock, while no answer comes."""
+"""How often a host is asked for its lock, while no answer comes, in LIMIT seconds."""
 Say = Callable[[str], None]
 Told = tuple[str, str]
 """What became of a node: that it is in service again; or why it stays out."""
@@ -97,9 +98,12 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
 
 def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
     """Whether the lock of the host is this run's now. Where the answer was lost, it may be all the same: who has it gets it again."""
+    end = time.monotonic() + LIMIT  # of all tries together: a host that has vanished answers none
     for _ in range(TRIES):
+        if (rest := end - time.monotonic()) <= 0:
+            break
         try:
-            told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
+            told = run(raw, composed(command("take", owner), LIMIT), rest)
             answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
         except (UnreachableError, ValueError):
             continue

@@ -30,6 +30,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
             )
         return
     outcome.changed = tally.changed
+    outcome.warnings = list(dict.fromkeys([*outcome.warnings, *tally.warnings]))
     failure = tally.failure
     if tally.defect:
         outcome.state, outcome.message = "failed", tally.defect

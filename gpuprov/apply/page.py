@@ -61,6 +61,7 @@ def render(
             lambda one: [one.state, one.task, one.message, one.hint],
         ),
         returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
+        warned=_cards([one for one in run.hosts if one.warnings], lambda one: [one.warnings, one.state]),
         waiting=_cards([one for one in run.hosts if one.reboot], lambda one: [one.reboot, one.reboot_permitted]),
         changed=_cards([one for one in run.hosts if one.changed], lambda one: [one.changed, one.ran]),
         left_out=_cards([one for one in run.hosts if one.skipped], lambda one: [one.skipped]),

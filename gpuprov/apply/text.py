@@ -64,6 +64,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  fix: {outcome.hint}"
     if outcome.rolled_back:
         yield f"  {outcome.rolled_back}"
+    yield from (f"  warning: {told}" for told in outcome.warnings)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -158,6 +159,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.message,
         outcome.hint,
         outcome.rolled_back,
+        outcome.warnings,
         told,
         [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),

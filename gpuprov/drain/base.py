@@ -27,7 +27,8 @@ RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one step. `read`: what the scheduler said of the node after it, in its own words; data, never cleaned here."""
+    """What became of one step. `read`: what the scheduler said of the node after it, in its own words; data, never cleaned here.
+    `untold`: why the host itself does not know that it is out, or in service again (`noted`)."""
 
     host: str
     node: str
@@ -37,6 +38,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     holds: Holds = ""
     message: str = ""
     hint: str = ""
+    untold: str = ""
 
 
 class Adapter(Protocol):

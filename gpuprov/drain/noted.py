@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from gpuprov.drain.base import Adapter, Step
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import compose, split
@@ -50,11 +52,11 @@ class Noted:
                 self._tell(host, gone(run))
         elif step.state == "done" and self._found[key] == THEIRS:
             self._found[key] = self._tell(host, written(self.name, run, over=True))
-        return step
+        return self._with_untold(host, step)
 
     def drained(self, host: str, run: str) -> Step:
         """Whether the last job has left."""
-        return self._adapter.drained(host, run)
+        return self._with_untold(host, self._adapter.drained(host, run))
 
     def returned(self, host: str, run: str, green: bool) -> Step:
         """Give the host back; what is in service is not noted any more."""
@@ -62,7 +64,10 @@ class Noted:
         if step.state == "done":
             self._found.pop((host, run), None)
             self._tell(host, gone())
-        return step
+        return self._with_untold(host, step)
+
+    def _with_untold(self, host: str, step: Step) -> Step:
+        return msgspec.structs.replace(step, untold=self.untold.get(host, ""))
 
     def _tell(self, host: str, script: str) -> str:
         """What the script says; empty where it could not be run."""

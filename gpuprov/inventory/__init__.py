@@ -21,7 +21,7 @@ class Inventory(msgspec.Struct, frozen=True):
     """The hosts of the sources, in the order they are written there.
 
     `extra`: the names that extra variables set. `children`: the groups in each group, where `also` was given.
-    Hosts with the same groups and no variables of their own share one `values`, `origins` and `connection`: read only.
+    Hosts with the same groups and no variables of their own share one `values`, `origins`, `connection` and `places`: read only.
     """
 
     sources: tuple[str, ...]

@@ -23,7 +23,7 @@ from gpuprov.inventory.sources import ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem
 
-FORMAT = 2
+FORMAT = 3
 ROOM = "inventory"
 LARGEST = 256 * 1024 * 1024
 MOST_FILES = 20_000
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, array_like=True):
     groups: list[str]
     chains: list[list[int]]
     shapes: list[tuple[dict[str, Any], list[int]]]
-    connections: list[dict[str, Any]]
+    connections: list[tuple[dict[str, Any], dict[str, Origin]]]
     hosts: list[tuple[str, int, int, int]]
     warnings: list[Problem]
 
@@ -152,7 +152,7 @@ def _pack(resolved: Resolved) -> Entry:
     group_numbers = {name: number for number, name in enumerate(resolved.groups)}
     chains: dict[tuple[str, ...], int] = {}
     shapes: dict[tuple[int, int], int] = {}
-    connections: dict[int, int] = {}
+    connections: dict[tuple[int, int], int] = {}
     for host in resolved.hosts:
         chain = chains.setdefault(host.groups, len(chains))
         if chain == len(entry.chains):
@@ -165,10 +165,10 @@ def _pack(resolved: Resolved) -> Entry:
                 number = paths.setdefault(path, len(paths))
                 places += (number, files.setdefault(origin.file, len(files)), origin.line, origin.column)
             entry.shapes.append((host.values, places))
-        connection = connections.setdefault(id(host.connection), len(connections))
+        connection = connections.setdefault((id(host.connection), id(host.places)), len(connections))
         if connection == len(entry.connections):
             _keepable(host.connection)
-            entry.connections.append(host.connection)
+            entry.connections.append((host.connection, host.places))
         entry.hosts.append((host.name, chain, shape, connection))
     entry.files, entry.paths = list(files), list(paths)
     return entry
@@ -190,7 +190,8 @@ def _unpack(entry: Entry) -> Resolved:
             groups=chains[chain],
             values=shapes[shape][0],
             origins=shapes[shape][1],
-            connection=entry.connections[connection],
+            connection=entry.connections[connection][0],
+            places=entry.connections[connection][1],
         )
         for name, chain, shape, connection in entry.hosts
     )

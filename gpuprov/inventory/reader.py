@@ -135,6 +135,7 @@ class _Chain:
     said: Own
     merge: Merge
     connection: dict[str, Any]
+    places: dict[str, Origin]
 
 
 class _Hosts:
@@ -172,7 +173,7 @@ class _Hosts:
             merge = Merge(partial(self._refuse, ""))
             _lay(merge, said.layers)
             connection = {name: self._plain(name, value) for name, value in said.connection.items()}
-            chain = self._chains[key] = _Chain(names, said, merge, connection)
+            chain = self._chains[key] = _Chain(names, said, merge, connection, _known(said.places))
         return chain
 
     def _host(self, host: Any, chain: _Chain, own: Own, usable: bool) -> RawHost:
@@ -203,6 +204,7 @@ class _Hosts:
             values=merge.values,
             origins=merge.origins,
             connection=connection,
+            places=_known({**chain.places, **own.places}) if own.places else chain.places,
         )
 
     def _merge(self, host: Any, chain: _Chain, own: Own) -> Merge:
@@ -238,6 +240,10 @@ class _Hosts:
     def _refuse(self, host: str, error: AnsibleError, path: Path) -> None:
         found = problem_of(error, "", dotted(path))
         self._findings.add(found.message, found.origin, host, path, found.hint)
+
+
+def _known(places: Mapping[str, Origin | None]) -> dict[str, Origin]:
+    return {name: place for name, place in places.items() if place}
 
 
 def _lay(merge: Merge, layers: list[Any], findings: Findings | None = None) -> None:

@@ -19,7 +19,7 @@ from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.source import Loader, Manager
 from gpuprov.inventory.sources import is_host_list, shown
 from gpuprov.spec.build import show
-from gpuprov.spec.model import is_connection
+from gpuprov.spec.model import SITE_VARIABLES, is_connection
 from gpuprov.spec.problem import Origin
 
 STAGE = "task"
@@ -31,6 +31,8 @@ class Own:
 
     layers: list[Any] = field(default_factory=list)
     connection: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Origin | None] = field(default_factory=dict)
+    """Where SITE_VARIABLES were written."""
     variables: list[Mapping[str, Any]] = field(default_factory=list)
     """All variables of the place, in order: what a template may read of it."""
 
@@ -38,6 +40,7 @@ class Own:
         """What is said later comes after, and wins."""
         self.layers += other.layers
         self.connection |= other.connection
+        self.places |= other.places
         self.variables += other.variables
 
 
@@ -89,7 +92,7 @@ class Variables:
 
     def _of(self, extra: Mapping[str, Any]) -> Own:
         """What extra variables say of every host."""
-        said = Own(connection=self._connection(extra))
+        said = Own(connection=self._connection(extra), places=dict.fromkeys(_places(extra), Origin("--extra-vars")))
         if "gpuprov" in extra:
             self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
         return said
@@ -104,6 +107,7 @@ class Variables:
             if last is not None and not (layers and layers[-1][1] is last):
                 self._layer(said, last, None)
             said.connection |= self._connection(entity.vars)
+            said.places |= _places(entity.vars)
             said.variables.append(entity.vars)
         return said
 
@@ -130,6 +134,7 @@ class Variables:
         if "gpuprov" in result and result["gpuprov"] is not last:
             self._layer(said, result["gpuprov"], None)
         said.connection |= self._connection(result)
+        said.places |= _places(result)
         said.variables.append(result)
         return said
 
@@ -147,6 +152,17 @@ class Variables:
         text = "a vaulted text" if is_vaulted(value) else show(plain(value))
         hint = "allowed: a mapping of blocks ({} for none)"
         self._findings.add(f"gpuprov is {text}", origin_of(value) or place, hint=hint)
+
+
+def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
+    """Where SITE_VARIABLES were written: the value, and where it has no place, its name."""
+    if SITE_VARIABLES.isdisjoint(variables):
+        return {}
+    return {
+        str.__str__(name): (None if isinstance(value, Mapping | list) else origin_of(value)) or origin_of(name)
+        for name, value in variables.items()
+        if isinstance(name, str) and name in SITE_VARIABLES
+    }
 
 
 def _active_plugins() -> list[Any]:

@@ -7,6 +7,7 @@ first_boot_judge, which a unit runs at boot, has found the boot complete and the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -20,6 +21,8 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT
 ROLLBACK = ROOT + "/var/lib/gpuprov/checkpoints/target.json"
 PROGRAM = "/usr/local/lib/gpuprov/first_boot"
 """A folder with the package gpuprov_boot, which has the judge and what it needs."""
+OLD = "/usr/local/lib/gpuprov/first_boot_judge.py"
+"""What the unit of earlier versions ran."""
 UNIT = "gpuprov-first-boot.service"
 DRIVER = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
 UNIT_TEXT = """# Managed by gpuprov
@@ -104,6 +107,8 @@ def count(programs: Mapping[str, str], python: str) -> str:
     tools.write(f"{ROOT}/etc/systemd/system/{UNIT}", unit, 0o644)
     tools.call(["systemctl", "daemon-reload"])
     tools.call(["systemctl", "enable", UNIT])
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(ROOT + OLD)
     words = [*state["words"], KEPT, *([f"module_blacklist={','.join(DRIVER)}"] if off else [])]
     state = {**state, "off": off, "tried": judge.newest(), "stays": stay, "settled": False, "found": ""}
     try:

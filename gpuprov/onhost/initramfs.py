@@ -13,7 +13,13 @@ import shutil
 import subprocess
 from typing import NamedTuple
 
+from . import first_boot_systemd
+
 BOOT, MODULES = "/boot", "/lib/modules"
+PARTITIONS = ("/efi", "/boot", "/boot/efi")
+"""Where the partition with systemd-boot's files may be mounted: https://uapi-group.org/specifications/specs/boot_loader_specification/"""
+FAT = 2
+"""Seconds that times of files on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
 CONFIGURATION = ("/etc/modprobe.d", "/etc/dracut.conf.d/90-gpuprov.conf")
 
 
@@ -38,9 +44,29 @@ def stale() -> list[Image]:
         kernel = re.sub(r"^(initrd\.img|initramfs|initrd)-|\.img\Z", "", name)
         if name.endswith(("kdump.img", "-kdump")) or "-0-rescue-" in name:
             continue
-        if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)) and _outrun(path):
-            found.append(Image(path, kernel))
+        if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
+            image = Image(path, kernel)
+            found += [image] * (_outrun(path) or bool(old_copies(image)))
     return found
+
+
+def old_copies(image: Image) -> list[str]:
+    """Copies that kernel-install has made of an earlier state of the image, from which systemd-boot starts the host: a run that was
+    cut off between the two leaves one. By size and time: PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
+    if not first_boot_systemd.started():
+        return []
+    name, made = os.path.basename(image.path), os.stat(image.path)
+    copies = [
+        path for place in PARTITIONS for path in glob.glob(f"{place}/*/{glob.escape(image.kernel)}/{glob.escape(name)}")
+    ]
+    told = [(path, os.stat(path)) for path in sorted(copies)]
+    own = (made.st_size, int(made.st_mtime))
+    return [path for path, copy in told if is_old(own, (copy.st_size, int(copy.st_mtime)))]
+
+
+def is_old(image: tuple[int, int], copy: tuple[int, int]) -> bool:
+    """By the size of each, and the second when it was written."""
+    return copy[0] != image[0] or copy[1] < image[1] - FAT
 
 
 def rebuild(image: Image) -> None:
@@ -64,6 +90,8 @@ def rebuild(image: Image) -> None:
         raise Failed(f"{' '.join(command)} failed: {why}")
     if _outrun(image.path):
         raise Failed(f"{image.path} was left as it was by {maker}")
+    if old := old_copies(image):
+        raise Failed(f"{old[0]}, from which systemd-boot starts, was left as it was: kernel-install add {image.kernel}")
 
 
 def _outrun(image: str) -> bool:

@@ -75,7 +75,7 @@ class Tally(msgspec.Struct):
     changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
     house's bookkeeping. rescued: failures that a role's own rescue took over; gave_up: those after which an act was given up,
     given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the
-    task in which the host could not be reached any more.
+    task in which the host could not be reached any more. warnings: of gpuprov's own modules, each once.
     """
 
     changed: list[str] = []
@@ -90,6 +90,7 @@ class Tally(msgspec.Struct):
     last: str = ""
     lost: str = ""
     defect: str = ""
+    warnings: list[str] = []
 
     @property
     def booted(self) -> bool:
@@ -172,6 +173,9 @@ class Ledger:
         tally, result = self.tally(data["host"]), data.get("res") or {}
         capability, task = _label(data)
         text = f"{capability}: {task}" if capability else task
+        if kind in ("runner_on_ok", FAILED) and _module(data).startswith("gpuprov_"):
+            warned = [_one_line(one) for one in result.get("warnings") or [] if isinstance(one, str)]
+            tally.warnings += [one for one in dict.fromkeys(warned) if one not in tally.warnings]
         if kind == "runner_on_start":
             if text == GIVING_UP:
                 tally.gave_up += 1

@@ -95,6 +95,7 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
         scripts=("plan.js",),
         cards=cards,
         blocked=[card for card in cards if card.group.state == "blocked"],
+        out=[card for card in cards if card.plan.out],
         away=[card for card in cards if card.group.state == "unreachable"],
         reboots=[card for card in cards if card.plan.reboot is not False and card.group.state != "unreachable"],
         busy=[card for card in cards if card.clients or card.plan.jobs],
@@ -139,6 +140,8 @@ def _rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
     """(title, what, fix, the command that shows it)."""
     if plan.last_apply:
         yield "last apply", plan.last_apply, "", ""
+    if plan.out:
+        yield "out of service", plan.out, "", ""
     for name, version in plan.versions.items():
         before = plan.installed.get(name, version)
         yield name, f"{before} \u2192 {version}" if before != version else version, "", ""

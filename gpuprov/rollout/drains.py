@@ -32,10 +32,17 @@ def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
         if step.state not in ("done", "refused"):
             return None
         refused = ask == "return" and step.state == "refused"
-        return events.Returned(at=now, hosts=(host,), message=f"not given back: {told}"[:LONGEST] if refused else "")
+        return events.Returned(
+            at=now,
+            hosts=(host,),
+            message=f"not given back: {told}"[:LONGEST] if refused else "",
+            untold=step.untold[:LONGEST] if step.state == "done" else None,
+        )
     if step.state == "refused":
         return events.NotDrained(at=now, host=host, message=f"not drained: {told}"[:LONGEST])
-    return events.Drained(at=now, hosts=(host,)) if (ask, step.state) == ("drained", "done") else None
+    if (ask, step.state) != ("drained", "done"):
+        return None
+    return events.Drained(at=now, hosts=(host,), untold=step.untold[:LONGEST])
 
 
 def waited_for(step: Step) -> str:

@@ -57,7 +57,10 @@ class Draining(_Event, frozen=True, tag="draining"):
 
 
 class Drained(_Event, frozen=True, tag="drained"):
+    """`untold`: why a host itself does not know that it is out."""
+
     hosts: tuple[str, ...]
+    untold: str = ""
 
 
 class NotDrained(_Event, frozen=True, tag="not-drained"):
@@ -95,10 +98,12 @@ class JobOver(_Event, frozen=True, tag="job-over"):
 
 
 class Returned(_Event, frozen=True, tag="returned"):
-    """The adapter has said its last word on these hosts: given back where they were green or untouched, else kept out."""
+    """The adapter has said its last word on these hosts: given back where they were green or untouched, else kept out. `untold`: why
+    a host that is in service does not know it; None where it is out, and knows what it knew."""
 
     hosts: tuple[str, ...]
     message: str = ""
+    untold: str | None = None
 
 
 class BatchOver(_Event, frozen=True, tag="batch-over"):

@@ -19,6 +19,7 @@ OUT = frozenset({"draining", "ready", "working", "worked"})
 class Host:
     """`since`: when its stage began. `held`: taken out or left broken by this roll-out, and not good since. `touched`: a job that
     changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its failure counts no more.
+    `untold`: why the host itself does not know that it is out, or in service again.
     """
 
     stage: Stage = "waiting"
@@ -32,6 +33,7 @@ class Host:
     touched: bool = False
     proved: bool = False
     forgiven: bool = False
+    untold: str = ""
 
     @property
     def bad(self) -> bool:
@@ -117,16 +119,16 @@ class State:
         match event:
             case kinds.Draining(hosts=hosts):
                 self._move(hosts, "draining", held=True)
-            case kinds.Drained(hosts=hosts):
-                self._move(hosts, "ready")
+            case kinds.Drained(hosts=hosts, untold=untold):
+                self._move(hosts, "ready", untold=untold)
             case kinds.NotDrained(host=host, message=message):
                 self._move((host,), "worked")
                 self.hosts[host].verdict, self.hosts[host].message = "failed", message
-            case kinds.Returned(hosts=hosts, message=message):
+            case kinds.Returned(hosts=hosts, message=message, untold=unknown):
                 for name in hosts:
                     self.hosts[name].message = message or self.hosts[name].message
                     self.hosts[name].held = self.hosts[name].touched and self.hosts[name].verdict != "green"
-                self._move(hosts, "done")
+                self._move(hosts, "done", untold=unknown)
             case kinds.Working(job=number, act=act, hosts=hosts):
                 self.acts[number] = act
                 self.jobs[number] = Job(number, act, hosts, {*hosts})
@@ -143,9 +145,10 @@ class State:
                     self._end(job, HostEnd(name, "again", "no result", message))
                 del self.jobs[number]
 
-    def _move(self, hosts: Iterable[str], stage: Stage, *, held: bool = False) -> None:
+    def _move(self, hosts: Iterable[str], stage: Stage, *, held: bool = False, untold: str | None = None) -> None:
         for name in hosts:
             host = self.hosts[name]
+            host.untold = host.untold if untold is None else untold
             host.stage, host.since, host.held = stage, self.last, host.held or held
             host.ended = self.last if stage == "done" else 0.0
 

@@ -31,7 +31,8 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One host. `result`: the last result's state. `kept_out`: drained, and not given back."""
+    """One host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the
+    host itself does not know that it is out, or in service again: what verify says of it is wrong in that."""
 
     host: str
     batch: str
@@ -40,6 +41,7 @@ class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     result: str = ""
     message: str = ""
     kept_out: bool = False
+    untold: str = ""
 
 
 class BatchStatus(msgspec.Struct, kw_only=True):
@@ -145,6 +147,7 @@ def status(
                     result=host.result,
                     message=details.get(name, host.message),
                     kept_out=host.held and state.plan.policy.drain is not None,
+                    untold=host.untold,
                 )
             )
     return Status(

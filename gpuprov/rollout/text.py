@@ -54,12 +54,13 @@ def _of_hosts(event: Event) -> str:
     match event:
         case kinds.Draining(hosts=hosts):
             return f"draining {names(hosts)}"
-        case kinds.Drained(hosts=hosts):
-            return f"free: {names(hosts)}"
+        case kinds.Drained(hosts=hosts, untold=untold):
+            return f"free: {names(hosts)}" + (f"; {_untold(hosts, untold)}" if untold else "")
         case kinds.NotDrained(host=host, message=message):
             return f"{host}: {message}"
-        case kinds.Returned(hosts=hosts, message=message):
-            return f"{names(hosts)}: {message}" if message else ""
+        case kinds.Returned(hosts=hosts, message=message, untold=untold):
+            told_ = [f"{names(hosts)}: {message}"] if message else []
+            return "; ".join([*told_, *([_untold(hosts, untold)] if untold else [])])
         case kinds.Working(act=act, hosts=hosts):
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):
@@ -72,6 +73,11 @@ def _of_hosts(event: Event) -> str:
         case kinds.JobOver(message=message):
             return f"a process ended without all results: {message}" if message else ""
     return ""
+
+
+def _untold(hosts: Iterable[str], why: str) -> str:
+    """Of hosts of which it could not be noted that they are out, or in service again."""
+    return f"what verify says of {names(hosts)} does not know of it: no note could be left there ({why})"
 
 
 def awaited(wait: str) -> str:
@@ -100,6 +106,11 @@ def _lines(status: Status) -> Iterator[str]:
     for word, hosts in by_state(status.hosts).items():
         if word not in QUIET:
             yield from _named(word, hosts)
+    unknown: dict[str, list[str]] = {}
+    for one in status.hosts:
+        if one.untold:
+            unknown.setdefault(one.untold, []).append(one.host)
+    yield from (_untold(hosts, why) for why, hosts in unknown.items())
     for wait in status.waits:
         yield f"now: {wait}" + (f", until {status.until}" if status.until else "")
     if advice := _advice(status):

@@ -108,7 +108,7 @@ def drive(file: Path, form: str) -> list[str]:
     """/dev/vda. A crash of this machine may lose it, for which it is the quicker."""
     return [
         *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"),
-        *("-device", "virtio-blk-pci,drive=disk,addr=5,bootindex=0"),
+        *("-device", "virtio-blk-pci,drive=disk,addr=5,bootindex=1"),
     ]
 
 

@@ -34,7 +34,7 @@ def unusable(raw: RawHost) -> Iterator[Problem]:
         yield Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
     for name, value in raw.connection.items():
         for message, hint in _complaints(name, value):
-            yield Problem(message=message, hosts=(raw.name,), hint=hint)
+            yield Problem(message=message, hosts=(raw.name,), hint=hint, origin=raw.places.get(name))
 
 
 def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:

@@ -88,7 +88,8 @@ class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated.
+    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated;
+    `places`, where SITE_VARIABLES were written, as far as that is known.
     """
 
     name: str
@@ -96,6 +97,7 @@ class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, object] = {}
     origins: dict[Path, Origin] = {}
     connection: dict[str, object] = {}
+    places: dict[str, Origin] = {}
 
 
 def is_secret(variable: str) -> bool:

@@ -36,6 +36,7 @@ SECONDS = {
 
 COMPONENTS = "nvidia_driver_manage_repository"
 SERVICES = "host_gpu_services"
+ROOM = "host_free_space"
 YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no", "off", "0", "false", "f"))
 """As Ansible reads them."""
 
@@ -56,25 +57,28 @@ def max_clock_skew(site: Mapping[str, object]) -> int:
 
 def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
     """The room that each capability needs, where the site says nothing the usual one; those that are not named need none."""
-    given = site.get("host_free_space")
+    given = site.get(ROOM)
     return usual if given is None else msgspec.convert(given, dict[str, Room])
 
 
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
-    """What is wrong with what a site set."""
+    """What is wrong with what a site set; the path of each is the variable's name."""
     for name, example in SECONDS.items():
         if name in site and not is_whole(str(site[name])):
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
-            yield Problem(message=message, hint=f"such as {name}: {example}")
+            yield Problem(path=(name,), message=message, hint=f"such as {name}: {example}")
     if COMPONENTS in site and _word(site[COMPONENTS]) not in YES | NO:
         yield Problem(
-            message=f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false', hint=f"such as {COMPONENTS}: false"
+            path=(COMPONENTS,),
+            message=f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false',
+            hint=f"such as {COMPONENTS}: false",
         )
     services = site.get(SERVICES, "")
     if not isinstance(services, str) and not (
         isinstance(services, list | tuple) and all(isinstance(one, str) for one in services)
     ):
         yield Problem(
+            path=(SERVICES,),
             message=f'{SERVICES} is "{services}"; allowed: a list of units',
             hint=f"such as {SERVICES}: [lightdm.service]",
         )
@@ -82,13 +86,14 @@ def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterabl
     try:
         rooms = free_space(site, {})
     except msgspec.ValidationError as error:
-        yield Problem(message=f'host_free_space is "{site["host_free_space"]}": {error}', hint=hint)
+        message = f'host_free_space is "{site[ROOM]}": {error}'
+        yield Problem(path=(ROOM,), message=message, hint=hint)
         return
     known = list(capabilities)
     for name, room in rooms.items():
         if name not in known:
-            yield Problem(message=f'host_free_space has "{name}"; allowed: {", ".join(known)}', hint=hint)
+            message = f'host_free_space has "{name}"; allowed: {", ".join(known)}'
+            yield Problem(path=(ROOM,), message=message, hint=hint)
         if room.path not in FOLDERS:
-            yield Problem(
-                message=f'host_free_space.{name}.path is "{room.path}"; allowed: {", ".join(FOLDERS)}', hint=hint
-            )
+            message = f'host_free_space.{name}.path is "{room.path}"; allowed: {", ".join(FOLDERS)}'
+            yield Problem(path=(ROOM,), message=message, hint=hint)

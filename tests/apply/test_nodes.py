@@ -11,6 +11,7 @@ import pytest
 
 from gpuprov import apply as applying
 from gpuprov.apply import nodes
+from gpuprov.apply.aftermath import LIMIT
 from gpuprov.apply.model import HostOutcome
 from gpuprov.drain import in_play
 from gpuprov.errors import UnreachableError
@@ -175,3 +176,18 @@ def test_a_lock_whose_answer_was_lost_is_asked_for_again(
     monkeypatch.setattr(nodes, "leave", lambda hosts, _owner: left.append(hosts[0].name))
     assert nodes._locked(RawHost(name="m1"), OWNER) is taken
     assert (left, len(asked)) == (back, 2 if taken else nodes.TRIES)
+
+
+def test_a_host_that_has_vanished_costs_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, limits = [0.0], []
+
+    def run(_raw: object, _script: str, limit: float) -> str:
+        limits.append(limit)
+        now[0] += limit
+        raise UnreachableError("no answer", "m1")
+
+    monkeypatch.setattr(nodes, "run", run)
+    monkeypatch.setattr(nodes, "leave", lambda *_: None)
+    monkeypatch.setattr("gpuprov.apply.nodes.time.monotonic", lambda: now[0])
+    assert nodes._locked(RawHost(name="m1"), OWNER) is False
+    assert limits == [LIMIT]

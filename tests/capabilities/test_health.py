@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.gpu_settings.fragment import ApplicationClocks, Entry, GpuSettings, LockedClocks
 from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.health import health_file
@@ -18,7 +20,7 @@ from gpuprov.simulate import faults
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import SpecError
-from tests.capabilities.asking import Row, ask, judge
+from tests.capabilities.asking import Row, ask, facts, judge
 from tests.capabilities.health_host import (
     BOOT,
     GSP,
@@ -26,6 +28,7 @@ from tests.capabilities.health_host import (
     NEEDS_RESET,
     NOW,
     OFF_THE_BUS,
+    WELL,
     both,
     files,
     hardware,
@@ -40,9 +43,18 @@ from tests.capabilities.health_host import (
 LOG, XID, PROGRAMS, SXID, GPUS, RECOVERY = (
     f"health.{name}" for name in ("kernel_log", "xid", "programs", "sxid", "gpus", "recovery")
 )
-MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER = (
+MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER, CLOCKS = (
     f"health.{name}"
-    for name in ("ecc_mode", "ecc_errors", "remapped_rows", "retired_pages", "slowdown", "temperature", "power")
+    for name in (
+        "ecc_mode",
+        "ecc_errors",
+        "remapped_rows",
+        "retired_pages",
+        "slowdown",
+        "temperature",
+        "power",
+        "clocks",
+    )
 )
 SWITCH = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): {}"
 A10, RTX, TITAN = real("a10-gpud-535"), real("rtx4090-gpud-535"), real("titan-v-560")
@@ -57,6 +69,23 @@ def gpus(text: str = "", **changed: Any) -> dict[str, str]:
     return {"gpu_health": text or smi(**changed)}
 
 
+def lower(graphics: int) -> dict[str, str]:
+    """Application clocks below the highest, as `smi` takes lines by their names."""
+    return {"Applications Clocks\n        Graphics": f"{graphics} MHz"}
+
+
+def busy(graphics: int, percent: int = 100, **changed: Any) -> str:
+    """A GPU that computes at this clock."""
+    text = re.sub(r"(\n    Clocks\n +Graphics +: )\d+", rf"\g<1>{graphics}", smi(Gpu=f"{percent} %", **changed))
+    assert f": {graphics} MHz" in text
+    return text
+
+
+DEPRECATED = r"\g<1>Requested functionality has been deprecated"
+GONE = re.sub(
+    r"((?:Default )?Applications Clocks\n +Graphics +: ).*\n( +Memory +: ).*", rf"{DEPRECATED}\n\g<2>N/A", smi()
+)
+NO_CLOCKS = re.sub(r"(Max Clocks\n +Graphics +: ).*", r"\g<1>N/A", WELL)
 ROWS = [
     Row("a whole log", LOG, None, {}, "pass", "journal, since 2025-11-22 08:26 UTC"),
     Row("no log", LOG, None, said(source=""), "fail", "neither the journal nor dmesg", "run as root"),
@@ -132,6 +161,17 @@ ROWS = [
     Row("held down", POWER, None, gpus(Current_Power_Limit="350.00 W"), "fail", "held at 350 W of 700 W", "BMC"),
     Row("held down as it may be", POWER, Health(power_cap="any"), {}, "n/a", "any"),
     Row("nothing said of what it draws", POWER, None, gpus(Power_Draw="[Unknown Error]"), "skip", "do not say"),
+    Row("clocks alike", CLOCKS, None, gpus(both()), "pass", "2 GPUs; at most 1980 MHz"),
+    Row("another model's clocks", CLOCKS, None, gpus(both(Product_Name="NVIDIA A10", **lower(1695))), "pass", "at most 1980 MHz"),
+    Row("lower than its like", CLOCKS, None, gpus(both(**lower(1755))), "fail",
+        "0000:3b:00.0 has application clocks 1755 MHz, memory 2619 MHz, its like 1980 MHz", "nvidia-smi -rac"),
+    Row("clocks that newer drivers do not tell", CLOCKS, None, gpus(GONE), "pass"),
+    Row("unlike as they may be", CLOCKS, Health(clocks="any"), gpus(both(**lower(1755))), "n/a", "any"),
+    Row("locked by somebody", CLOCKS, None, gpus(busy(345)), "fail", "0000:19:00.0 computes at 345 of 1980 MHz", "nvidia-smi -rgc"),
+    Row("busy, and fast", CLOCKS, None, gpus(busy(1755)), "pass"),
+    Row("busy, under its power limit", CLOCKS, None, gpus(busy(345, SW_Power_Cap="Active")), "pass"),
+    Row("about to idle", CLOCKS, None, gpus(busy(345, percent=60)), "pass"),
+    Row("in a vGPU without clocks", CLOCKS, None, gpus(smi(text=NO_CLOCKS)), "n/a", "highest clock"),
     Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
 ]  # fmt: skip
 
@@ -304,10 +344,30 @@ def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
         ask(check, None, **said(source=""))
 
 
-@pytest.mark.parametrize("check", [RECOVERY, MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER])
+@pytest.mark.parametrize("check", [RECOVERY, MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER, CLOCKS])
 def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
     with pytest.raises(ProbeFailed, match="GPU is lost"):
         ask(check, None, **gpus(LOST))
+
+
+LOWER = ApplicationClocks(memory=2619, graphics=1755)
+
+
+@pytest.mark.parametrize(
+    ("settings", "changed", "status"),
+    [
+        (GpuSettings(power_limit=500), both(**lower(1755)), "fail"),
+        (GpuSettings(per_gpu=(Entry(gpus=(1,), application_clocks=LOWER),)), both(**lower(1755)), "pass"),
+        (GpuSettings(application_clocks="default"), busy(345), "fail"),
+        (GpuSettings(locked_clocks=LockedClocks(graphics=(345, 345))), busy(345), "pass"),
+    ],
+)  # fmt: skip
+def test_clocks_that_gpu_settings_asks_for_are_its_own_to_judge(
+    settings: GpuSettings, changed: str, status: str
+) -> None:
+    host = HostSpec(name="gpu1", capabilities={"gpu_settings": settings})
+    check = {one.id: one for one in all_checks()}[CLOCKS]
+    assert check.run(Context(host, Health(), facts(**gpus(changed)))).status == status
 
 
 def test_each_default_has_a_source() -> None:
@@ -327,6 +387,9 @@ def test_each_default_has_a_source() -> None:
         ({"remapped_rows": 513}, "remapped_rows"),
         ({"slowdown": "maybe"}, "slowdown"),
         ({"ignored_xids": [0]}, "ignored_xids"),
+        ({"clocks": "high"}, "clocks"),
+        ({"left_processes": True}, "left_processes"),
+        ({"stray_memory": -1}, "stray_memory"),
         ({"sins": 1}, "sins"),
     ],
 )
@@ -366,7 +429,6 @@ NOT_SIMULATED = {
     CPUS: "a container has the CPUs of its machine",
     MEMORY: "a container has the memory of its machine",
     DEVICES: "a container has the drives of its machine, and its one interface is how it is reached",
-    "health.processes": "in a container the processes of the machine cannot be seen, and it is n/a there",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 

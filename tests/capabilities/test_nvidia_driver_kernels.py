@@ -24,6 +24,7 @@ V = "535.261.03"
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 RUNS = f"{OLD}|1|1|{V}|1|{OLD}|1\n"
 IMAGES = ("linux-image-amd64", f"linux-image-{OLD}")
+META = "linux-headers-amd64"
 
 
 def images(state: str) -> dict[str, Any]:
@@ -122,6 +123,20 @@ def test_hold_is_brought_about_and_taken_back_and_the_admins_holds_stay() -> Non
     assert IMAGES[1] not in back["release"]
     assert "forget_kernels" in back["installing"]
     assert not set(IMAGES) & set(back["hold"])
+
+
+def test_headers_of_kernels_that_are_kept_away_are_kept_away_too() -> None:
+    """Else an upgrade brings them alone, DKMS builds for that kernel, and where it fails, dpkg is left in pieces."""
+    there = images("ii ")["packages"] + f"ii |{META}|6.1.174-1|linux-signed-amd64\n"
+    assert META in make(context(HOLD, packages=there))["hold"]
+    assert META not in make(context(FOLLOW, packages=there))["hold"]
+    loose = images("hi ")["packages"] + f"ii |{META}|6.1.174-1|linux-signed-amd64\n"
+    found = ask(NEXT, HOLD, packages=loose)
+    assert (found.status, found.found) == ("fail", f"not held: {META}")
+    without = images("ii ")["packages"]
+    for policy, wanted in ((FOLLOW, True), (HOLD, False)):
+        assert (META in make(context(policy, packages=without))["before"]) == wanted
+        assert (META in ask("nvidia_driver.headers", policy, packages=without).found) == wanted
 
 
 REAL = Path(__file__).parents[1] / "real"

@@ -178,3 +178,18 @@ def test_what_verify_says(file: Path) -> None:
         assert (status, hint) == ("skip", f"see {house.DRAINED_FILE}")
         assert "cannot be read" in found
         assert "reboot" not in found
+
+
+def test_a_step_says_what_the_host_does_not_know(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> str:
+        raise UnreachableError("gpu1: no route to host", "see to it")
+
+    reached = vars(noted)["run_on"]
+    one = of(Scheduler(file))
+    monkeypatch.setattr(noted, "run_on", lost)
+    assert one.drain("gpu1", "fri").untold == "gpu1: no route to host"
+    assert one.drained("gpu1", "fri").untold == "gpu1: no route to host"
+    assert one.returned("gpu1", "fri", True).untold == "gpu1: no route to host"
+    monkeypatch.setattr(noted, "run_on", reached)
+    assert one.drain("gpu1", "sat").untold == ""
+    assert one.returned("gpu1", "sat", True).untold == ""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.drain.slurm.adapter import Slurm as Adapter
+from gpuprov.probe.base import Output
+from gpuprov.probe.gpus.gpu_processes import PROCESSES
 from gpuprov.simulate import container
 from gpuprov.simulate.description import Description
 from tests.e2e.slurm import NODES, Slurm, start
@@ -144,3 +146,30 @@ def test_hosts_that_slurm_does_not_know_are_refused(cluster: Slurm, tmp_path: Pa
     assert "nosuch: refused: Slurm knows no node nosuch" in done.stdout
     assert "'gpu[1-4]' is no name of one node" in done.stdout
     assert cluster.show("gpu1").startswith("State=IDLE")
+
+
+SMI = """#!/bin/sh
+case $1 in *memory.used) ;; *) sed 's/.*/00000000:19:00.0, &, 9 MiB/' /tmp/on-the-gpu;; esac
+"""
+
+
+def test_a_process_that_its_job_left_behind_is_found_on_a_gpu(cluster: Slurm) -> None:
+    """By a real slurmd, whose tracking of processes one that begins a session of its own escapes (proctrack/pgid)."""
+    job = int(
+        cluster.sh(
+            "cd /tmp && sbatch --parsable -w gpu4 -n1 --wrap "
+            "'setsid sh -c \"echo \\$\\$ > /tmp/on-the-gpu; exec sleep 600\" & until [ -e /tmp/ended ]; do sleep 0.5; done'"
+        )
+    )
+    cluster.sh("until [ -s /tmp/on-the-gpu ]; do sleep 0.2; done")
+    look = f"mkdir -p /tmp/smi; cat > /tmp/smi/nvidia-smi <<'EOF'\n{SMI}EOF\nchmod +x /tmp/smi/nvidia-smi\nPATH=/tmp/smi:$PATH\n"
+    try:
+        found = PROCESSES.parse(Output(cluster.sh(look + PROCESSES.script)))
+        assert [(one.state, one.name, one.job) for one in found.held] == [("S", "sleep", job)]
+        assert (found.slurmd, job in found.jobs) == (True, True)
+        cluster.sh(f"touch /tmp/ended; while squeue -h -j {job} 2> /dev/null | grep -q .; do sleep 0.5; done")
+        found = PROCESSES.parse(Output(cluster.sh(look + PROCESSES.script)))
+        assert [(one.state, one.job) for one in found.held] == [("S", job)]
+        assert (found.slurmd, job in found.jobs) == (True, False)
+    finally:
+        cluster.sh("kill $(cat /tmp/on-the-gpu); rm -f /tmp/on-the-gpu /tmp/ended")

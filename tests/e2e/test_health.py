@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuprov.simulate import faults, hosts, inventory
+from gpuprov.errors import GpuprovError
+from gpuprov.probe.base import Output
+from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held
+from gpuprov.simulate import container, engine, faults, hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import GPUPROV, loaded
 
@@ -101,6 +108,73 @@ def test_a_card_to_be_returned_comes_before_all_else(site: Site) -> None:
     assert host["words"] == "no: drain it, and return the card"
     for name in ("gpu-row-failed", "xid-off-the-bus"):
         faults.heal(NAME, name, hosts.run)
+
+
+def test_a_gpu_that_is_slow_without_a_reason(site: Site) -> None:
+    """Beside one whose power brake holds it: that is a reason, and slowdown's."""
+    for item in ("gpu-slow-clock=0", "gpu-power-brake=1"):
+        faults.plant(NAME, item, hosts.run)
+    _, host = site.health()
+    causes = {cause["check"]: (cause["action"], cause["found"]) for cause in host["causes"]}
+    assert causes["health.clocks"] == (
+        "drain",
+        "0001:10:00.0 computes at 345 of 1980 MHz, and nothing is said to lower it",
+    )
+    assert causes["health.slowdown"][1].startswith("0001:11:00.0 is slow")
+    for name in ("gpu-slow-clock", "gpu-power-brake"):
+        faults.heal(NAME, name, hosts.run)
+
+
+def test_a_process_is_left_when_its_containers_monitor_is_gone(site: Site, tmp_path: Path) -> None:
+    """With the engine's own monitor, conmon or containerd-shim, of a container that runs beside the host."""
+    name, limits = f"{container.PREFIX}{NAME}-left", ("--ulimit=nofile=20000:20000", "--ulimit=nproc=10000:10000")
+    image = engine.inspect(container.PREFIX + NAME)[0]["Image"]
+    (tmp_path / "nvidia-smi").write_text(
+        f"#!/bin/sh\ncase $1 in *memory.used) ;; *) echo 00000000:19:00.0, $(cat {tmp_path}/pid), 9 MiB;; esac\n"
+    )
+    (tmp_path / "nvidia-smi").chmod(0o755)
+
+    def look() -> Held:
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        said = subprocess.run(
+            ["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=True
+        )
+        (one,) = PROCESSES.parse(Output(said.stdout)).held
+        return one
+
+    engine.engine(
+        *(
+            "run",
+            "--detach",
+            "--name",
+            name,
+            "--privileged",
+            "--network=none",
+            *limits,
+            "--entrypoint=sleep",
+            image,
+            "600",
+        )
+    )
+    pid = 0
+    try:
+        pid = int(engine.inspect(name)[0]["State"]["Pid"])
+        (tmp_path / "pid").write_text(str(pid))
+        assert (look().name, look().container, look().orphan) == ("sleep", True, False)
+        (monitor,) = re.findall(r"PPid:\t(\d+)", Path(f"/proc/{pid}/status").read_text())
+        assert Path(f"/proc/{monitor}/comm").read_text().startswith(("conmon", "containerd-shim"))
+        os.kill(int(monitor), signal.SIGKILL)
+        until = time.monotonic() + 10
+        while not look().orphan and time.monotonic() < until:
+            time.sleep(0.2)
+        assert (look().state, look().orphan) == ("S", True)
+    finally:
+        with suppress(ProcessLookupError):
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        with suppress(GpuprovError):  # podman waits in vain for what the monitor would have noted, once
+            engine.engine("rm", "--force", name)
+        engine.engine("rm", "--force", name)
 
 
 def test_a_lost_gpu_is_not_called_well(site: Site) -> None:

@@ -44,7 +44,11 @@ def test_a_kernel_is_held_and_one_whose_build_fails_is_told_of_before_the_boot(h
     said = host.sh(UPGRADE)
     assert "FAILED" not in said, said
     assert host.kernels() == {host.old}, said
-    assert "linux-image-amd64" in said.partition("kept back")[2] or "linux-image-amd64" not in said, said
+    kept = said.partition("kept back")[2]
+    assert all(name in kept or name not in said for name in ("linux-image-amd64", "linux-headers-amd64")), said
+    headers = [name for name in host.sh("ls /usr/src").split() if name.startswith("linux-headers-")]
+    assert headers
+    assert all(host.old.removesuffix("-amd64") in name for name in headers), headers
     host.is_green(host.old, **HOLD)
     host.apply(**FOLLOW)
 

@@ -103,4 +103,5 @@ def test_damaged_receipt_is_put_aside(lab: Lab, newest: str) -> None:
     assert ran.code == 0, ran
     assert set(ran.json["hosts"][0]["ran"]) == {"kernel", "nouveau", "nvidia_driver", "persistence"}
     assert set(machine.receipt()["capabilities"]) == {"kernel", "nouveau", "nvidia_driver", "persistence"}
+    assert any("the receipt could not be read" in told for told in ran.json["hosts"][0]["warnings"]), ran.json["hosts"]
     assert machine.sh("cat /var/lib/gpuprov/receipt.json.damaged") == '{"schema": 1, "capab'

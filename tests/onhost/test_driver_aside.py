@@ -96,13 +96,17 @@ def packs(root: Path) -> dict[str, Path]:
     folder.mkdir(parents=True)
     (root / "nvidia-current.ko").write_bytes(os.urandom(30000))
     found = {
-        name: folder / f"nvidia-current-{name}{aside.ENDING}" for name in ("1.whole", "2.empty", "3.zeros", "4.cut")
+        name: folder / f"nvidia-current-{name}{aside.ENDING}"
+        for name in ("1.whole", "2.empty", "3.zeros", "4.cut", "5.between")
     }
     for pack in found.values():
         subprocess.run(["tar", "-cf", pack, "-C", root, "nvidia-current.ko"], check=True)
     found["2.empty"].write_bytes(b"")
     found["3.zeros"].write_bytes(bytes(20480))
     os.truncate(found["4.cut"], 4096)
+    os.truncate(
+        found["5.between"], 512 + 30208
+    )  # the file is whole, and what tar lists; the end of the archive is not there
     return found
 
 

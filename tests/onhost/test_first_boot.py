@@ -127,6 +127,13 @@ def _host(tmp_path: Path) -> Iterator[Host]:
         reload(part)
 
 
+def test_the_program_of_earlier_versions_goes(host: Host) -> None:
+    host.write("/usr/local/lib/gpuprov/first_boot_judge.py", "# alone")
+    host.changed()
+    assert not (host.root / "usr/local/lib/gpuprov/first_boot_judge.py").exists()
+    assert (host.root / "usr/local/lib/gpuprov/first_boot/gpuprov_boot/first_boot_judge.py").exists()
+
+
 def test_what_the_host_ran_by_is_kept_and_the_sites_default_stays(host: Host) -> None:
     host.changed(kernel=NEW)
     entry = host.read("/boot/grub/gpuprov/boot.cfg")

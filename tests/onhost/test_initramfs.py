@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost import initramfs
-from gpuprov.probe.kernel.initramfs import INITRAMFS
+from gpuprov.onhost import first_boot_systemd, initramfs
+from gpuprov.probe.base import Output
+from gpuprov.probe.kernel.initramfs import INITRAMFS, Initramfs
 
 RELEASE = "6.1.0-47-amd64"
 
@@ -74,6 +76,66 @@ def test_a_full_boot_is_said_before_anything_is_written(boot: Path, monkeypatch:
     with pytest.raises(initramfs.Failed, match=r"/boot has 1 MiB free, a rebuilt .* needs 1 MiB: remove old kernels"):
         initramfs.rebuild(initramfs.stale()[0])
     assert not (boot / "log").exists()
+
+
+@pytest.fixture(name="copy")
+def _copy(boot: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host that systemd-boot has started, with kernel-install's copy of the image, and a maker whose hook copies it."""
+    variables = boot / "efivars"
+    variables.mkdir()
+    told = "systemd-boot 252.39-1".encode("utf-16-le")
+    (variables / f"LoaderInfo-{first_boot_systemd.VENDOR}").write_bytes(bytes(4) + told)
+    monkeypatch.setattr(first_boot_systemd, "VARIABLES", str(variables))
+    monkeypatch.setattr(initramfs, "PARTITIONS", (f"{boot}/efi", f"{boot}/boot"))
+    copy = boot / f"efi/5f6c/{RELEASE}/initrd.img-{RELEASE}"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("image")
+    program = boot / "bin/update-initramfs"
+    program.write_text(f"{program.read_text()}cp {boot}/boot/initrd.img-$3 {copy}\n")
+    initramfs.rebuild(initramfs.stale()[0])
+    return copy
+
+
+def of_probe(boot: Path) -> Initramfs:
+    script = INITRAMFS.script.replace("/sys/firmware/efi/efivars", f"{boot}/efivars")
+    for folder in ("/boot", "/etc/modprobe.d", "/lib/modules", "/efi"):
+        script = re.sub(rf"(?<![\w]){folder}(?=[/ \n])", f"{boot}{folder}", script)
+    (boot / "bin/lsinitramfs").write_text("#!/bin/sh\necho etc/modprobe.d/gpuprov.conf\n")
+    (boot / "bin/lsinitramfs").chmod(0o755)
+    environment = {"PATH": f"{boot}/bin:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    (image,) = INITRAMFS.parse(Output(done.stdout))
+    return image
+
+
+def test_a_run_that_was_cut_off_before_systemd_boots_copy_is_completed_by_the_next(boot: Path, copy: Path) -> None:
+    (boot / "etc/modprobe.d/gpuprov.conf").touch()
+    os.utime(boot / "etc/modprobe.d/gpuprov.conf", (1, 1))
+    os.utime(boot / "etc/modprobe.d", (1, 1))
+    assert initramfs.stale() == []
+    assert (of_probe(boot).holds_configuration, of_probe(boot).old_copy) == (True, "")
+    image = boot / f"boot/initrd.img-{RELEASE}"
+    now = os.stat(image).st_mtime
+    os.utime(copy, (now - 1, now - 1))
+    assert initramfs.stale() == [], "times on FAT are even seconds"
+    os.utime(copy, (now - 60, now - 60))
+    assert [one.path for one in initramfs.stale()] == [str(image)]
+    assert (of_probe(boot).holds_configuration, of_probe(boot).old_copy) == (False, str(copy))
+    initramfs.rebuild(initramfs.stale()[0])
+    assert initramfs.stale() == []
+    copy.write_text("image, cut o")
+    assert [one.path for one in initramfs.stale()] == [str(image)]
+    assert of_probe(boot).old_copy == str(copy)
+    (boot / "bin/update-initramfs").write_text(f"#!/bin/sh\ntouch {image}\n")
+    with pytest.raises(initramfs.Failed, match=rf"{copy}, from which systemd-boot starts, was left as it was"):
+        initramfs.rebuild(initramfs.stale()[0])
+
+
+def test_what_grub_starts_has_no_copy(boot: Path, copy: Path) -> None:
+    copy.write_text("of a bootloader that was")
+    next((boot / "efivars").iterdir()).unlink()
+    assert initramfs.stale() == []
+    assert of_probe(boot).old_copy == ""
 
 
 def test_the_probe_looks_into_the_same_images(boot: Path) -> None:

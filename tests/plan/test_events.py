@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
+from gpuprov.apply.text import as_text
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
@@ -111,6 +112,31 @@ def test_an_unreachable_host_says_why_in_one_line() -> None:
     assert ledger.hosts["c"].unreachable == told
     assert Step("unreachable", "c", told) in steps
     assert ledger.hosts["c"].failure is None
+
+
+def test_what_a_module_warns_of_is_told_once_also_where_the_task_fails() -> None:
+    """As ansible-runner hands it on: texts in the result, a loop's together; other modules' are Ansible's business."""
+    ledger = Ledger()
+    for kind, action, told in (
+        ("runner_on_ok", "gpuprov_first_boot", ["the next boot\nis not counted"]),
+        ("runner_on_ok", "gpuprov_command", ["the next boot is not counted", "tolerated"]),
+        ("runner_on_failed", "gpuprov_packages", ["a key expires"]),
+        ("runner_on_ok", "ansible.builtin.command", ["found a newer Python"]),
+    ):
+        data = {
+            "host": "a",
+            "task": "Do",
+            "task_action": action,
+            "res": {"warnings": told, "msg": "", "changed": False},
+        }
+        ledger.feed({"event": kind, "event_data": data})
+    told = ["the next boot is not counted", "tolerated", "a key expires"]
+    assert ledger.hosts["a"].warnings == told
+    outcome = HostOutcome(host="a", warnings=["from the run that is rolled back"])
+    judge(outcome, ledger, Ended("ended", 2))
+    assert outcome.warnings == ["from the run that is rolled back", *told]
+    text = as_text(ApplyRun(run="r", hosts=[outcome]))
+    assert "  warning: the next boot is not counted\n" in text, text
 
 
 def test_a_host_that_is_lost_is_told_with_act_and_task() -> None:

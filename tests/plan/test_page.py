@@ -73,6 +73,19 @@ def test_the_sentence_is_the_verdict_and_what_is_blocked_comes_first() -> None:
     assert "gpuprov apply friday.plan" in told
 
 
+def test_a_host_that_is_out_of_service_is_told_apart() -> None:
+    """As the text of a plan does: it gets no jobs, and nobody else says so."""
+    out = "drained by gpuprov since 2026-11-20 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain ... --run fri"
+    text = page.render([replace(IDLE, host="idle", out=out), replace(FULL, host="full", out="another <b>note"), IDLE])
+    section = text.partition('<section id="out">')[2].partition("</section>")[0]
+    told = Reader(section).text
+    assert out in told
+    assert "another <b>note" in told
+    assert section.count("<article") == 2
+    assert text.count(out) > 1, "with the host, too"
+    assert 'id="out"' not in page.render([IDLE, FULL])
+
+
 def test_copy_buttons_give_a_limit_that_a_shell_takes() -> None:
     plans = [replace(FULL, host=name) for name in ("gpu001", "gpu002", "gpu003", "a;reboot")]
     copies = [more.get("data-copy") for tag, more in Reader(page.render(plans)).tags if tag == "button"]

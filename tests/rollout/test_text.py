@@ -6,9 +6,13 @@ import random
 
 import msgspec
 
+from gpuprov.drain import Step
+from gpuprov.rollout import events
+from gpuprov.rollout.drains import follows
 from gpuprov.rollout.planned import planned
+from gpuprov.rollout.state import folded
 from gpuprov.rollout.status import Status, status
-from gpuprov.rollout.text import as_text, awaited
+from gpuprov.rollout.text import as_text, awaited, line
 from tests.rollout.world import World, members, policy
 
 
@@ -45,3 +49,42 @@ def test_who_looks_is_told_what_to_say_next() -> None:
     ):
         told = msgspec.structs.replace(status, id="r", **changed)
         assert as_text(told).splitlines()[-1] == said
+
+
+GONE = "gpu0001: no route to host"
+
+
+def untold(*given: events.Event) -> Status:
+    """Of a roll-out over two hosts, of which one knows nothing of its fate."""
+    plan = planned(policy("drain: {adapter: slurm}\n"), members(2))
+    drained = events.Drained(at=1, hosts=("gpu0001",), untold=GONE)
+    return status("friday", folded(plan, [drained, *given]), carried_out=False, domains=plan.domains, details={})
+
+
+def test_a_host_that_does_not_know_that_it_is_out_is_told() -> None:
+    words = f"what verify says of gpu0001 does not know of it: no note could be left there ({GONE})"
+    for given, known in (
+        ([], False),
+        ([events.Returned(at=2, hosts=("gpu0001",), untold="")], True),
+        ([events.Returned(at=2, hosts=("gpu0001",), untold=GONE)], False),
+        ([events.Returned(at=2, hosts=("gpu0001",), message="not given back")], False),
+    ):
+        told = untold(*given)
+        assert (words in as_text(told, 200)) is not known
+        assert [one.untold for one in told.hosts] == ["", "" if known else GONE]
+
+
+def test_what_a_step_says_of_it_is_recorded_and_said() -> None:
+    done = Step(host="gpu0001", node="n", state="done", untold=GONE)
+    refused = msgspec.structs.replace(done, state="refused", message="somebody's", untold="")
+    state = folded(planned(policy("drain: {adapter: slurm}\n"), members(2)), [])
+    words = f"what verify says of gpu0001 does not know of it: no note could be left there ({GONE})"
+    out = follows("drained", "gpu0001", done, 1.0)
+    back = follows("return", "gpu0001", done, 1.0)
+    kept = follows("return", "gpu0001", refused, 1.0)
+    assert isinstance(out, events.Drained)
+    assert isinstance(back, events.Returned)
+    assert isinstance(kept, events.Returned)
+    assert (out.untold, back.untold, kept.untold) == (GONE, GONE, None)
+    told = [line(one, state) for one in (out, back, kept)]
+    assert told == [f"free: gpu0001; {words}", words, "gpu0001: not given back: somebody's"]

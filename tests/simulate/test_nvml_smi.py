@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import gpu_settings
+from gpuprov.probe.gpus import gpu_health, gpu_settings
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream
@@ -174,6 +174,27 @@ def test_processes(smi: Smi, tmp_path: Path) -> None:
         told = smi.run(host, "--query-compute-apps=pid,gpu_bus_id", "--format=csv,noheader")
         assert told == (0, f"{two}, 00000001:10:00.0\n{one}, 00000001:11:00.0\n")
         assert "In use by another client" in smi.run(host, "mig", "-i", "0", "-dci")[1]
+
+
+def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -> None:
+    """What the faults of these names come to in nvidia-smi's own words, and in what is read of them."""
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+
+    def read() -> tuple[gpu_health.GpuHealth, ...]:
+        return gpu_health.parse(Output(f"@present 2\n@smi\n{smi.run(host, '-q')[1]}")).gpus
+
+    assert [(one.used, one.processes, one.coherent, one.clocks.busy) for one in read()] == [(0, False, False, 0)] * 2
+    assert [one.clocks.held for one in read()] == [("Idle",)] * 2
+    host.write("/var/lib/gpuprov-sim/faults/gpu-memory-held", "1\n")
+    host.write("/var/lib/gpuprov-sim/faults/gpu-slow-clock", "0\n")
+    low, held = read()
+    assert low.clocks.held == ()
+    assert (low.used, low.clocks.busy, low.clocks.graphics, low.clocks.most_graphics) == (0, 100, 345, 1980)
+    assert (held.used, held.processes, held.clocks.busy) == (40779, False, 0)
+    query = ("--query-gpu=pci.bus_id,memory.used", "--format=csv,noheader,nounits")
+    assert smi.run(host, *query)[1].splitlines()[1] in ("00000001:11:00.0, 40779", "00000001:11:00.0, 41330")
+    with holding(host.write("/dev/nvidia1", ""), host.write("/dev/nvidia-uvm", "")):
+        assert read()[1].processes is True
 
 
 STATE = "--query-gpu=power.limit,clocks.gr,clocks.applications.gr,compute_mode,ecc.mode.current,ecc.mode.pending"

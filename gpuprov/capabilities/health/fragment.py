@@ -73,6 +73,30 @@ class Health(Fragment, frozen=True):
         Literal["refuse", "any"],
         msgspec.Meta(description="Whether a GPU whose power limit in force is below the one that is set fails"),
     ] = "refuse"
+    clocks: Annotated[
+        Literal["uniform", "any"],
+        msgspec.Meta(
+            description=(
+                "Whether GPUs of one model must have the same clocks, and none that computes less than half of its highest one "
+                "without a reason that the driver names"
+            )
+        ),
+    ] = "uniform"
+    left_processes: Annotated[
+        Literal["refuse", "any"],
+        msgspec.Meta(
+            description=(
+                "Whether a process on a GPU fails of whose Slurm job no step runs here, or whose container has lost its monitor"
+            )
+        ),
+    ] = "refuse"
+    stray_memory: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=1_000_000,
+            description="From how many MiB in use on a GPU, on which no process is, is bad (0: not judged)",
+        ),
+    ] = 1024  # fmt: skip
     nvlink_errors: Annotated[
         Count, msgspec.Meta(description="How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
     ] = 0

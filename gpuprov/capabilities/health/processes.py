@@ -1,36 +1,101 @@
-"""Processes that are left on GPUs."""
+"""Processes that are left on GPUs, and memory that nobody gave back."""
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.probe.gpus.gpu_processes import PROCESSES
+from gpuprov.catalog import xids as catalogue
+from gpuprov.catalog.xids import Action
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, State
+from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held, Processes
 from gpuprov.probe.host import system
 
+WORDS = {"": "the host has no such process", "Z": "a zombie", "X": "dead", "D": "hangs in the kernel"}
+ENDED = (
+    "restart what started it (ps -o ppid= -p PID); else drain the host, and restart it: a GPU cannot be reset while "
+    "something holds it"
+)
+LEFT = (
+    "look at it (ps -fp PID), and end it (kill PID, then kill -KILL PID): nothing that schedules jobs here knows of it"
+)
+KEPT = (
+    "fuser -v /dev/nvidia* names who has the GPU open without computing, such as a worker that a job left: end it; if none does, "
+    "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
+)
 
-@check("health.processes", PROCESSES, system.CONTAINER, evidence=PROCESSES.evidence)
+
+def _left(one: Held, found: Processes) -> str:
+    """Whose it was that is gone; empty where that is there, or cannot be said."""
+    if one.orphan:
+        return "in a container whose monitor (containerd-shim, conmon) is gone"
+    if found.slurmd and one.job is not None and one.job not in found.jobs:
+        return f"started in Slurm's job {one.job}, of which no step runs here"
+    return ""
+
+
+@check(
+    "health.processes",
+    PROCESSES,
+    GPU_HEALTH,
+    system.CONTAINER,
+    fields=("left_processes", "stray_memory"),
+    evidence=f"{PROCESSES.evidence}; nvidia-smi -q -d MEMORY,PIDS",
+)
 def processes(ctx: Ctx) -> Outcome:
-    """No process that has ended, or that hangs in the kernel, still holds a GPU: its memory is lost to the next job.
+    """No process that has ended, that hangs in the kernel, or whose job or container is gone still holds a GPU, and no memory of a GPU
+    is in use on which no process is: it is lost to the next job.
 
     Seen in the field: https://github.com/qizhou000/VisEdit/issues/5 (nvidia-smi names a process that the host has not),
-    https://github.com/apache/mxnet/issues/4242 (a zombie), https://github.com/microsoft/pai/issues/3375 (D for good).
+    https://github.com/apache/mxnet/issues/4242 (a zombie), https://github.com/microsoft/pai/issues/3375 (D for good),
+    https://github.com/sgl-project/sglang/issues/23627 (left by a Slurm job that ended), https://github.com/containerd/containerd/issues/8285
+    (a container without its shim), https://github.com/pytorch/pytorch/issues/4031 (memory in use, and no process).
     """
     if container := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{container} container: the processes of the machine cannot be seen")
-    expected = "no ended or hanging process holds a GPU"
-    words = {"": "the host has no such process", "Z": "a zombie", "X": "dead", "D": "hangs in the kernel"}
-    found = ctx.facts.get(PROCESSES)
-    bad = [one for one in found if one.state in words]
-    if bad:
-        told = "; ".join(
-            f"{one.name or 'process'} (pid {one.pid}) on {one.gpu}, {one.memory}: {words[one.state]}" for one in bad
+    found, limit = ctx.facts.get(PROCESSES), ctx.fragment.stray_memory
+    told: list[str] = []
+    hints: list[str] = []
+    actions: list[Action] = []
+
+    def bad(words: str, hint: str, action: Action) -> None:
+        told.append(words)
+        hints.extend([hint] * (hint not in hints))
+        actions.append(action)
+
+    for one in found.held:
+        name = f"{one.name or 'process'} (pid {one.pid}) on {one.gpu}, {one.memory}"
+        if one.state in WORDS:
+            bad(f"{name}: {WORDS[one.state]}", ENDED, "reboot")
+        elif ctx.fragment.left_processes == "refuse" and (left := _left(one, found)):
+            bad(f"{name}: {left}", LEFT, "none")
+    state: State = ctx.facts.get(GPU_HEALTH)
+    if limit and state.complaint:
+        raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
+    holding = {_short(one.gpu) for one in found.held}
+    again = {_short(address): mebibytes for address, mebibytes in found.used.items()}
+    once: list[str] = []
+    for gpu in state.gpus:
+        if gpu.processes is not False or gpu.coherent or gpu.address in holding or not (gpu.used or 0) >= limit > 0:
+            continue
+        if gpu.address not in again:
+            once.append(gpu.address)
+        elif again[gpu.address] >= limit:
+            least = min(gpu.used or 0, again[gpu.address])
+            bad(f"{least} MiB of {gpu.address} are in use, and no process is on it", KEPT, "reset")
+    if told:
+        expected = "no process that is left, and no memory without a process"
+        return fail(expected, "; ".join(told), "; ".join(hints), action=catalogue.worst(tuple(actions)))
+    if once:
+        return skip(
+            f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"
         )
-        hint = (
-            "restart what started it (ps -o ppid= -p PID); else drain the host, and restart it: a GPU cannot be reset "
-            "while something holds it"
-        )
-        return fail(expected, told, hint, action="reboot")
-    return ok(f"processes on GPUs: {len(found)}, all there" if found else "no process on a GPU", expected)
+    return ok(f"processes on GPUs: {len(found.held)}, all there" if found.held else "no process on a GPU")
+
+
+def _short(address: str) -> str:
+    """As sysfs writes it."""
+    return (address[4:] if address.startswith("0000") and len(address) == 16 else address).lower()
 
 
 CHECKS = (processes,)

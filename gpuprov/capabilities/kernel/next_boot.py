@@ -85,7 +85,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         return fail("readable images", told, f"run as root; {unreadable[0].listing}")
     if stale := [image for image in images if not image.holds_configuration]:
         changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
-        told = "stale: " + " ".join(image.image for image in stale)
+        told = "stale: " + " ".join(image.old_copy or image.image for image in stale)
         return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
     return ok(f"{len(images)} images hold {MODPROBE_FILE}")
 

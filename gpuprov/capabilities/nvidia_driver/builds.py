@@ -35,7 +35,7 @@ def headers(ctx: Ctx) -> Outcome:
     if not targets:
         return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
     missing = [kernel.release for kernel in targets if not kernel.headers]
-    next_ones = [n for n in header_metapackages(ctx.facts) if n not in ctx.facts.get(PACKAGES)]
+    next_ones = [n for n in header_metapackages(ctx.fragment, ctx.facts) if n not in ctx.facts.get(PACKAGES)]
     if missing or next_ones:
         told = [f"none for {' '.join(missing)}"] * bool(missing)
         told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)

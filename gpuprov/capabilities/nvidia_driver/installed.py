@@ -38,6 +38,8 @@ def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
     return resolve.upstream(package.version) if package else ""
 
 
-def header_metapackages(facts: Facts) -> list[str]:
-    """The metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings."""
-    return package_lists.header_metapackages(facts.get(PACKAGES))
+def header_metapackages(driver: NvidiaDriver, facts: Facts) -> list[str]:
+    """The metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings, where DKMS
+    is to build for those. None where kernels are held: its newest version would have DKMS build for one that is kept away."""
+    comes = driver.build == "dkms" and driver.kernel_upgrades != "hold"
+    return package_lists.header_metapackages(facts.get(PACKAGES)) if comes else []

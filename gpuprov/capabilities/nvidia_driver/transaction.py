@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, seen
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
+from gpuprov.capabilities.nvidia_driver.installed import header_metapackages
 from gpuprov.capabilities.nvidia_driver.precompiled import KERNELS
 from gpuprov.catalog.drivers.sets import DriverPackages
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
@@ -61,7 +62,7 @@ def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
     have, build = versions(ctx.facts), ctx.facts.get(BUILDING)
     bare = [one.release for one in kernels(ctx) if not one.headers]
     headers = package_lists.header_packages(names.headers, bare, build.offered)
-    metas = package_lists.header_metapackages(have) if ctx.fragment.build == "dkms" else []
+    metas = header_metapackages(ctx.fragment, ctx.facts)
     wanted = dict.fromkeys([*tools(ctx, names, flavour), *headers, *metas])
     missing = [*have, *build.there, *lacking(ctx, names, flavour)]
     return [name for name in wanted if name not in missing]
@@ -80,9 +81,14 @@ def locks(ctx: Ctx) -> list[str]:
 
 
 def images(facts: Facts) -> dict[str, bool]:
-    """Installed packages that bring a kernel which boots, and whether each is held."""
+    """Installed packages that bring a kernel which boots, or its headers, for which DKMS would build; and whether each is held."""
     found = facts.get(PACKAGES)
-    return {name: one.held for name, one in found.items() if name == one.name and re.fullmatch(KERNELS, name)}
+    headers = package_lists.header_metapackages(found)
+    return {
+        name: one.held
+        for name, one in found.items()
+        if name == one.name and (name in headers or re.fullmatch(KERNELS, name))
+    }
 
 
 def transaction(ctx: Ctx, decision: Decision) -> Transaction:

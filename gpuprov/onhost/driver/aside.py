@@ -165,7 +165,17 @@ def clear(family: str, *, damaged: bool = False) -> None:
 
 def _is_whole(pack: str) -> bool:
     listed = run(["tar", "-tf", pack])
-    return listed.status == 0 and ".ko" in listed.out
+    return listed.status == 0 and ".ko" in listed.out and _ends(pack)
+
+
+def _ends(pack: str) -> bool:
+    """Whether the end of a plain tar is there, two blocks of zeros, as the list of one that is cut between two files is whole to tar:
+    https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
+    with open(pack, "rb") as file:
+        if file.read(262)[257:] != b"ustar":
+            return True  # compressed, and its own end was seen
+        file.seek(-1024, os.SEEK_END)
+        return file.read() == bytes(1024)
 
 
 def take_away(family: str, pack: str) -> None:

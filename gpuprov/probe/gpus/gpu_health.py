@@ -1,4 +1,5 @@
-"""What each GPU says of its own health: ECC, row remapping, retired pages, slowdown, temperature, power, PCIe replays, firmware."""
+"""What each GPU says of its own health: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use, PCIe
+replays, firmware."""
 
 from __future__ import annotations
 
@@ -17,6 +18,19 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
     uncorrected: int | None = None
 
 
+class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+    """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not tell).
+    `held`: what the driver says lowers them; None where it does not say. `busy`: percent of the time that something computes."""
+
+    graphics: int | None = None
+    most_graphics: int | None = None
+    most_memory: int | None = None
+    set_graphics: int | None = None
+    set_memory: int | None = None
+    held: tuple[str, ...] | None = None
+    busy: int | None = None
+
+
 class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU by its address as sysfs writes it. Empty, or None: the GPU has no such thing, or nvidia-smi does not print it.
 
@@ -24,7 +38,8 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
     ones; `remap_pending`, `remap_failed`. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no setting.
     `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`) and
-    the one that was set (`limit`). `recovery`: what the driver says that it needs; `reset_required`.
+    the one that was set (`limit`). `recovery`: what the driver says that it needs; `reset_required`. `used`: MiB of its memory;
+    `processes`: whether any is on it; `coherent`: its memory is a part of the host's, in which the kernel puts what it wants.
     """
 
     address: str
@@ -51,6 +66,10 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     inforom: str = ""
     recovery: str = ""
     reset_required: bool | None = None
+    clocks: Clocks = Clocks()
+    used: int | None = None
+    processes: bool | None = None
+    coherent: bool = False
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +129,10 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         inforom=_text(values.get(("Inforom Version", "Image Version"))),
         recovery=_text(values.get(("GPU Recovery Action",))),
         reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
+        clocks=_clocks(values),
+        used=_unit(values.get(("FB Memory Usage", "Used")), "MiB"),
+        processes=_processes(values),
+        coherent=values.get(("Addressing Mode",)) == "ATS",
     )
 
 
@@ -159,6 +182,33 @@ def _slow(values: Values) -> tuple[str, ...] | None:
     told = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
     known = [name for name in SLOW if told.get(name) in ("Active", "Not Active")]
     return tuple(name for name in known if told[name] == "Active") if known else None
+
+
+def _clocks(values: Values) -> Clocks:
+    told = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
+    known = [name for name, value in told.items() if value in ("Active", "Not Active")]
+    return Clocks(
+        graphics=_unit(values.get(("Clocks", "Graphics")), "MHz"),
+        most_graphics=_unit(values.get(("Max Clocks", "Graphics")), "MHz"),
+        most_memory=_unit(values.get(("Max Clocks", "Memory")), "MHz"),
+        set_graphics=_unit(values.get(("Applications Clocks", "Graphics")), "MHz"),
+        set_memory=_unit(values.get(("Applications Clocks", "Memory")), "MHz"),
+        held=tuple(name for name in known if told[name] == "Active")
+        if {"Idle", "SW Power Cap"} <= set(known)
+        else None,
+        busy=_unit(_either(values, "Utilization", "GPU", "Gpu"), "%"),
+    )
+
+
+def _unit(value: str | None, unit: str) -> int | None:
+    match = re.fullmatch(rf"(\d{{1,9}}) {unit}", value or "")
+    return int(match[1]) if match else None
+
+
+def _processes(values: Values) -> bool | None:
+    if ("Processes",) in values:
+        return False if values["Processes",] == "None" else None
+    return True if ("Processes", "Process ID") in values else None
 
 
 def _below(values: Values, what: str) -> int | None:

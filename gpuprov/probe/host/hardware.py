@@ -48,7 +48,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_files(output: Output) -> Files:
     handles: tuple[int, int] | None = None
-    systems = []
+    systems: dict[str, FileSystem] = {}
     asked = False
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
@@ -57,10 +57,12 @@ def parse_files(output: Output) -> Files:
             handles = int(cells[0]), int(cells[1])
         elif kind == "system" and len(cells) >= 7:
             mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
-            systems.append(_system(path, mounted, numbers))
+            systems[path] = _system(path, mounted, numbers)
+        elif kind == "mount" and len(cells) >= 2:
+            systems.setdefault("|".join(cells[1:]), FileSystem(path="|".join(cells[1:]), mounted=cells[0]))
         elif kind == "asked":
             asked = True
-    return Files(handles=handles, systems=tuple(systems), asked=asked or bool(systems))
+    return Files(handles=handles, systems=tuple(systems.values()), asked=asked or bool(systems))
 
 
 def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
@@ -112,13 +114,25 @@ FILES = Probe(
     "file_systems",
     """set -- $(cat /proc/sys/fs/file-nr) && [ $# = 3 ] && echo "handles|$1|$3"
 [ -z "${paths+set}" ] || echo 'asked|'
-printf '%s\\n' "$paths" | while IFS= read -r p; do
-  [ -n "$p" ] || continue
-  # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
-  m=$(P=$(printf %s "$p" | sed 's/ /\\\\040/g') awk '$2 == ENVIRON["P"] { t = $3 } END { print t }' /proc/self/mounts)
-  n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p" 2>/dev/null) || n='||||'
-  echo "system|$m|$n|$p"
-done; true""",
+# All at a time: of a server that is away each would take its 5 s. What cannot even be killed keeps none of the others waiting.
+[ -z "$paths" ] || printf '%s\\n' "$paths" | {
+  while IFS= read -r p; do
+    [ -n "$p" ] || continue
+    # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
+    m=$(P=$(printf %s "$p" | sed 's/ /\\\\040/g') awk '$2 == ENVIRON["P"] { t = $3 } END { print t }' /proc/self/mounts)
+    echo "mount|$m|$p"
+    { n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p") || n='||||'; echo "system|$m|$n|$p"; } 2>/dev/null &
+  done
+  echo all
+  { sleep 7; echo late; } 2>/dev/null &
+} | {
+  n=0 all=
+  until [ "$all" ] && [ $n -le 0 ]; do
+    IFS= read -r l || break
+    case $l in mount*) n=$((n + 1));; system*) n=$((n - 1));; all) all=1; continue;; late) break;; esac
+    printf '%s\\n' "$l"
+  done
+}; true""",
     parse_files,
     "cat /proc/sys/fs/file-nr; df -h; df -i",
     asks=lambda host: {"paths": "\n".join(host.capabilities["health"].mounts)},

@@ -6,13 +6,16 @@ import re
 
 import msgspec
 
+from gpuprov.onhost.initramfs import PARTITIONS, is_old
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.kernel.systemd_boot import EFI
 
 
 class Initramfs(msgspec.Struct, frozen=True):
     """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
 
-    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools.
+    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools. `old_copy`: of an earlier
+    state of it, from which systemd-boot starts the host: what the image holds, that one does not.
     """
 
     image: str
@@ -20,6 +23,7 @@ class Initramfs(msgspec.Struct, frozen=True):
     holds_configuration: bool
     readable: bool
     by_dracut: bool = False
+    old_copy: str = ""
 
     @property
     def release(self) -> str:
@@ -37,12 +41,19 @@ class Initramfs(msgspec.Struct, frozen=True):
         return f"{'lsinitrd' if self.by_dracut else 'lsinitramfs'} {self.image}"
 
 
+COPY = re.compile(r"copy (\d{1,15}) (\d{1,15}) (\d{1,15}) (\d{1,15}) (/.+)")
+
+
 def parse(output: Output) -> tuple[Initramfs, ...]:
     images: list[Initramfs] = []
     for line in output.text.splitlines():
         if line.startswith("image "):
             _, path, fresh, status, *by = line.split()
             images.append(Initramfs(path, frozenset(), fresh == "1", status == "0", by == ["dracut"]))
+        elif match := COPY.fullmatch(line) if images else None:
+            size, made, copied_size, copied = map(int, match.groups()[:4])
+            if is_old((size, made), (copied_size, copied)):
+                images[-1] = msgspec.structs.replace(images[-1], holds_configuration=False, old_copy=match[5])
         elif line and images:
             last = images[-1]
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
@@ -52,7 +63,8 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
 
 INITRAMFS = Probe(
     "initramfs",
-    """k=/usr/lib/dracut/skipcpio
+    EFI
+    + """k=/usr/lib/dracut/skipcpio
 names() {
   case "$($k "$1" 2>/dev/null | head -c 4 | od -An -tx1 | tr -d ' ')" in
   1f8b*) d='gzip -dc' ;; 28b52ffd) d='zstd -dcq' ;; fd377a58) d='xz -dc' ;; 02214c18) d='lz4 -dc' ;; 30373037) d=cat ;; *) d=false ;;
@@ -61,8 +73,8 @@ names() {
 }
 for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
   case "$i" in *kdump.img|*-kdump|*-0-rescue-*) continue ;; esac
-  v=${i#/boot/initr*-}
-  [ -f "$i" ] && [ -d "/lib/modules/${v%.img}" ] || continue
+  r=${i#/boot/initr*-}
+  [ -f "$i" ] && [ -d "/lib/modules/${r%.img}" ] || continue
   if command -v lsinitramfs >/dev/null; then l=$(lsinitramfs "$i" 2>/dev/null); s=$?
   else l=$(names "$i") && [ -n "$l" ] || l=$(lsinitrd "$i" 2>/dev/null); s=$?; fi
   f=0; b=initramfs-tools
@@ -70,8 +82,11 @@ for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
   case "$l" in *etc/modprobe.d/gpuprov.conf*) [ "$i" -nt /etc/modprobe.d/gpuprov.conf ] && f=1 ;; esac
   case "$l" in *lib/dracut/*) b=dracut ;; esac
   echo "image $i $f $s $b"
+  case "$(efi LoaderInfo)" in systemd-boot*) for c in COPIES; do
+    [ -f "$c" ] && echo "copy $(stat -c '%s %Y' "$i") $(stat -c '%s %Y' "$c") $c"
+  done;; esac
   printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
-done; true""",
+done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' for place in PARTITIONS)),
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
 )

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.gpus.gpu_processes import PROCESSES
-from tests.capabilities.asking import Row, judge
+from gpuprov.probe.gpus.gpu_processes import PROCESSES, Processes
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fitness import fitness
+from tests.capabilities.asking import Row, ask, judge
+from tests.capabilities.health_host import WELL, smi
 
 CHECK = "health.processes"
 BUS = "00000000:19:00.0"
 
 
-def looked(folder: Path, *rows: str, status: int = 0) -> Output:
+def looked(folder: Path, *rows: str, status: int = 0, used: str = "") -> Output:
     """What the probe prints on a host whose nvidia-smi prints these rows."""
     (folder / "rows").write_text("".join(f"{row}\n" for row in rows))
-    (folder / "nvidia-smi").write_text(f"#!/bin/sh\ncat {folder}/rows\nexit {status}\n")
+    (folder / "used").write_text(used)
+    (folder / "nvidia-smi").write_text(
+        f"#!/bin/sh\ncase $1 in *memory.used) cat {folder}/used;; *) cat {folder}/rows; exit {status};; esac\n"
+    )
     (folder / "nvidia-smi").chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=False)
@@ -39,9 +51,10 @@ def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> N
                 f"{BUS}, {mine}, 3 MiB",
             )
         )
-    assert [(one.pid, one.state) for one in found] == [(child.pid, "Z"), (gone, ""), (mine, found[2].state)]
-    assert found[2].state in "RS"
-    assert (found[2].memory, found[2].name) == ("3 MiB", Path("/proc/self/comm").read_text().strip())
+    held = found.held
+    assert [(one.pid, one.state) for one in held] == [(child.pid, "Z"), (gone, ""), (mine, held[2].state)]
+    assert held[2].state in "RS"
+    assert (held[2].memory, held[2].name) == ("3 MiB", Path("/proc/self/comm").read_text().strip())
 
 
 def test_a_name_forges_no_process(tmp_path: Path) -> None:
@@ -55,21 +68,99 @@ def test_a_name_forges_no_process(tmp_path: Path) -> None:
             found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {child.pid}, 3 MiB"))
         finally:
             child.kill()
-    assert [(one.gpu, one.pid, one.state) for one in found] == [(BUS, child.pid, "S")]
-    assert found[0].name.strip() == "X) Z b,7,1"
+    assert [(one.gpu, one.pid, one.state) for one in found.held] == [(BUS, child.pid, "S")]
+    assert found.held[0].name.strip() == "X) Z b,7,1"
 
 
 def test_no_process_is_an_answer_and_a_failure_is_none(tmp_path: Path) -> None:
-    assert PROCESSES.parse(looked(tmp_path)) == ()
+    assert PROCESSES.parse(looked(tmp_path)) == Processes()
     with pytest.raises(ProbeFailed, match="could not be listed: Unable to determine"):
         PROCESSES.parse(looked(tmp_path, "Unable to determine the device handle for GPU0: Unknown Error", status=15))
+
+
+@contextmanager
+def running(folder: Path, name: str, title: str = "", **environment: str) -> Iterator[int]:
+    """A process of this name and title; the kernel takes the name from the program's file, as it does for Slurm's."""
+    program = shutil.copy(shutil.which("sleep") or "", folder / name)
+    with subprocess.Popen([title or name, "60"], executable=program, env={**os.environ, **environment}) as child:
+        try:
+            yield child.pid
+        finally:
+            child.kill()
+
+
+def test_a_process_of_a_job_whose_step_still_runs_and_of_one_whose_steps_have_ended(tmp_path: Path) -> None:
+    with (
+        running(tmp_path, "slurmd"),
+        running(tmp_path, "slurmstepd", "slurmstepd: [4711.batch]"),
+        running(tmp_path, "python3", SLURM_JOB_ID="4711") as works,
+        running(tmp_path, "left", SLURM_JOB_ID="4710") as left,
+        running(tmp_path, "forged", SLURM_JOB_ID="4711|x") as forged,
+        running(tmp_path, "mixed", SLURM_JOB_ID="4710", SLURM_HET_SIZE="2") as mixed,
+    ):
+        rows = (f"{BUS}, {pid}, 3 MiB" for pid in (works, left, forged, mixed))
+        found = PROCESSES.parse(looked(tmp_path, *rows, used=f"{BUS}, 81000\n"))
+    assert {one.pid: one.job for one in found.held} == {works: 4711, left: 4710, forged: None, mixed: None}
+    assert (found.slurmd, found.used) == (True, {BUS: 81000})
+    assert 4711 in found.jobs
+    assert 4710 not in found.jobs
+
+
+def test_a_process_whose_parents_end_is_followed_to_the_last(tmp_path: Path) -> None:
+    """The last parent before process 1 tells whether a container has a monitor: here there is none of a container's."""
+    with running(tmp_path, "python3") as pid:
+        said = looked(tmp_path, f"{BUS}, {pid}, 3 MiB")
+    (row,) = [line for line in said.text.splitlines() if line.startswith("@of|")]
+    mine, oldest = row.split("|")[3:]
+    assert mine.strip() == " ".join(Path("/proc/self/cgroup").read_text().split())
+    assert oldest.strip().startswith("0::/") or ":" in oldest
 
 
 def said(*lines: str) -> dict[str, Output | str]:
     return {"gpu_processes": "".join(f"{line}\n" for line in lines) + "looked\n"}
 
 
+ID = "4fa6e0f0c678" * 5 + "4fa6"
+DOCKER, PODMAN = f"0::/system.slice/docker-{ID}.scope", f"0::/machine.slice/libpod-{ID}.scope"
+SHIM, CONMON = "0::/system.slice/containerd.service", f"0::/machine.slice/libpod-conmon-{ID}.scope"
+POD = f"12:devices:/kubepods/burstable/pod5e1b/{ID} 11:memory:/kubepods/burstable/pod5e1b/{ID}"
+STEP = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"
+LIVES = f"S|{BUS}, 7, 9 MiB|python3"
+
+
+def whose(job: str = "", cgroup: str = "0::/", oldest: str = "0::/init.scope", *more: str) -> dict[str, Output | str]:
+    started = f"SLURM_JOB_ID={job} " if job else ""
+    return said(LIVES, f"@of|7|{started}|{cgroup}|{oldest}", *more)
+
+
+def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
+    """A GPU without a process on it, of whose memory so much is in use by both that tell it."""
+    text = re.sub(r"(FB Memory Usage\n.*\n.*\n +Used +: )\d+", rf"\g<1>{mebibytes}", WELL)
+    text = smi(text=f"{text.rstrip()}\n    Processes                             : None\n", **changed)
+    return {"gpu_health": text, **said(f"@memory|{BUS}, {mebibytes}")}
+
+
+ANY = Health(left_processes="any")
 ROWS = [
+    Row("in a container with its shim", CHECK, None, whose("", DOCKER, SHIM), "pass"),
+    Row("in a container with its conmon", CHECK, None, whose("", PODMAN, CONMON), "pass"),
+    Row("a container without its shim", CHECK, None, whose("", DOCKER, DOCKER), "fail", "whose monitor (", "kill -KILL"),
+    Row("of a pod, cgroup v1", CHECK, None, whose("", POD, POD), "fail", "is gone", "kill -KILL"),
+    Row("which is let pass", CHECK, ANY, whose("", POD, POD), "pass"),
+    Row("of a job whose step runs", CHECK, None, whose("4711", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "), "pass"),
+    Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "),
+        "fail", "started in Slurm's job 4710, of which no step runs here", "kill PID"),
+    Row("by its cgroup", CHECK, None, whose("", STEP, STEP, "@slurmd"), "fail", "Slurm's job 4711"),
+    Row("no node of Slurm", CHECK, None, whose("4710"), "pass"),
+    Row("memory without a process", CHECK, None, used(81000), "fail",
+        "81000 MiB of 0000:19:00.0 are in use, and no process", "fuser -v"),
+    Row("as much as a driver has", CHECK, None, used(612), "pass"),
+    Row("so much that is let pass", CHECK, Health(stray_memory=90000), used(81000), "pass"),
+    Row("not judged", CHECK, Health(stray_memory=0), used(81000), "pass"),
+    Row("memory of the host itself", CHECK, None, used(81000, Addressing_Mode="ATS"), "pass"),
+    Row("with a process that came since", CHECK, None, {**used(81000), **said(LIVES, f"@memory|{BUS}, 81000")}, "pass"),
+    Row("memory that was looked at once", CHECK, None, {**used(81000), **said()}, "skip", "could not be read: 0000:19:00.0"),
+    Row("memory that was given back since", CHECK, None, {**used(81000), **said(f"@memory|{BUS}, 4")}, "pass"),
     Row("all there", CHECK, None, {}, "pass", "processes on GPUs: 1"),
     Row("none", CHECK, None, said(), "pass", "no process"),
     Row(
@@ -91,9 +182,27 @@ ROWS = [
         "n/a",
         "cannot be seen",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_processes(row: Row) -> None:
     judge(row)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (whose("", DOCKER, DOCKER), "no: see what fails"),
+        (whose("4710", "0::/", "0::/", "@slurmd"), "no: see what fails"),
+        (used(81000), "not until its GPUs are reset"),
+        (said(f"Z|{BUS}, 7, 9 MiB|python3"), "not until it is restarted"),
+        ({}, "yes"),
+    ],
+)
+def test_a_host_with_what_is_left_is_not_fit(changed: dict[str, Output | str], words: str) -> None:
+    """It may be that only a process is to be ended: the next job has no GPU until then."""
+    outcome = ask(CHECK, None, **changed)
+    result = Result(host="gpu1", check=CHECK, capability="health", status=outcome.status, action=outcome.action)
+    (found,) = fitness([result])
+    assert str(found) == words

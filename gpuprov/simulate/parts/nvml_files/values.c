@@ -97,8 +97,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
     if (memory->version != NVML_STRUCT_VERSION(sizeof *memory, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     memory->total = total * MIB;
     memory->reserved = reserved * MIB;
-    memory->free = (total - reserved) * MIB;
-    memory->used = 0;
+    const struct gpu *gpu;
+    bool held = device_gpu(device, &gpu) == NVML_SUCCESS && host_fault("gpu-memory-held", gpu->index);
+    memory->used = held ? total / 2 * MIB : 0;
+    memory->free = (total - reserved) * MIB - memory->used;
     return NVML_SUCCESS;
 }
 
@@ -108,7 +110,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *m
     nvmlReturn_t result = nvmlDeviceGetMemoryInfo_v2(device, &whole);
     if (result != NVML_SUCCESS) return result;
     if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
-    *memory = (nvmlMemory_t){whole.total, whole.free, whole.reserved};
+    *memory = (nvmlMemory_t){whole.total, whole.free, whole.used + whole.reserved};
     return NVML_SUCCESS;
 }
 
@@ -127,7 +129,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
     const struct gpu *gpu;
     nvmlReturn_t result = device_gpu(device, &gpu);
     if (result == NVML_SUCCESS && !rates) return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) *rates = (nvmlUtilization_t){0, 0};
+    if (result == NVML_SUCCESS) *rates = (nvmlUtilization_t){host_fault("gpu-slow-clock", gpu->index) ? 100 : 0, 0};
     return result;
 }
 
@@ -199,7 +201,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t devic
     *reasons = 0;
     if (host_fault("gpu-hot", gpu->index)) *reasons |= HW_SLOWDOWN | HW_THERMAL;
     if (host_fault("gpu-power-brake", gpu->index)) *reasons |= HW_SLOWDOWN | HW_POWER_BRAKE;
-    if (!*reasons) *reasons = IDLE;
+    if (!*reasons && !host_fault("gpu-slow-clock", gpu->index)) *reasons = IDLE; /* that one computes, at the clock of an idle GPU */
     return result;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {

@@ -1,0 +1,85 @@
+"""The clocks of GPUs: alike on GPUs of one model, and high where the driver says that nothing lowers them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.gpus import also, having, shown, told
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, Clocks, GpuHealth
+
+BUSY = 90
+"""Percent of its time: a GPU that computes so much is not about to idle."""
+
+
+def slow(clocks: Clocks) -> bool:
+    """Whether it computes at less than half of its highest clock, which is what a hardware slowdown comes to, and nothing is said to
+    lower it: then the clocks are as high as they can be
+    (https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html)."""
+    if clocks.held != () or (clocks.busy or 0) < BUSY or clocks.graphics is None or clocks.most_graphics is None:
+        return False
+    return 2 * clocks.graphics < clocks.most_graphics
+
+
+def pair(graphics: int | None, memory: int | None) -> str:
+    return "" if graphics is None and memory is None else f"{graphics or '?'} MHz, memory {memory or '?'} MHz"
+
+
+def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth, str]]:
+    """GPUs whose clocks are not those of most others of their model."""
+    found = []
+    kinds: list[tuple[str, Callable[[Clocks], str]]] = [
+        ("at most", lambda one: pair(one.most_graphics, one.most_memory))
+    ]
+    if judge_set:
+        kinds.append(("application clocks", lambda one: pair(one.set_graphics, one.set_memory)))
+    for name in dict.fromkeys(gpu.name for gpu in gpus):
+        like = [gpu for gpu in gpus if gpu.name == name]
+        for what, of in kinds:
+            usual = Counter(of(gpu.clocks) for gpu in like).most_common(1)[0][0]
+            found += [
+                (gpu, f"has {what} {of(gpu.clocks) or 'none'}, its like {usual or 'none'}")
+                for gpu in like
+                if of(gpu.clocks) != usual
+            ]
+    return found
+
+
+def _asked(ctx: Ctx, setting: str) -> bool:
+    """Whether gpu_settings asks for these clocks of any GPU, and so judges them itself."""
+    block: Any = ctx.host.capabilities.get("gpu_settings")
+    blocks = () if block is None else (block, *block.per_gpu)
+    return any(getattr(one, setting) not in ("keep", type(one.locked_clocks)()) for one in blocks)
+
+
+@check("health.clocks", GPU_HEALTH, fields=("clocks",), evidence="nvidia-smi -q -d CLOCK,PERFORMANCE,UTILIZATION")
+def clocks(ctx: Ctx) -> Outcome:
+    """GPUs of one model have the same highest clocks, and the same application clocks where gpu_settings asks for none; and none that
+    computes has less than half its highest clock with nothing that the driver names as lowering it, as one that somebody locked."""
+    if ctx.fragment.clocks == "any":
+        return not_asked("clocks: any")
+    gpus = shown(ctx)
+    asked, nothing = having(gpus, lambda one: one.clocks.most_graphics is not None, "word of its highest clock")
+    if nothing:
+        return nothing
+    bad = unlike(asked, judge_set=not _asked(ctx, "application_clocks"))
+    locked = [] if _asked(ctx, "locked_clocks") else [gpu for gpu in asked if slow(gpu.clocks)]
+    bad += [
+        (gpu, f"computes at {gpu.clocks.graphics} of {gpu.clocks.most_graphics} MHz, and nothing is said to lower it")
+        for gpu in locked
+    ]
+    expected = "one model, one set of clocks, and none far below the highest without a reason"
+    if bad:
+        hint = (
+            "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; gpu_settings in the spec "
+            "sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
+        )
+        return fail(expected, told(bad), hint, action="drain" if locked else "")
+    most = max(gpu.clocks.most_graphics or 0 for gpu in asked)
+    return ok(f"{also(asked, gpus, 'one')}; at most {most} MHz", expected)
+
+
+CHECKS = (clocks,)
