@@ -79,5 +79,6 @@ CAPABILITY = Capability(
     driverless=True,
     desired=DESIRED,
     taken_away={},
+    until_boot="sysctl values",
     carried=carried(MODULES),
 )
