@@ -14,13 +14,14 @@ from typing import Iterator, Mapping, Sequence
 from . import family, repodata
 from .files import write
 from .kept_files import Kept, named, there
+from .packages import zypper_answer
 from .packages.choice import manager
 from .packages.commands import run, shortened
 from .packages.model import Manager, Refused, Settings
 
 NAME = "gpuprov-kept"
 FOLDER = "/var/lib/gpuprov/offered"
-SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": f"/etc/zypp/repos.d/{NAME}.repo"}
+SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": zypper_answer.KEPT}
 CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
 LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
 # A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
