@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.packages import actions, apt, apt_database, apt_files, apt_settings
+from gpuprov.onhost.packages import actions, apt, apt_database, apt_files, apt_settings, judge
 from gpuprov.onhost.packages.apt import Apt
 from gpuprov.onhost.packages.model import Pin, Refused, Settings, Transaction
 from tests.here import program
@@ -208,3 +208,15 @@ def test_the_lock_of_apts_lists_is_waited_for(folder: Path, monkeypatch: pytest.
     (folder / "tries").unlink()
     assert apt_files.waited(apt_database._updated, 0) == busy, "no longer than asked for"
     assert (folder / "tries").read_text() == "x\n"
+
+
+def test_what_a_bundle_lacks_is_told_with_the_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, "apt-get", "echo 'E: Unable to locate package pciutils' >&2; exit 100\n")
+    wanted = Transaction("PCIe settings", ("pciutils",))
+    with pytest.raises(Refused, match=r"locate package pciutils\. Fix: correct what it reports"):
+        judge.tried(Apt(Settings()), wanted)
+    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/0123456789abcdef")
+    with pytest.raises(
+        Refused, match=r"locate package pciutils\. Fix: this run sees the packages of the bundle alone; make it"
+    ):
+        judge.tried(Apt(Settings()), wanted)

@@ -168,7 +168,7 @@ class TestReal:
         text = (folder / "gpuprov-test.repo").read_text()
         (folder / "gpuprov-test.repo").write_text(text.replace("file:///", "http://127.0.0.1:9/"))
         shutil.rmtree(tmp_path / "root/var/cache/zypp")
-        with pytest.raises(Refused, match="zypper search: .*127"):
+        with pytest.raises(Refused, match=r"zypper search: .*127"):
             manager.read(["gp-lib"])
         kept.write_text(text.replace("gpuprov-test", "gpuprov-kept"))
         monkeypatch.setattr(zypper_answer, "KEPT", str(kept))
