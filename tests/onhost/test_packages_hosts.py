@@ -14,6 +14,7 @@ import pytest
 
 from gpuprov import onhost
 from gpuprov.probe.host.family import Family
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity
@@ -297,6 +298,7 @@ def test_a_rollback_does_without_a_mirror_that_does_not_answer(host: Host) -> No
         host.sh(f"sed 's/gpuprov-test/gpuprov-kept/' /tmp/kept > {kept}")
         assert "repo 'gpuprov-test'" in host.ask("prepare", max_age=-1)["warnings"][0]
         assert host.ask("read", names=["gp-spare"])["index"] == {"gp-spare": ["1.0-1"]}
+        assert host.sh(f"{REPOQUERY} --qf '%{{name}}' gp-spare") == "gp-spare\n"
         assert host.settle(install=["gp-spare"]) == ["Inst gp-spare 1.0-1"]
     finally:
         host.sh(f"cp /tmp/kept {path}; rm -f {kept}; rm -rf /var/cache/dnf/gpuprov-kept*")

@@ -9,6 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 
 
@@ -95,7 +96,9 @@ INDEX = Probe(
     by_family(
         f"apt-cache pkgnames | grep -xE '{NAMES}' | xargs -r apt-cache madison 2>/dev/null; true",
         """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   'cuda-toolkit-*' 'cuda-minimal-build-*' 'cuda-libraries-*' 'libcudnn*' 'libnccl*'""",
         zypper.search("cuda-toolkit-*", "cuda-minimal-build-*", "cuda-libraries-*", "libcudnn*", "libnccl*"),
@@ -139,7 +142,9 @@ REQUIRES = Probe(
   }' | """
         + _COMPONENTS,
         r"""a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \
+"""
+        + REPOQUERY
+        + r""" --showduplicates \
   --disable-modular-filtering --arch "$a,noarch" --qf '@%{name}|%{version}-%{release}\n%{requires}' \
   'cuda-*-[0-9]*-[0-9]*' 'libcu*-[0-9]*-[0-9]*' 'libnpp-*' 'libnv*-[0-9]*-[0-9]*' 'gds-tools-*' 'nvidia-gds-*' |
   """

@@ -9,6 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import Index, parse_index
 from gpuprov.probe.software.prebuilt import FOLDER
 
@@ -94,7 +95,7 @@ BUILDING = Probe(
     by_family(
         'for d in /lib/modules/*; do echo "linux-headers-${d##*/}"; done | xargs -r apt-cache madison 2>/dev/null; true',
         f"""{_THERE}
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+{REPOQUERY} --showduplicates \\
   --arch "$(uname -m),noarch" --qf 'rpm|%{{name}}|%{{epoch}}|%{{version}}|%{{release}}|%{{arch}}' \\
   'kernel*-devel' 'kernel*-modules-extra' 'kernel*-drivers-gpu' {" ".join(TOOLS)}""",
         f"{_THERE}\n{zypper.search('kernel-*-devel', *TOOLS)}",

@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.shared.package_lists import parse_precompiled
 
 
@@ -33,7 +34,9 @@ dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux
   sed -n 's/^.[iUFHWt][^|]*|/installed|/p'""",
         """a=$(uname -m)
 rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'offered|%{name}|%{epoch}:%{version}-%{release}|' 'kmod-nvidia-[0-9]*'""",
         "true",
     ),

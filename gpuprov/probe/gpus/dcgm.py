@@ -10,6 +10,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.host.systemd import of_units
 from gpuprov.probe.software import zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARY_FILES
@@ -101,7 +102,9 @@ INDEX = Probe(
         """apt-cache pkgnames | grep -xE 'datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine' |
   xargs -r apt-cache madison 2>/dev/null; true""",
         """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine""",
         zypper.search("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine"),

@@ -9,6 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.shared.nccl_topology import ADDRESS
 
@@ -242,7 +243,9 @@ SUBNET_INDEX = Probe(
     + by_family(
         "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
         """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvlsm libibumad infiniband-diags""",
         zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
     ),

@@ -11,6 +11,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus.mps_script import SCRIPT
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import parse_index
 from gpuprov.reading import is_whole
 
@@ -212,7 +213,9 @@ INDEX = Probe(
         """apt-cache pkgnames | grep -xE 'nvidia-cuda-mps|nvidia-compute-utils-.*|nvidia-driver-cuda' |
   xargs -r apt-cache madison 2>/dev/null; true""",
         """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvidia-driver-cuda""",
         zypper.search("nvidia-compute-utils-G*"),
     ),

@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 
 
@@ -54,8 +55,7 @@ INDEX = Probe(
     "gdrcopy_index",
     by_family(
         f"apt-cache madison {' '.join(NAMES)} 2>/dev/null; true",
-        "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available "
-        "--qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' gdrcopy gdrcopy-kmod",
+        REPOQUERY + " --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' gdrcopy gdrcopy-kmod",
         "true",
     ),
     parse_index,

@@ -9,6 +9,7 @@ import msgspec
 from gpuprov.catalog.rdma.ofed import CONFIG, PIN, PLACE
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
@@ -170,8 +171,7 @@ INDEX = Probe(
     '[ "${stack:-}" = doca-ofed ] || exit 0\n'
     + by_family(
         f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true",
-        "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates "
-        f"--qf 'rpm|%{{name}}|%{{epoch}}|%{{version}}|%{{release}}|%{{arch}}' {' '.join(RPMS)}",
+        f"{REPOQUERY} --showduplicates --qf 'rpm|%{{name}}|%{{epoch}}|%{{version}}|%{{release}}|%{{arch}}' {' '.join(RPMS)}",
         "true",
     ),
     parse_index,

@@ -11,6 +11,7 @@ from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import rpm, zypper
+from gpuprov.probe.software.dnf import REPOQUERY
 from gpuprov.probe.software.prebuilt import SUFFIX
 
 PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
@@ -275,7 +276,9 @@ INDEX = Probe(
     {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
   xargs -r apt-cache madison 2>/dev/null; true""",
         """a=$(uname -m)
-dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+"""
+        + REPOQUERY
+        + """ --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   """
         + " ".join(f"'{pattern}'" for pattern in OFFERED_RPM),
