@@ -18,6 +18,7 @@ from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
 from gpuprov.plan.model import HostPlan
+from gpuprov.plan.no_way_back import until_boot
 from gpuprov.plan.show import Show
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import house
@@ -53,6 +54,8 @@ def rollback(
         return ApplyRun(run=options.run or new_run(), act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
     for name, one in targets.items():
         show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
+        for each in one.until_boot:
+            show.say(f"{name}: {each}: {until_boot(each)}")
     show.say(NEVER)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
@@ -136,12 +139,15 @@ def _begin(
                 host=name, state="blocked", message=str(answer["problem"]), hint="then roll back again"
             )
             del begun[name]
-        elif offered := answer.get("offered"):
-            show.say(
-                f"{name}: no repository has these any more, so they come from the files the host kept: {', '.join(offered)}"
-            )
-        if missing := answer.get("missing"):
-            show.say(f"{name}: in no repository, and not kept: {', '.join(map(str, missing))}")
+        unasked, offered, missing = (answer.get(each) for each in ("unasked", "offered", "missing"))
+        if unasked:
+            show.say(f"{name}: its repositories cannot be asked: {unasked}")
+        if offered:
+            why = "" if unasked else "no repository has these any more, so "
+            show.say(f"{name}: {why}they come from the files the host kept: {', '.join(offered)}")
+        if missing:
+            why = "not kept" if unasked else "in no repository, and not kept"
+            show.say(f"{name}: {why}: {', '.join(map(str, missing))}")
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:

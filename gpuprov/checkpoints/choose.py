@@ -15,11 +15,13 @@ from gpuprov.render.digest import read
 
 
 class Back(msgspec.Struct, frozen=True):
-    """Where a host goes back to. `stays`: capabilities that were applied since, and that no spec takes away."""
+    """Where a host goes back to. `stays`: capabilities that were applied since, and that no spec takes away; `until_boot`: those of
+    which something stays until the next boot."""
 
     checkpoint: Checkpoint
     values: dict[str, Any]
     stays: tuple[str, ...] = ()
+    until_boot: tuple[str, ...] = ()
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -42,10 +44,11 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     if isinstance(chosen, Refused):
         return chosen
     since = {name for name, one in (receipt.capabilities if receipt else {}).items() if one.applied_at > chosen.at}
-    added = [name for name in sorted(since | set(checkpoints.half_way)) if not _asks(chosen.spec, name)]
+    since |= set(checkpoints.half_way)
+    added = [name for name in sorted(since) if not _asks(chosen.spec, name)]
     values = {**chosen.spec, **{name: gone for name in added if (gone := _taken_away(name)) is not None}}
     stays = tuple(name for name in added if no_way_back.stays(name))
-    return Back(chosen, values, stays)
+    return Back(chosen, values, stays, tuple(name for name in sorted(since) if no_way_back.until_boot(name)))
 
 
 def _taken_away(name: str) -> Mapping[str, Any] | None:

@@ -70,6 +70,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    unasked: str = ""
 
 
 def on_hosts(

@@ -119,9 +119,14 @@ def _of_stream(text: str, stream: str) -> str:
 
 
 def packages(folder: Path, family: Family) -> tuple[Package, ...]:
-    """The packages of a repository, by its index."""
-    rows = _debs(folder) if family == "debian" else _rpms(folder)
-    return tuple(sorted(rows))
+    """The packages of a repository, by its index. Raises GpuprovError where that lacks one: createrepo_c goes on without it."""
+    rows = tuple(sorted(_debs(folder) if family == "debian" else _rpms(folder)))
+    if lost := {file.name for file in folder.glob("*.rpm")} - {one.file for one in rows}:
+        raise GpuprovError(
+            f"createrepo_c leaves {min(lost)} out of its index, so that no host would find it",
+            "rpm -qpi FILE: a control character in its description, for one; take the package from elsewhere",
+        )
+    return rows
 
 
 def _debs(folder: Path) -> Iterator[Package]:

@@ -14,11 +14,12 @@ import re
 import shutil
 import sys
 from types import ModuleType
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from . import family, kept_debs, kept_rpms
 from .files import settle, write
-from .kept_files import digest, is_of
+from .kept_files import Kept, digest, is_of
+from .packages.commands import shortened
 from .packages.model import Refused
 
 FOLDER = "/var/lib/gpuprov/checkpoints"
@@ -60,7 +61,7 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Note where the host goes back to, and have its package manager offer the kept files. `offered` and `missing`: of what no
-    repository has any more. Where that fails, the host is left alone."""
+    repository has any more, or `unasked`, why they could not be asked. Where offering fails, the host is left alone."""
     run = _name(asked["run"])
     kept = _read(run)
     write(TARGET, json.dumps({"run": run}) + "\n", 0o600)
@@ -75,15 +76,19 @@ def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
 def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
     kind = KINDS.get(family.here())
     if kind is None:
-        return {"offered": [], "missing": []}
+        return {"offered": [], "missing": [], "unasked": ""}
     good = {file: known for file, known in kept["files"].items() if known and digest(f"{POOL}/{file}") == known}
     kind.withdraw()
-    offered = kind.offered(sorted(kept["packages"]))
+    unasked = ""
+    try:
+        offered = kind.offered(sorted(kept["packages"]))
+    except Refused as refused:  # its mirrors may be gone, and all be kept
+        offered, unasked = {}, shortened(str(refused), 300)
     lacking = {name: version for name, version in kept["packages"].items() if version not in offered.get(name, ())}
     if good:  # also those that the host's lists have: its mirror may have dropped them since
         kind.offer(good, POOL)
     here = sorted(name for name, version in lacking.items() if any(is_of(file, name, version) for file in good))
-    return {"offered": here, "missing": sorted(lacking.keys() - {*here})}
+    return {"offered": here, "missing": sorted(lacking.keys() - {*here}), "unasked": unasked}
 
 
 def end(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,14 +112,13 @@ def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
     mine = kind.mine()
     _folder(POOL, 0o755)
     known = _known()
-    kind.bring([one for one in mine if not os.path.exists(f"{POOL}/{one.file}")], POOL, FREE)
+    kind.bring([one for one in _fitting(mine) if not _length(one)], POOL, FREE)
     settle([POOL])  # a checkpoint names what is there also after a loss of power
     files: dict[str, str] = {}
     left_out = []
     size = 0
     for one in mine:
-        place = f"{POOL}/{one.file}"
-        length = os.path.getsize(place) if os.path.exists(place) else 0
+        place, length = f"{POOL}/{one.file}", _length(one)
         if not length or size + length > BYTES:
             left_out.append(one.name)
             continue
@@ -122,6 +126,22 @@ def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
         size += length
         files[one.file] = known.get(one.file) or digest(place)
     return {one.name: one.version for one in mine}, files, left_out
+
+
+def _fitting(mine: Sequence[Kept]) -> Iterator[Kept]:
+    """Those for which there is room: what would be left out is not downloaded either."""
+    size = 0
+    for one in mine:
+        length = _length(one) or one.size
+        if size + length <= BYTES:
+            size += length
+            yield one
+
+
+def _length(one: Kept) -> int:
+    """Bytes of its file in the pool; 0 where it is not there."""
+    place = f"{POOL}/{one.file}"
+    return os.path.getsize(place) if os.path.exists(place) else 0
 
 
 def _known() -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Iterator
 
 from .files import write
 from .packages import apt_files
 from .packages.commands import Ran, run, shortened
+from .packages.model import Settings
 
 NAME = "doca-host"
 APT, DNF = "/etc/apt/sources.list.d", "/etc/yum.repos.d"
@@ -32,7 +34,8 @@ def _deb(package: str) -> None:
     if not sources:
         raise Refused("it brought no package source for apt")
     for source in () if os.environ.get("GPUPROV_BUNDLE") else sources:
-        if problem := apt_files.update(source, "-o", "APT::Get::List-Cleanup=0"):
+        update = partial(apt_files.update, source, "-o", "APT::Get::List-Cleanup=0")
+        if problem := apt_files.waited(update, Settings().lock_timeout):
             raise Refused(f"apt-get update of {source}: {shortened(problem, 400)}")
 
 

@@ -9,7 +9,9 @@ from typing import Mapping, Sequence
 
 from .files import write
 from .kept_files import Kept, digest, named, there
+from .packages.apt_files import waited
 from .packages.commands import Ran, run
+from .packages.model import Settings
 
 ARCHIVES = "/var/cache/apt/archives"
 SOURCE = "/etc/apt/sources.list.d/gpuprov-kept.sources"
@@ -23,14 +25,29 @@ def mine() -> list[Kept]:
     held = set(_out(["apt-mark", "showhold"]).split())
     built = {(row[3], row[4]) for row in rows if row[1] in held}
     found = sorted((row[1], row[2], row[5]) for row in rows if row[0][1:2] == "i" and (row[3], row[4]) in built)
-    return [Kept(name, version, named(name, version, arch, "deb")) for name, version, arch in found]
+    sizes = _sizes([f"{name}={version}" for name, version, _ in found])
+    return [
+        Kept(name, version, named(name, version, arch, "deb"), sizes.get((name, version, arch), 0))
+        for name, version, arch in found
+    ]
+
+
+def _sizes(packages: Sequence[str]) -> dict[tuple[str, str, str], int]:
+    """What apt's lists say of files, by name, version and architecture; they may not have one that is installed."""
+    found, fields = {}, {"Package", "Version", "Architecture", "Size"}
+    for stanza in _run(["apt-cache", "show", *packages]).out.split("\n\n") if packages else ():
+        rows = (line.partition(": ") for line in stanza.splitlines())
+        told = {name: value for name, _, value in rows if name in fields}
+        if told.keys() == fields and told["Size"].isdecimal():
+            found[told["Package"], told["Version"], told["Architecture"]] = int(told["Size"])
+    return found
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     """Put what can be had into the pool: from apt's archives, whose signatures it has checked, or from a repository."""
     for one in lacking:
-        if shutil.disk_usage(pool).free < free:
-            return
+        if shutil.disk_usage(pool).free - one.size < free:
+            continue
         if os.path.exists(f"{ARCHIVES}/{one.file}"):
             there(f"{ARCHIVES}/{one.file}", f"{pool}/{one.file}")
         else:
@@ -56,7 +73,9 @@ def offer(files: Mapping[str, str], pool: str) -> None:
     write(f"{pool}/Packages", "\n".join(told))
     write(SOURCE, f"# Of gpuprov rollback, while it runs\nTypes: deb\nURIs: file:{pool}\nSuites: ./\nTrusted: yes\n")
     only = ["-o", f"Dir::Etc::sourcelist={SOURCE}", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
-    _out(["apt-get", "-qq", *only, "-o", "APT::Update::Error-Mode=any", "update"])
+    update = ["apt-get", "-qq", *only, "-o", "APT::Update::Error-Mode=any", "update"]
+    if problem := waited(lambda: _problem(update), Settings().lock_timeout):
+        raise ValueError(problem)
 
 
 def withdraw() -> None:
@@ -74,5 +93,13 @@ def _run(argv: Sequence[str], folder: str = "/") -> Ran:
 def _out(argv: Sequence[str]) -> str:
     ran = _run(argv)
     if ran.status:
-        raise ValueError(f"{' '.join(argv[:2])} fails: {ran.err.strip()[-300:]}")
+        raise ValueError(_failed(argv, ran))
     return ran.out
+
+
+def _problem(argv: Sequence[str]) -> str:
+    return _failed(argv, ran) if (ran := _run(argv)).status else ""
+
+
+def _failed(argv: Sequence[str], ran: Ran) -> str:
+    return f"{' '.join(argv[:2])} fails: {ran.err.strip()[-300:]}"

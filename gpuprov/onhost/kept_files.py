@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 
 class Kept(NamedTuple):
-    """A package at an exact version, and what its file is called."""
+    """A package at an exact version, what its file is called, and how many bytes it has; 0 where nobody says."""
 
     name: str
     version: str
     file: str
+    size: int = 0
 
 
 def named(name: str, version: str, architecture: str, end: str) -> str:

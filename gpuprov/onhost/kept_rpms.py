@@ -14,13 +14,14 @@ from typing import Iterator, Mapping, Sequence
 from . import family, repodata
 from .files import write
 from .kept_files import Kept, named, there
+from .packages import zypper_answer
 from .packages.choice import manager
 from .packages.commands import run, shortened
 from .packages.model import Manager, Refused, Settings
 
 NAME = "gpuprov-kept"
 FOLDER = "/var/lib/gpuprov/offered"
-SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": f"/etc/zypp/repos.d/{NAME}.repo"}
+SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": zypper_answer.KEPT}
 CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
 LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
 # A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
@@ -35,7 +36,9 @@ skip_if_unavailable=1
 module_hotfixes=1
 """
 OF_ZYPPER = "autorefresh=0\ntype=rpm-md\npkg_gpgcheck=0\npriority=98\n"
-DIGESTS = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SHA256HEADER}|%{SHA1HEADER}\n"
+DIGESTS = (
+    r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SHA256HEADER}|%{SHA1HEADER}|%{LONGSIGSIZE}\n"
+)
 
 
 def mine() -> list[Kept]:
@@ -43,18 +46,22 @@ def mine() -> list[Kept]:
     rows = _rows()
     held = set(_manager().read([]).held)
     built = {row[4] for row in rows if row[0] in held} - {"(none)"}
-    found = sorted({(row[0], _full(row), row[3]) for row in rows if row[4] in built or row[0] in held})
-    names = [(name, arch) for name, _, arch in found]
+    found = sorted({(row[0], _full(row), row[3], _size(row)) for row in rows if row[4] in built or row[0] in held})
+    names = [(name, arch) for name, _, arch, _ in found]
     once = [one for one in found if names.count((one[0], one[2])) == 1]
-    return [Kept(name, version, named(name, version, arch, "rpm")) for name, version, arch in once]
+    return [Kept(name, version, named(name, version, arch, "rpm"), size) for name, version, arch, size in once]
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     """Put what can be had into the pool: from the manager's cache, or from a repository."""
     wanted = {one.file: row for row in _rows() for one in lacking if one.file == _file(row)}
     _take(wanted, _cached(), pool, free)
-    rest = [one for one in lacking if one.file in wanted and not os.path.exists(f"{pool}/{one.file}")]
-    if not rest or shutil.disk_usage(pool).free < free:
+    room, rest = shutil.disk_usage(pool).free - free, []
+    for one in lacking:
+        if one.file in wanted and not os.path.exists(f"{pool}/{one.file}") and 2 * one.size <= room:
+            room -= 2 * one.size  # in the manager's cache, too
+            rest.append(one)
+    if not rest or room < 0:
         return
     host = _manager()
     index = host.read([one.name for one in rest]).index
@@ -105,10 +112,14 @@ def _take(wanted: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, 
     for path in paths:
         for row in _headers(path):
             file = _file(row)
-            if wanted.get(file) != row or os.path.exists(f"{pool}/{file}") or not {*row[5:]} - {"", "(none)"}:
+            if (
+                wanted.get(file, ())[:7] != row[:7]
+                or os.path.exists(f"{pool}/{file}")
+                or not {*row[5:7]} - {"", "(none)"}
+            ):
                 continue
             if (
-                shutil.disk_usage(pool).free >= free
+                shutil.disk_usage(pool).free - os.path.getsize(path) >= free
                 and not run(["rpmkeys", "--checksig", "--nosignature", path]).status
             ):
                 there(path, f"{pool}/{file}")
@@ -128,11 +139,16 @@ def _rows() -> list[list[str]]:
     ran = run(["rpm", "-qa", "--qf", DIGESTS])
     if ran.status:
         raise ValueError(f"rpm -qa fails: {shortened(ran.said, 300)}")
-    return [line.split("|") for line in ran.lines if line.count("|") == 6 and not line.startswith("gpg-pubkey|")]
+    return [line.split("|") for line in ran.lines if line.count("|") == 7 and not line.startswith("gpg-pubkey|")]
 
 
 def _full(row: Sequence[str]) -> str:
     return row[2] if row[1] == "0" else f"{row[1]}:{row[2]}"
+
+
+def _size(row: Sequence[str]) -> int:
+    """Of header and payload, which the signatures come before: a few kB."""
+    return int(row[7]) if row[7].isdecimal() else 0
 
 
 def _file(row: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from typing import Iterator, Mapping, Sequence
 from xml.etree import ElementTree
@@ -25,6 +26,8 @@ GHOST = 64
 FLAGS = {
     LESS: "LT", GREATER: "GT", EQUAL: "EQ", LESS | EQUAL: "LE", GREATER | EQUAL: "GE",
 }  # fmt: skip
+NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""What rpm prints as it is, and no XML may have: https://www.w3.org/TR/xml/#charsets"""
 Header = Mapping[str, Sequence[str]]
 
 
@@ -52,7 +55,8 @@ def _header(path: str) -> Header:
     if ran.status:
         raise ValueError(f"rpm cannot read {path}: {ran.said[-300:]}")
     try:
-        return {tag.get("name", ""): [value.text or "" for value in tag] for tag in ElementTree.fromstring(ran.out)}
+        found = ElementTree.fromstring(NO_XML.sub("", ran.out))
+        return {tag.get("name", ""): [value.text or "" for value in tag] for tag in found}
     except ElementTree.ParseError as error:
         raise ValueError(f"rpm says no XML of {path}: {error}") from error
 

@@ -8,12 +8,13 @@ import re
 import shutil
 import stat
 import subprocess
-import tempfile
 from typing import Mapping
 
 from .archives import Unsafe, unpack
 from .files import settle
 
+WORK = ".work"
+"""Ends the name of the folder in which it is built."""
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
 
@@ -24,9 +25,12 @@ class Failed(Exception):
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
     """Build nccl or nvbandwidth, with the program in `bin`. What is said goes to FOLDER.log. Raises Failed."""
-    work = tempfile.mkdtemp(prefix=f"{os.path.basename(folder)}.", dir=os.path.dirname(folder))
+    for left in glob.glob(f"{glob.escape(os.path.dirname(folder))}/*{WORK}"):  # of a run that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    work = folder + WORK
     source, new = f"{work}/source", f"{work}/new"
     try:
+        os.mkdir(work, 0o700)
         os.makedirs(source)
         os.makedirs(f"{new}/bin")
         unpack(archive, source)

@@ -54,7 +54,12 @@ def host_plan(
         unpredicted=tuple(unpredicted(concerned)),
         no_way_back=tuple(
             no_way_back(
-                spec, facts, decision.run, changes, reboots=bool(state) and (reboot or spec.reboot == "if-needed")
+                spec,
+                facts,
+                decision.run,
+                changes,
+                reboots=bool(state) and (reboot or spec.reboot == "if-needed"),
+                sets={r.capability for r in failing if any(change.kind == "setting" for change in r.changes)},
             )
         ),
         out=next((f"{r.found}; {r.hint}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),

@@ -17,9 +17,16 @@ MOST = 4
 
 
 def no_way_back(
-    spec: HostSpec, facts: Facts, run: Collection[str], changes: Sequence[Change], *, reboots: bool
+    spec: HostSpec,
+    facts: Facts,
+    run: Collection[str],
+    changes: Sequence[Change],
+    *,
+    reboots: bool,
+    sets: Collection[str] = (),
 ) -> Iterator[str]:
-    """Each a line. `run`: capabilities that are applied; `reboots`: apply may reboot the host."""
+    """Each a line. `run`: capabilities that are applied; `sets`: those of which something is set on the running host; `reboots`: apply
+    may reboot the host."""
     if not run:
         return
     try:
@@ -36,6 +43,7 @@ def no_way_back(
         new = [name for name in run if stays(name) and here.spec.get(name, False) is False]
         if new:
             yield f"{', '.join(sorted(new))}: what is set up for the first time stays"
+        yield from (f"{name}: {why}" for name in sorted(sets) if (why := until_boot(name)))
     if spec.on_failure == "rollback" and reboots:
         yield from _boot(facts)
 
@@ -43,6 +51,12 @@ def no_way_back(
 def stays(name: str) -> bool:
     """Whether something of a capability is left on a host that goes back to where it had none."""
     return (one := BY_NAME.get(name)) is None or (one.sets_up and one.taken_away is None)
+
+
+def until_boot(name: str) -> str:
+    """What of a capability stays until the next boot, in words; empty for nothing."""
+    stays_on = one.until_boot if (one := BY_NAME.get(name)) else ""
+    return f"{stays_on} that the checkpoint does not name stay as they are until the next boot" if stays_on else ""
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:

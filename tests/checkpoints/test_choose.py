@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.checkpoints import Back, Refused, back
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoints
@@ -105,6 +106,14 @@ def test_what_was_set_up_since_is_taken_away_and_the_rest_is_named() -> None:
         "mps was there before"
     )
     assert one.stays == ("dcgm",)
+    assert one.until_boot == ()
+
+
+def test_what_stays_until_the_next_boot_is_named() -> None:
+    applied = receipt(spec("535.309.01", pcie=Pcie(max_read_request=4096)), pcie=BETWEEN)
+    one = back(found(BOTH[1]), applied)
+    assert isinstance(one, Back)
+    assert (one.values["pcie"], one.stays, one.until_boot) == ({}, (), ("pcie",))
 
 
 def test_after_a_rollback_the_last_one_is_where_the_host_went() -> None:

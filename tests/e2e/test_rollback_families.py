@@ -1,4 +1,4 @@
-"""Back to a driver that the mirror has dropped, with the real rpm, dnf and zypper: from the files that the host kept."""
+"""Back to a driver that the mirror has dropped, or without a mirror, with the real rpm, dnf and zypper: from kept files."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 MODEL = "H100-SXM5-80GB"
 NEW = "580.178.04"
 DROPPED = f"umount {PLACE} 2>/dev/null; mount --bind /srv/dropped {PLACE} && systemctl restart {UNIT}"
+UNREACHABLE = f"systemctl mask --runtime --now {UNIT}; ip route del default"
+LISTS = "/var/cache/dnf/* /var/cache/zypp/raw/* /var/cache/zypp/solv/*"
 INSTALLED = "rpm -qa --qf '%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} %{SHA256HEADER}\\n' | grep -i nvidia | sort"
 OTHERS = "ls -A /var/lib/gpuprov/offered /etc/yum.repos.d/gpuprov-kept.repo /etc/zypp/repos.d/gpuprov-kept.repo 2>/dev/null || true"
 
@@ -117,3 +119,10 @@ def test_the_mirror_has_dropped_the_old_driver(case: tuple[Machine, Case], tmp_p
     assert NEW not in locks
     assert "site-tool" in locks, "the site's own lock stays"
     run("verify", site.old)
+    run("apply", NEW, "--yes")
+    machine.sh(f"{UNREACHABLE}; {site.forget}; rm -rf {LISTS}")
+    said = run("rollback", NEW, "--yes")
+    assert "cannot be asked" in said
+    assert f"rolled back to {made['run']}" in said
+    assert machine.sh(INSTALLED) == before
+    assert machine.sh(OTHERS) == ""

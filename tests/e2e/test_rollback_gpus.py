@@ -1,4 +1,4 @@
-"""What GPUs are set to goes back with a rollback: MIG, MPS and GPU settings, changed, added since, and by an apply that fails."""
+"""What is set goes back with a rollback: MIG, MPS, GPU and PCIe settings, changed, added since, and by an apply that fails."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab, loaded
 from tests.e2e.machine import Machine
@@ -44,6 +45,16 @@ def _partitioned(lab: Lab) -> Iterator[Machine]:
 def _shared(lab: Lab) -> Iterator[Machine]:
     with loaded("e2e-rollback-mps", Description(gpu=Gpus(model="L40S", count=2)), "nvidia-cuda-mps") as machine:
         yield machine
+
+
+@pytest.fixture(name="wired")
+def _wired(lab: Lab) -> Iterator[Machine]:
+    name = "e2e-rollback-pcie"
+    container.down(name)
+    try:
+        yield Machine(hosts.up(name, Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), hcas=2)))
+    finally:
+        container.down(name)
 
 
 def test_mig_and_settings_go_back(lab: Lab, partitioned: Machine) -> None:
@@ -89,3 +100,44 @@ def test_mps_goes_back_by_hand_and_by_itself(lab: Lab, shared: Machine) -> None:
     assert back.code == 0, back
     assert site.sh(MODES) == "Default\nDefault\n"
     assert site.sh("systemctl list-units --no-legend 'gpuprov-mps@*'").strip() == ""
+
+
+REQUESTS = "lspci -vv -d {}: 2>/dev/null | grep -o 'MaxReadReq [0-9]*' | sort -u"
+NVIDIA, MELLANOX = (REQUESTS.format(vendor) for vendor in ("10de", "15b3"))
+LEFT = "ls /etc/gpuprov/pcie.conf /etc/systemd/system/gpuprov-pcie.service 2>/dev/null || true"
+STAY = "pcie: registers and interrupts that the checkpoint does not name stay as they are until the next boot"
+
+
+def pcie(**asked: int) -> dict[str, Any]:
+    return {"nouveau": {}, **({"pcie": asked} if asked else {})}
+
+
+def test_pcie_settings_go_back(lab: Lab, wired: Machine) -> None:
+    site = wired
+    own = site.sh(NVIDIA), site.sh(MELLANOX)
+    assert own == ("MaxReadReq 512\n",) * 2
+    for asked in (pcie(), pcie(max_read_request=2048), pcie(max_read_request=4096, gpu_max_read_request=1024)):
+        inventory = lab.inventory(asked, site)
+        planned = lab.run("plan", inventory)
+        assert (STAY in planned.text) == ("pcie" in asked), "before it is done"
+        done = lab.run("apply", inventory, "--yes")
+        assert done.code == 0, done
+    assert (site.sh(NVIDIA), site.sh(MELLANOX)) == ("MaxReadReq 1024\n", "MaxReadReq 4096\n")
+
+    changed = lab.run("rollback", site.name, inventory, "--yes")
+    assert changed.code == 0, changed
+    assert STAY in changed.text
+    assert (site.sh(NVIDIA), site.sh(MELLANOX)) == ("MaxReadReq 1024\n", "MaxReadReq 2048\n")
+    assert site.sh("grep -v '^#' /etc/gpuprov/pcie.conf") == "max_read_request 2048\n"
+    assert not lab.run("verify", lab.inventory(pcie(max_read_request=2048), site), "--json").failed()
+
+    first = lab.run("rollback", site.name, inventory, "--yes")
+    assert first.code == 0, first
+    assert STAY in first.text
+    assert site.sh(LEFT) == "", "pcie was added since"
+    assert "gpuprov-pcie" not in site.sh(
+        "systemctl list-unit-files --no-legend; systemctl list-units --all --no-legend"
+    )
+    assert site.sh(MELLANOX) == "MaxReadReq 2048\n"
+    hosts.reboot(site.name)
+    assert (site.sh(NVIDIA), site.sh(MELLANOX)) == own

@@ -492,3 +492,32 @@ def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.Monke
     assert fetched.of_bundle("ab") == ""
     monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/one")
     assert fetched.of_bundle("ab") == "/var/lib/gpuprov/bundle/one/files/ab"
+
+
+CONTROL = """Name: gp-odd
+Version: 1
+Release: 1
+Summary: odd
+License: none
+BuildArch: noarch
+Vendor: @LONG@
+%description
+@SAID@
+%files
+"""
+
+
+@pytest.mark.parametrize("said", ["plain", "no & \x1b[1mbold"])
+def test_a_package_that_createrepo_leaves_out_is_named(tmp_path: Path, said: str) -> None:
+    spec = tmp_path / "odd.spec"
+    spec.write_text(CONTROL.replace("@SAID@", said).replace("@LONG@", "x" * 256))  # rpmbuild wants text there
+    macros = {"_topdir": tmp_path / "build", "_rpmdir": tmp_path / "folder", "_rpmfilename": "gp-odd.rpm"}
+    defines = [word for name, value in macros.items() for word in ("--define", f"{name} {value}")]
+    subprocess.run(["rpmbuild", "-bb", "--quiet", *defines, spec], check=True, capture_output=True)
+    folder = tmp_path / "folder"
+    subprocess.run(["createrepo_c", "--quiet", "--no-database", "--simple-md-filenames", folder], check=True)
+    if said == "plain":
+        assert [one.name for one in repository.packages(folder, "redhat")] == ["gp-odd"]
+    else:
+        with pytest.raises(GpuprovError, match=r"createrepo_c leaves gp-odd\.rpm out of its index"):
+            repository.packages(folder, "redhat")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import checkpoints, kept_debs, kept_files, kept_rpms
+from gpuprov.onhost.packages.model import Refused
+from tests.here import program
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +50,7 @@ def test_the_newest_three_stay_each_state_once(place: Path) -> None:
 def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
     keep("a", number=1)
     keep("b", number=2)
-    assert checkpoints.begin({"run": "a"}) == {"offered": [], "missing": []}
+    assert checkpoints.begin({"run": "a"}) == {"offered": [], "missing": [], "unasked": ""}
     mark = Path(checkpoints.MARK)
     mark.write_text("{}")
     checkpoints.end({"over": True, "there": ""})
@@ -127,3 +129,85 @@ def test_a_rollback_that_cannot_begin_leaves_nothing(
     assert (place / "target.json").exists() == half_way, (
         "the next rollback goes on with it only where an apply was cut off"
     )
+
+
+@pytest.mark.parametrize(("kept", "missing"), [(True, ["nvidia-smi"]), (False, ["libcuda1", "nvidia-smi"])])
+def test_repositories_that_do_not_answer_keep_no_rollback_from_the_files(
+    place: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, missing: list[str]
+) -> None:
+    file, offers = kept_files.named("libcuda1", "3:570-1", "x86_64", "rpm"), []
+    pool = place.parent / "packages"
+    pool.mkdir()
+    (pool / file).write_text("whole")
+    (place / "a").mkdir(parents=True)
+    told = {"run": "a", "packages": {"libcuda1": "3:570-1", "nvidia-smi": "3:570-1"}}
+    told["files"] = {file: kept_files.digest(str(pool / file))} if kept else {}
+    (place / "a" / "checkpoint.json").write_text(json.dumps(told))
+
+    def offered(_names: list[str]) -> None:
+        raise Refused("dnf: Failed to download metadata for repo 'cuda'")
+
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "redhat")
+    monkeypatch.setattr(kept_rpms, "withdraw", lambda: None)
+    monkeypatch.setattr(kept_rpms, "offered", offered)
+    monkeypatch.setattr(kept_rpms, "offer", lambda files, _pool: offers.extend(files))
+    assert checkpoints.begin({"run": "a"}) == {
+        "offered": ["libcuda1"] if kept else [],
+        "missing": missing,
+        "unasked": "dnf: Failed to download metadata for repo 'cuda'",
+    }
+    assert offers == ([file] if kept else [])
+
+
+def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"a": 600, "b": 500, "c": 300, "d": 0}
+    mine = [kept_files.Kept(name, "1", kept_files.named(name, "1", "all", "deb"), size) for name, size in sizes.items()]
+    brought: list[str] = []
+
+    def bring(lacking: list[kept_files.Kept], pool: str, _free: int) -> None:
+        for one in lacking:
+            brought.append(one.name)
+            Path(pool, one.file).write_text("x" * (one.size or 200))
+
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr(kept_debs, "mine", lambda: mine)
+    monkeypatch.setattr(kept_debs, "bring", bring)
+    monkeypatch.setattr(checkpoints, "BYTES", 1000)
+    answer = checkpoints.keep({"run": "a", "checkpoint": {"schema": 1, "spec": {}, "digests": []}})
+    assert brought == ["a", "c", "d"]
+    assert answer["left_out"] == ["b", "d"], "of d nobody said how large it is"
+
+
+SHOWN = """Package: libcuda1
+Architecture: amd64
+Version: 570.1-1
+Size: 1234
+Description: a
+ Size: 5
+
+Package: libcuda1
+Architecture: i386
+Version: 570.1-1
+Size: 77
+
+Package: nvidia-smi
+Status: install ok installed
+Architecture: amd64
+Version: 570.1-1
+"""
+
+
+def test_debs_are_as_large_as_apts_lists_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program(
+        tmp_path,
+        "dpkg-query",
+        """printf '%s\\n' 'hi |libcuda1|570.1-1|nv|570.1-1|amd64' 'ii |nvidia-smi|570.1-1|nv|570.1-1|amd64'""",
+    )
+    program(tmp_path, "apt-mark", "echo libcuda1")
+    program(
+        tmp_path,
+        "apt-cache",
+        f"[ \"$*\" = 'show libcuda1=570.1-1 nvidia-smi=570.1-1' ] && cat << 'END'\n{SHOWN}END\nexit 100",
+    )
+    assert [(one.name, one.size) for one in kept_debs.mine()] == [("libcuda1", 1234), ("nvidia-smi", 0)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.packages import actions, apt, apt_settings
+from gpuprov.onhost.packages import actions, apt, apt_database, apt_files, apt_settings, judge
 from gpuprov.onhost.packages.apt import Apt
 from gpuprov.onhost.packages.model import Pin, Refused, Settings, Transaction
 from tests.here import program
@@ -193,3 +193,30 @@ def test_a_source_comes_with_its_lists_or_not_at_all(tmp_path: Path) -> None:
     place.mkdir()
     with pytest.raises(Refused, match="is a folder, where gpuprov keeps a file"):
         actions.fetch(good, asked, False)  # type: ignore[arg-type]
+
+
+def test_the_lock_of_apts_lists_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apt_files, "PAUSE", 0.01)
+    busy = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)"
+    program(
+        folder,
+        "apt-get",
+        f"echo x >> $STATE/tries\n[ $(wc -l < $STATE/tries) -gt 2 ] || {{ echo '{busy}' >&2; exit 100; }}\n",
+    )
+    assert apt_files.waited(apt_database._updated, 60) == ""
+    assert (folder / "tries").read_text() == "x\n" * 3
+    (folder / "tries").unlink()
+    assert apt_files.waited(apt_database._updated, 0) == busy, "no longer than asked for"
+    assert (folder / "tries").read_text() == "x\n"
+
+
+def test_what_a_bundle_lacks_is_told_with_the_way_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(folder, "apt-get", "echo 'E: Unable to locate package pciutils' >&2; exit 100\n")
+    wanted = Transaction("PCIe settings", ("pciutils",))
+    with pytest.raises(Refused, match=r"locate package pciutils\. Fix: correct what it reports"):
+        judge.tried(Apt(Settings()), wanted)
+    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/0123456789abcdef")
+    with pytest.raises(
+        Refused, match=r"locate package pciutils\. Fix: this run sees the packages of the bundle alone; make it"
+    ):
+        judge.tried(Apt(Settings()), wanted)

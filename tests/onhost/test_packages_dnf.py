@@ -24,7 +24,7 @@ SAME_IN_32_BITS = ("nvidia-driver", "i686", "3:580.95.05-1.el9")
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """What the parts of the program define, without the host's dnf and rpm."""
-    for name in ("dnf", "dnf.exceptions", "dnf.subject", "hawkey", "rpm"):
+    for name in ("dnf", "dnf.exceptions", "dnf.repo", "dnf.subject", "hawkey", "rpm"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
     found = ModuleType("program")
     for part in ("dnf_base", "dnf_locks"):

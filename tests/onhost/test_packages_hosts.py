@@ -14,6 +14,7 @@ import pytest
 
 from gpuprov import onhost
 from gpuprov.probe.host.family import Family
+from gpuprov.probe.software.dnf import search
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity
@@ -268,14 +269,39 @@ def test_lists_that_cannot_be_fetched(host: Host) -> None:
         host.sh(f"cp /tmp/kept {path}")
 
 
+LOCKED = """python3 -c 'import fcntl, time; f = open("{}", "w"); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep({})' > /dev/null 2>&1 &
+echo $! > /tmp/locker; sleep 0.5"""
+
+
 def test_another_package_manager_is_waited_for(host: Host) -> None:
-    lock = "/var/lib/dpkg/lock-frontend" if host.family == "debian" else "/var/lib/rpm/.rpm.lock"
     if host.family != "debian":
         pytest.skip("what dnf itself locks is its own process id")
-    host.sh(
-        f'python3 -c \'import fcntl, time; f = open("{lock}", "w"); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(4)\' > /dev/null 2>&1 &'
-    )
+    host.sh(LOCKED.format("/var/lib/dpkg/lock-frontend", 4))
     assert host.settle(install=["gp-spare"]) == ["Inst gp-spare 1.0-1"]
+    host.sh(LOCKED.format("/var/lib/apt/lists/lock", 10))
+    assert host.ask("prepare", max_age=-1, patience=60)["warnings"] == []
+    host.sh(LOCKED.format("/var/lib/apt/lists/lock", 100))
+    (warning,) = host.ask("prepare", max_age=-1, patience=0)["warnings"]
+    assert "Could not get lock" in warning, "no longer than asked for"
+    host.sh("kill $(cat /tmp/locker)")
+
+
+def test_a_rollback_does_without_a_mirror_that_does_not_answer(host: Host) -> None:
+    if host.family != "redhat":
+        pytest.skip("apt asks no mirror for what its lists have")
+    path, kept = SOURCES["redhat"][0], "/etc/yum.repos.d/gpuprov-kept.repo"
+    host.sh(
+        f"cp {path} /tmp/kept; rm -rf /var/cache/dnf/*; sed -i s,file:///srv/repository,http://127.0.0.1:9/no, {path}"
+    )
+    try:
+        assert "repo 'gpuprov-test'" in host.ask("read", names=["gp-spare"])["refused"]
+        host.sh(f"sed 's/gpuprov-test/gpuprov-kept/' /tmp/kept > {kept}")
+        assert "repo 'gpuprov-test'" in host.ask("prepare", max_age=-1)["warnings"][0]
+        assert host.ask("read", names=["gp-spare"])["index"] == {"gp-spare": ["1.0-1"]}
+        assert host.sh(search("gp-spare", form="%{name}")) == "gp-spare\n"
+        assert host.settle(install=["gp-spare"]) == ["Inst gp-spare 1.0-1"]
+    finally:
+        host.sh(f"cp /tmp/kept {path}; rm -f {kept}; rm -rf /var/cache/dnf/gpuprov-kept*")
 
 
 def test_what_dnf_left_twice_is_mended_if_it_is_ours(host: Host) -> None:

@@ -160,6 +160,24 @@ class TestReal:
         with pytest.raises(Refused, match="nothing"):
             manager.fetch("test")
 
+    def test_a_rollback_does_without_a_mirror_that_does_not_answer(
+        self, manager: Zypper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = tmp_path / "root/etc/zypp/repos.d"
+        kept = folder / "gpuprov-kept.repo"
+        text = (folder / "gpuprov-test.repo").read_text()
+        (folder / "gpuprov-test.repo").write_text(text.replace("file:///", "http://127.0.0.1:9/"))
+        shutil.rmtree(tmp_path / "root/var/cache/zypp")
+        with pytest.raises(Refused, match=r"zypper search: .*127"):
+            manager.read(["gp-lib"])
+        kept.write_text(text.replace("gpuprov-test", "gpuprov-kept"))
+        monkeypatch.setattr(zypper_answer, "KEPT", str(kept))
+        manager.fetch("kept")
+        assert "the older package lists are used" in manager.prepare(-1, check=False).warnings[0]
+        assert manager.read(["gp-lib"]).index == {"gp-lib": [f"{NEW}-1", f"{OLD}-1"]}
+        assert done(manager, *(f"{name}={OLD}-1" for name in BOTH)) == OLD_ROWS
+        assert manager.hold(BOTH, [], check=False) == ["hold gp-driver", "hold gp-lib"]
+
     def test_what_is_there_twice(
         self, manager: Zypper, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

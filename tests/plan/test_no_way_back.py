@@ -28,9 +28,15 @@ def facts(
 
 
 def told(
-    found: Facts, *, run: tuple[str, ...] = ("nvidia_driver",), moves: list[Change] = MOVES, reboots: bool = True
+    found: Facts,
+    *,
+    run: tuple[str, ...] = ("nvidia_driver",),
+    moves: list[Change] = MOVES,
+    reboots: bool = True,
+    sets: tuple[str, ...] = (),
 ) -> str:
-    return "\n".join(no_way_back(HostSpec(name="gpu1", on_failure="rollback"), found, run, moves, reboots=reboots))
+    spec = HostSpec(name="gpu1", on_failure="rollback")
+    return "\n".join(no_way_back(spec, found, run, moves, reboots=reboots, sets=sets))
 
 
 def test_a_host_of_dnf_keeps_no_files() -> None:
@@ -63,6 +69,8 @@ def test_nothing_is_told_where_all_comes_back() -> None:
         (facts(files=FILES, spec=DRIVER), {"moves": [Change(kind="package", name="docker.io", before="20.10")]},
          "docker.io: not in the checkpoint"),
         (facts(files=FILES, spec=DRIVER), {"run": ("mps", "dcgm")}, "dcgm: what is set up for the first time stays"),
+        (facts(files=FILES, spec=DRIVER), {"sets": ("mps", "pcie")},
+         "pcie: registers and interrupts that the checkpoint does not name stay as they are until the next boot"),
         (facts(), {}, "there is no checkpoint"),
         (facts(receipt=""), {}, "there is no checkpoint"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("lvm", "1min")), {}, "a boot that fails: GRUB cannot write to /boot"),

@@ -84,5 +84,6 @@ CAPABILITY = Capability(
     room=ROOM,
     desired=DESIRED,
     taken_away={},
+    until_boot="sysctl values",
     carried=carried(MODULES),
 )

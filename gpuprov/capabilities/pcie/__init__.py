@@ -92,4 +92,5 @@ CAPABILITY = Capability(
     needs_gpu=True,
     shown_by="tests/e2e/test_rdma_traps.py",
     taken_away={},
+    until_boot="registers and interrupts",
 )

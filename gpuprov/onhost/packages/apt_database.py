@@ -7,6 +7,7 @@ import os
 import time
 
 from ..driver import aside
+from .apt_files import waited
 from .commands import run, shortened
 from .model import MARKER, Prepared, Refused
 
@@ -22,15 +23,20 @@ def prepare(patience: int, max_age: int, check: bool) -> Prepared:
     there = bool(glob.glob(f"{LISTS}/*_Packages*"))
     if check or (there and _age(LISTS) <= max_age):
         return Prepared(changed)
-    ran = run(["apt-get", "-qq", *waiting, "-o", "APT::Update::Error-Mode=any", "update"])
-    if not ran.status:
-        return Prepared(changed)
-    if not there:
+    problem = shortened(waited(_updated, patience), 300)
+    if problem and not there:
         raise Refused(
-            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Fix: correct what it reports (the "
+            f"apt-get update failed, and the host has no package lists: {problem}. Fix: correct what it reports (the "
             "network, the host's proxy, or the archive), then apply again"
         )
-    return Prepared(changed, [f"apt-get update failed, the older package lists are used: {shortened(ran.err, 300)}"])
+    told = f"apt-get update failed, the older package lists are used: {problem}"
+    return Prepared(changed, [told] if problem else [])
+
+
+def _updated() -> str:
+    """Fetch the lists of all sources; what was in the way."""
+    ran = run(["apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update"])
+    return (ran.err.strip() or f"apt-get update ends with status {ran.status}") if ran.status else ""
 
 
 def _repaired(waiting: list[str], check: bool) -> list[str]:

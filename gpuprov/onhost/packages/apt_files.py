@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from typing import Mapping
+from typing import Callable, Mapping
 
 from .apt_settings import source
 from .commands import run, shortened
@@ -13,6 +13,7 @@ from .model import Refused
 
 ARCHIVES = "/var/cache/apt/archives"
 SECONDS = 30
+PAUSE = 2.0
 
 
 def update(listed: str, *options: str) -> str:
@@ -26,13 +27,18 @@ def update(listed: str, *options: str) -> str:
     return (ran.said or f"apt-get update ends with status {ran.status}") if ran.status else ""
 
 
+def waited(fetching: Callable[[], str], patience: float) -> str:
+    """What was in the way of fetching lists. Their lock is waited for here: DPkg::Lock::Timeout is not of it."""
+    until = time.monotonic() + patience
+    while "Could not get lock" in (problem := fetching()) and time.monotonic() < until:
+        time.sleep(PAUSE)
+    return problem
+
+
 def fetch(name: str, patience: int) -> None:
     """Have the lists of gpuprov's source of this name; the others stay as they are. Raises Refused."""
-    until = time.monotonic() + patience
-    while problem := update(source(name), "-o", "APT::Get::List-Cleanup=0"):
-        if "Could not get lock" not in problem or time.monotonic() >= until:
-            raise Refused(shortened(problem, 600))
-        time.sleep(2)
+    if problem := waited(lambda: update(source(name), "-o", "APT::Get::List-Cleanup=0"), patience):
+        raise Refused(shortened(problem, 600))
     # All sources together: what contradicts another would leave apt without any.
     together = run(["apt-get", "indextargets"])
     if together.status:

@@ -6,10 +6,12 @@ from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
 import dnf
 import dnf.exceptions
+import dnf.repo
 import rpm
 
 Request = Dict[str, Any]
 Identity = Tuple[str, str, str]
+KEPT = "gpuprov-kept"  # the repository that a rollback makes of the files that a checkpoint keeps
 
 
 class Refused(Exception):
@@ -42,13 +44,23 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
     base.pre_configure_plugins()
     base.read_all_repos()
     base.configure_plugins()
-    for repository in base.repos.iter_enabled():
+    enabled = list(base.repos.iter_enabled())
+    for repository in enabled:
         repository.metadata_expire = expire
+    if request["action"] != "refresh" and KEPT in (repository.id for repository in enabled):
+        _undemanding([repository for repository in enabled if repository.id != KEPT])
     if request["action"] == "refresh":
         patiently(request, base.update_cache)
     else:
         patiently(request, base.fill_sack, load_system_repo=installed, load_available_repos=available)
     return base
+
+
+def _undemanding(repositories: Iterable[Any]) -> None:
+    """A rollback does with the lists that are there, and waits for no mirror that does not answer."""
+    for repository in repositories:
+        repository.skip_if_unavailable = True
+        repository._repo.setSyncStrategy(dnf.repo.SYNC_ONLY_CACHE)
 
 
 def patiently(request: Request, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -9,9 +9,8 @@ import dnf.subject
 import dnf.transaction
 
 from . import dnf_locks
-from .dnf_base import Refused, Request, full, native, patiently
+from .dnf_base import KEPT, Refused, Request, full, native, patiently
 
-KEPT = "gpuprov-kept"  # the repository that a rollback makes of the files that a checkpoint keeps
 DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
 WORDS = {
     dnf.transaction.PKG_INSTALL: "install",

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from .model import Done, Manager, Refused, Transaction, Trial
+
+OF_BUNDLE = (
+    "this run sees the packages of the bundle alone; make it again, on a host of this release that has none of what the spec asks "
+    "for, or install here first what it lacks"
+)
 
 
 def tried(manager: Manager, wanted: Transaction) -> Trial:
     """The trial of a transaction that may be done. Raises Refused."""
     trial = manager.attempt(wanted)
     if trial.problem:
-        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem.rstrip('.')}. Fix: {wanted.hint}")
+        way_out = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else wanted.hint
+        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem.rstrip('.')}. Fix: {way_out}")
     if lost := _lost(trial, wanted):
         raise Refused(
             f"{manager.name} would remove {', '.join(lost)} for {wanted.of}. Fix: remove them yourself, or choose a version that "

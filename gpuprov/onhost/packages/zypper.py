@@ -117,9 +117,11 @@ class Zypper:
         if not names:
             return {}
         ran = self._zypper(["search", "--details", "--match-exact", "--type", "package", *names])
-        if ran.status != zypper_answer.NOT_FOUND and (problem := zypper_answer.problem(ran)):
+        answer = zypper_answer.tree(ran)
+        nothing = ran.status == zypper_answer.NOT_FOUND and not zypper_answer.errors(answer)
+        if not nothing and (problem := zypper_answer.problem(ran)):
             raise Refused(f"zypper search: {problem}. Fix: correct what it reports (zypper repos), then apply again")
-        return zypper_answer.offered(zypper_answer.tree(ran), (platform.machine(), "noarch"))
+        return zypper_answer.offered(answer, (platform.machine(), "noarch"))
 
     def _transaction(self, wanted: Transaction, *options: str) -> Ran:
         installed = _installed(rpm_database.rows())

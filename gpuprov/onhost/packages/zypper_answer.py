@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from xml.etree import ElementTree
 
 from .commands import Ran, shortened
 
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
-NOT_FOUND, SCRIPT_FAILED = 104, 107
+NOT_FOUND, SKIPPED, SCRIPT_FAILED = 104, 106, 107
 FINE = frozenset((0, 102, 103, SCRIPT_FAILED))
 """Done: also where a reboot or a second run is said to be needed, or a script failed after its package was in place."""
+KEPT = "/etc/zypp/repos.d/gpuprov-kept.repo"
+"""There while a rollback offers the files that a checkpoint keeps: then a repository whose mirror does not answer is done without."""
 
 
 def tree(ran: Ran) -> ElementTree.Element:
@@ -53,12 +56,17 @@ def scripts(ran: Ran) -> list[str]:
     )
 
 
+def errors(answer: ElementTree.Element) -> list[str]:
+    """What it complains of: a repository that it cannot read, for one."""
+    return [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
+
+
 def problem(ran: Ran) -> str:
     """Why it could not be done; empty if it was."""
-    if ran.status in FINE:
+    if ran.status in FINE or (ran.status in (SKIPPED, NOT_FOUND) and os.path.exists(KEPT)):
         return ""
     answer = tree(ran)
-    said = [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
+    said = errors(answer)
     said += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
     words = shortened(" ".join(said) or ran.err or " ".join(ran.lines[-6:]), 900)
     return f"{words} (zypper ends with status {ran.status})"
