@@ -29,7 +29,7 @@ def _left(one: Held, found: Processes) -> str:
     """Whose it was that is gone; empty where that is there, or cannot be said."""
     if one.orphan:
         return "in a container whose monitor (containerd-shim, conmon) is gone"
-    if found.slurmd and one.job is not None and one.job not in found.jobs:
+    if found.slurmd and one.job is not None and not one.known and one.job not in found.jobs:
         return f"started in Slurm's job {one.job}, of which no step runs here"
     return ""
 

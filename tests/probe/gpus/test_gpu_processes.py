@@ -106,12 +106,57 @@ def test_a_process_of_a_job_whose_step_still_runs_and_of_one_whose_steps_have_en
     assert 4710 not in found.jobs
 
 
+def test_a_process_that_ends_while_the_host_is_looked_at_is_not_left(tmp_path: Path) -> None:
+    """A host on which jobs end every second is well: nvidia-smi names it once."""
+    gone, named = 2**22 + 7, 2**22 + 8
+    looked(tmp_path)
+    program = f"""#!/bin/sh
+case $1 in *memory.used) exit;; esac
+[ -e {tmp_path}/asked ] || echo '{BUS}, {gone}, 3 MiB'
+: > {tmp_path}/asked
+echo '{BUS}, {named}, 3 MiB'
+"""
+    (tmp_path / "nvidia-smi").write_text(program)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=True)
+    assert [one.pid for one in PROCESSES.parse(Output(done.stdout)).held] == [named]
+    assert done.stderr == ""
+
+
+def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> None:
+    """A prolog's test of the GPUs has its job's number, and no step yet; mpiexec by ssh has ranks where no step is."""
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho 4712\n')
+    (tmp_path / "squeue").chmod(0o755)
+    shell = shutil.copy("/bin/sh", tmp_path / "slurmd")
+    prolog = "SLURM_JOB_ID=4709 sleep 60 & echo $!; wait"
+    with (
+        subprocess.Popen(["slurmd", "-c", prolog], executable=shell, stdout=subprocess.PIPE, text=True) as slurmd,
+        running(tmp_path, "slurmstepd", "slurmstepd: [4711.batch]"),
+        running(tmp_path, "python3", SLURM_JOB_ID="4711") as works,
+        running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank,
+        running(tmp_path, "left", SLURM_JOB_ID="4710") as left,
+    ):
+        assert slurmd.stdout
+        tests = int(slurmd.stdout.readline())
+        try:
+            rows = (f"{BUS}, {pid}, 3 MiB" for pid in (tests, works, rank, left))
+            found = PROCESSES.parse(looked(tmp_path, *rows))
+        finally:
+            os.kill(tests, 9)
+            slurmd.kill()
+    assert {one.pid: one.known for one in found.held} == {tests: True, works: False, rank: False, left: False}
+    assert {4711, 4712} <= found.jobs
+    assert 4710 not in found.jobs
+    assert (tmp_path / "said").read_text().split()[-2:] == ["-j", "4710,4712"]
+
+
 def test_a_process_whose_parents_end_is_followed_to_the_last(tmp_path: Path) -> None:
     """The last parent before process 1 tells whether a container has a monitor: here there is none of a container's."""
     with running(tmp_path, "python3") as pid:
         said = looked(tmp_path, f"{BUS}, {pid}, 3 MiB")
     (row,) = [line for line in said.text.splitlines() if line.startswith("@of|")]
-    mine, oldest = row.split("|")[3:]
+    under, mine, oldest = row.split("|")[3:]
+    assert under == ""
     assert mine.strip() == " ".join(Path("/proc/self/cgroup").read_text().split())
     assert oldest.strip().startswith("0::/") or ":" in oldest
 
@@ -125,12 +170,21 @@ DOCKER, PODMAN = f"0::/system.slice/docker-{ID}.scope", f"0::/machine.slice/libp
 SHIM, CONMON = "0::/system.slice/containerd.service", f"0::/machine.slice/libpod-conmon-{ID}.scope"
 POD = f"12:devices:/kubepods/burstable/pod5e1b/{ID} 11:memory:/kubepods/burstable/pod5e1b/{ID}"
 STEP = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"
+INFRA = f"0::/libpod_parent/{ID}/{ID[1:]}0", f"0::/libpod_parent/{ID}/conmon"
+NODE = ("@slurmd", "@lives|7")
 LIVES = f"S|{BUS}, 7, 9 MiB|python3"
 
 
-def whose(job: str = "", cgroup: str = "0::/", oldest: str = "0::/init.scope", *more: str) -> dict[str, Output | str]:
-    started = f"SLURM_JOB_ID={job} " if job else ""
-    return said(LIVES, f"@of|7|{started}|{cgroup}|{oldest}", *more)
+def whose(
+    job: str = "",
+    cgroup: str = "0::/",
+    oldest: str = "0::/init.scope",
+    *more: str,
+    name: str = "python3",
+    under: str = "",
+) -> dict[str, Output | str]:
+    started = f"SLURM_JOB_ID={job}" if job else ""
+    return said(LIVES.replace("python3", name), f"@of|7|{started}|{under}|{cgroup}|{oldest}", *more)
 
 
 def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
@@ -144,13 +198,20 @@ ANY = Health(left_processes="any")
 ROWS = [
     Row("in a container with its shim", CHECK, None, whose("", DOCKER, SHIM), "pass"),
     Row("in a container with its conmon", CHECK, None, whose("", PODMAN, CONMON), "pass"),
+    Row("in a pod of podman's without systemd", CHECK, None, whose("", *INFRA), "pass"),
     Row("a container without its shim", CHECK, None, whose("", DOCKER, DOCKER), "fail", "whose monitor (", "kill -KILL"),
     Row("of a pod, cgroup v1", CHECK, None, whose("", POD, POD), "fail", "is gone", "kill -KILL"),
     Row("which is let pass", CHECK, ANY, whose("", POD, POD), "pass"),
-    Row("of a job whose step runs", CHECK, None, whose("4711", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "), "pass"),
-    Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "),
+    Row("of a job whose step runs", CHECK, None, whose("4711", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.batch] "), "pass"),
+    Row("which places steps itself", CHECK, None,
+        whose("4711", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.extern stepmgr] "), "pass"),
+    Row("whose steps run elsewhere", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@queued|4710"), "pass"),
+    Row("that a prolog or an epilog has started", CHECK, None, whose("4710", "0::/", "0::/", *NODE, under="1"), "pass"),
+    Row("that has ended with its step", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd"), "pass"),
+    Row("of MPS, which serves the next job", CHECK, None, whose("4710", "0::/", "0::/", *NODE, name="nvidia-cuda-mps"), "pass"),
+    Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.batch] "),
         "fail", "started in Slurm's job 4710, of which no step runs here", "kill PID"),
-    Row("by its cgroup", CHECK, None, whose("", STEP, STEP, "@slurmd"), "fail", "Slurm's job 4711"),
+    Row("by its cgroup", CHECK, None, whose("", STEP, STEP, *NODE), "fail", "Slurm's job 4711"),
     Row("no node of Slurm", CHECK, None, whose("4710"), "pass"),
     Row("memory without a process", CHECK, None, used(81000), "fail",
         "81000 MiB of 0000:19:00.0 are in use, and no process", "fuser -v"),
@@ -173,6 +234,9 @@ ROWS = [
         "ps -o",
     ),
     Row("gone", CHECK, None, said(f"|{BUS}, 7, 9 MiB|python3"), "fail", "the host has no such process", "restart it"),
+    Row("gone, and named no more", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|"), "pass", "no process"),
+    Row("gone, and named still", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|", f"@twice||{BUS}, 7, 9 MiB|"), "fail", "no such"),
+    Row("waited for a disk", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|a", "@twice|", f"@twice|S|{BUS}, 7, 9 MiB|a"), "pass", "1, all"),
     Row("hangs", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|python3"), "fail", "hangs in the kernel", "restart it"),
     Row(
         "in a container",
@@ -194,7 +258,7 @@ def test_processes(row: Row) -> None:
     ("changed", "words"),
     [
         (whose("", DOCKER, DOCKER), "no: see what fails"),
-        (whose("4710", "0::/", "0::/", "@slurmd"), "no: see what fails"),
+        (whose("4710", "0::/", "0::/", *NODE), "no: see what fails"),
         (used(81000), "not until its GPUs are reset"),
         (said(f"Z|{BUS}, 7, 9 MiB|python3"), "not until it is restarted"),
         ({}, "yes"),
