@@ -194,6 +194,14 @@ def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
     return {"gpu_health": text, **said(f"@memory|{BUS}, {mebibytes}")}
 
 
+def vgpu(mebibytes: int) -> dict[str, Output | str]:
+    """As drivers before 510 tell it of a vGPU."""
+    told = used(mebibytes, Virtualization_Mode="VGPU")
+    text, count = re.subn(r"(FB Memory Usage\n.*\n) +Reserved .*\n", r"\1", str(told["gpu_health"]))
+    assert count == 1
+    return {**told, "gpu_health": text}
+
+
 ANY = Health(left_processes="any")
 ROWS = [
     Row("in a container with its shim", CHECK, None, whose("", DOCKER, SHIM), "pass"),
@@ -219,6 +227,8 @@ ROWS = [
     Row("so much that is let pass", CHECK, Health(stray_memory=90000), used(81000), "pass"),
     Row("not judged", CHECK, Health(stray_memory=0), used(81000), "pass"),
     Row("memory of the host itself", CHECK, None, used(81000, Addressing_Mode="ATS"), "pass"),
+    Row("reserved, of a vGPU before 510", CHECK, None, vgpu(2134), "pass"),
+    Row("of a vGPU", CHECK, None, used(2134, Virtualization_Mode="VGPU"), "fail", "2134 MiB"),
     Row("with a process that came since", CHECK, None, {**used(81000), **said(LIVES, f"@memory|{BUS}, 81000")}, "pass"),
     Row("memory that was looked at once", CHECK, None, {**used(81000), **said()}, "skip", "could not be read: 0000:19:00.0"),
     Row("memory that was given back since", CHECK, None, {**used(81000), **said(f"@memory|{BUS}, 4")}, "pass"),
