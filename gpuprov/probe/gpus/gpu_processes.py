@@ -19,11 +19,12 @@ ENDED = ("", "Z", "X")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. One that has ended, or
-    that hangs (D), was looked at twice, a second apart, and nvidia-smi named it both times. `memory`: as nvidia-smi says it.
-    `name`: the kernel's: nvidia-smi prints a newline in a name as it is, and with it a process that is not there. `job`: the Slurm
-    job that it was started in; `known`: Slurm has it in hand all the same, or it is no more. `container`: it is in a container's
-    cgroup; `orphan`: so is the last of its parents before process 1, where a runtime's monitor would be."""
+    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. One that has ended
+    was looked at twice, a second apart, and one that hangs (D) after five, in which it did not run; nvidia-smi named it both times.
+    `memory`: as nvidia-smi says it. `name`: the kernel's: nvidia-smi prints a newline in a name as it is, and with it a process that
+    is not there. `job`: the Slurm job that it was started in; `known`: Slurm has it in hand all the same, or it is no more.
+    `container`: it is in a container's cgroup; `orphan`: so is the last of its parents before process 1, where a runtime's monitor
+    would be."""
 
     gpu: str
     pid: int
@@ -48,14 +49,15 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rest(msgspec.Struct):
-    """What the lines with @ say. `again`: the states at the second look, by GPU and process; None where there was none. `lives`: those
-    that still ran after the steps were looked for."""
+    """What the lines with @ say. `again`: the states at the second look, by GPU and process; None where there was none. `runs`: how
+    often the kernel had let each run that waited, at both. `lives`: those that still ran after the steps were looked for."""
 
     whose: dict[int, list[str]] = {}
     used: dict[str, int] = {}
     jobs: set[int] = set()
     lives: set[int] = set()
     again: dict[tuple[str, int], str] | None = None
+    runs: dict[int, list[str]] = {}
 
 
 def parse(output: Output) -> Processes:
@@ -75,7 +77,9 @@ def parse(output: Output) -> Processes:
         if one.state in (*ENDED, "D") and rest.again is not None:
             if (one.gpu, one.pid) not in rest.again:
                 continue  # it has ended, and nvidia-smi names it no more
-            one = msgspec.structs.replace(one, state=rest.again[one.gpu, one.pid])
+            state = rest.again[one.gpu, one.pid]
+            moved = state == one.state == "D" and len(set(rest.runs.get(one.pid, ()))) > 1
+            one = msgspec.structs.replace(one, state="S" if moved else state)
         held.append(_owned(one, rest.lives, *rest.whose[one.pid]) if one.pid in rest.whose else one)
     return Processes(held=tuple(held), used=rest.used, slurmd="@slurmd" in lines, jobs=frozenset(rest.jobs))
 
@@ -103,6 +107,8 @@ def _rest(lines: list[str]) -> _Rest:
             found.jobs.add(int(row))
         elif kind == "@lives" and re.fullmatch("[0-9]{1,10}", row):
             found.lives.add(int(row))
+        elif (match := re.fullmatch(r"(?:@twice\|)?@runs\|([0-9]{1,10})\|([0-9 ]+)", f"{kind}|{row}")) is not None:
+            found.runs.setdefault(int(match[1]), []).append(match[2])
         elif kind == "@twice":
             found.again = {} if found.again is None else found.again
             if (one := _held(row)) is not None:
@@ -135,6 +141,7 @@ PROCESSES = Probe(
     "gpu_processes",
     # Programs are started for what the shell cannot do alone: there may be thousands of processes.
     f"""{HERE}a=$({QUERY} 2>&1) || {{ echo "$a"; exit 1; }}
+timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'
 s() {{
   t= q= c=
   while read -r k v; do
@@ -151,13 +158,17 @@ rows() {{ while IFS= read -r l; do
   pid "$l" || continue
   s "$p"; n=; IFS= read -r n 2>/dev/null < "/proc/$p/comm"
   printf '%s|%s|%s\\n' "$t" "$l" "$n"
+  [ "$t" != D ] || printf '@runs|%s|%s\\n' "$p" "$(grep ctxt_switches "/proc/$p/status" | tr -cs 0-9 ' ')"
 done 2>/dev/null; }}
 r=$(printf '%s\\n' "$a" | rows)
 printf '%s\\n' "$r"
-# What has just ended, or waits for a disk, is not so a second later.
+# What has just ended is gone a second later; what waits for a disk has run for a moment five seconds later.
 if printf '%s\\n' "$r" | grep -q '^[ZXD]\\{{0,1\\}}|'; then
   sleep 1
-  b=$({QUERY} 2>/dev/null) && {{ echo '@twice|'; printf '%s\\n' "$b" | rows | sed 's/^/@twice|/'; }}
+  case "
+$r" in *"
+D|"*) sleep 4;; esac
+  b=$(timeout -s KILL 8 {QUERY} 2>/dev/null) && {{ echo '@twice|'; printf '%s\\n' "$b" | rows | sed 's/^/@twice|/'; }}
 fi
 slurmd=
 for d in /proc/[0-9]*; do
@@ -181,7 +192,6 @@ o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
   g "$p"; printf '@of|%s|%s|%s|%s|%s\\n' "$p" "$j" "$u" "$x" "$y"
 done 2>/dev/null)
 printf '%s\\n' "$o"
-timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'
 if [ "$slurmd" ]; then
   steps=' '
   for d in /proc/[0-9]*; do

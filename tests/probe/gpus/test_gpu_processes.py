@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,8 @@ def looked(folder: Path, *rows: str, status: int = 0, used: str = "") -> Output:
     )
     (folder / "nvidia-smi").chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=False)
+    script = PROCESSES.script.replace("sleep 4", "sleep 1")
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
     return Output(done.stdout, done.returncode, done.stderr)
 
 
@@ -123,6 +125,26 @@ echo '{BUS}, {named}, 3 MiB'
     assert done.stderr == ""
 
 
+def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> None:
+    """The kernel has a parent wait for what vfork made, as for a disk."""
+    hang = "import ctypes; c = ctypes.CDLL(None); c.vfork() or c.sleep(60)"
+    again = "import ctypes, time; c = ctypes.CDLL(None)\nwhile True: c.vfork() or (c.usleep(300000), c._exit(0))"
+    with (
+        subprocess.Popen([sys.executable, "-c", hang], start_new_session=True) as hangs,
+        subprocess.Popen([sys.executable, "-c", again], start_new_session=True) as waits_,
+    ):
+        try:
+            for one in (hangs, waits_):
+                while not re.search(r"\nState:\tD", Path(f"/proc/{one.pid}/status").read_text()):
+                    time.sleep(0.01)
+            found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {hangs.pid}, 3 MiB", f"{BUS}, {waits_.pid}, 3 MiB"))
+        finally:
+            os.killpg(hangs.pid, 9)
+            os.killpg(waits_.pid, 9)
+    assert found.held[0].state == "D"
+    assert found.held[1].state != "D"
+
+
 def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> None:
     """A prolog's test of the GPUs has its job's number, and no step yet; mpiexec by ssh has ranks where no step is."""
     (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho 4712\n')
@@ -194,6 +216,12 @@ def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
     return {"gpu_health": text, **said(f"@memory|{BUS}, {mebibytes}")}
 
 
+def waits(before: str, after: str) -> tuple[str, ...]:
+    """In D at both looks, having run so often."""
+    row = f"D|{BUS}, 7, 9 MiB|a"
+    return row, f"@runs|7|{before}", "@twice|", f"@twice|{row}", f"@twice|@runs|7|{after}"
+
+
 def vgpu(mebibytes: int) -> dict[str, Output | str]:
     """As drivers before 510 tell it of a vGPU."""
     told = used(mebibytes, Virtualization_Mode="VGPU")
@@ -247,6 +275,9 @@ ROWS = [
     Row("gone, and named no more", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|"), "pass", "no process"),
     Row("gone, and named still", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|", f"@twice||{BUS}, 7, 9 MiB|"), "fail", "no such"),
     Row("waited for a disk", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|a", "@twice|", f"@twice|S|{BUS}, 7, 9 MiB|a"), "pass", "1, all"),
+    Row("waits for disks again and again", CHECK, None, said(*waits("12 3 ", "14 3 ")), "pass", "1, all there"),
+    Row("waits for what does not come", CHECK, None, said(*waits("12 3 ", "12 3 ")), "fail", "hangs in the kernel", "restart it"),
+    Row("too many to tell of all", CHECK, None, said(*(f"Z|{BUS}, {pid}, 9 MiB|a" for pid in range(2000))), "fail", "and 1980 more"),
     Row("hangs", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|python3"), "fail", "hangs in the kernel", "restart it"),
     Row(
         "in a container",
