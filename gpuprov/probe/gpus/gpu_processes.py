@@ -12,9 +12,6 @@ from gpuprov.probe.gpus.gpu_settings import HERE, SEEN
 CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
 """The name of a container in a cgroup, as docker, containerd, cri-o and podman have it; not that of its monitor's own, which of a pod
 of podman's is POD/conmon."""
-MPS = "nvidia-cuda-mps"
-"""How the names of MPS's programs begin. A prolog may start them for one job, and leave them for the next:
-https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
 ENDED = ("", "Z", "X")
 
 
@@ -118,10 +115,11 @@ def _rest(lines: list[str]) -> _Rest:
 
 def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
     """A job's number is in a cgroup of Slurm's own making, else in what the process was started with; but that of a heterogeneous
-    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere, and MPS serves the jobs after the one that it began with.
-    What slurmd or a step has started (`under`) is a prolog's, an epilog's or the step's."""
+    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere. `under`: root's slurmd, step or MPS is among its
+    parents; it is a prolog's, an epilog's or the step's, or MPS's own, which a prolog may start for one job and leave for the next:
+    https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
-    match = None if one.name.startswith(MPS) else re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)
+    match = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)
     number = made[1] if made else match[1] if match else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
@@ -182,7 +180,7 @@ o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
   o=$p u= n=0
   while [ "${{q:-0}}" -gt 1 ] && [ $n -lt 1000 ]; do
     o=$q; n=$((n + 1)); s "$o"
-    case $c in slurmd|slurmstepd) [ -O "/proc/$o" ] && u=1;; esac
+    case $c in slurmd|slurmstepd|nvidia-cuda-mps*) [ -O "/proc/$o" ] && u=1;; esac
   done
   y=; [ "$q" = 1 ] || [ "$q" = 0 ] && {{ g "$o"; y=$x; }}
   j=; case $slurmd$e in 1D|'') ;; 1*)

@@ -146,27 +146,37 @@ def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> No
 
 
 def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> None:
-    """A prolog's test of the GPUs has its job's number, and no step yet; mpiexec by ssh has ranks where no step is."""
+    """A prolog's test of the GPUs has its job's number, and no step yet, and MPS that of an earlier job; mpiexec by ssh has ranks
+    where no step is."""
     (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho 4712\n')
     (tmp_path / "squeue").chmod(0o755)
     shell = shutil.copy("/bin/sh", tmp_path / "slurmd")
+    mps = shutil.copy("/bin/sh", tmp_path / "nvidia-cuda-mps-control")
     prolog = "SLURM_JOB_ID=4709 sleep 60 & echo $!; wait"
     with (
         subprocess.Popen(["slurmd", "-c", prolog], executable=shell, stdout=subprocess.PIPE, text=True) as slurmd,
+        subprocess.Popen(["mps", "-c", prolog], executable=mps, stdout=subprocess.PIPE, text=True) as control,
         running(tmp_path, "slurmstepd", "slurmstepd: [4711.batch]"),
         running(tmp_path, "python3", SLURM_JOB_ID="4711") as works,
         running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank,
         running(tmp_path, "left", SLURM_JOB_ID="4710") as left,
     ):
         assert slurmd.stdout
-        tests = int(slurmd.stdout.readline())
+        assert control.stdout
+        tests, server = int(slurmd.stdout.readline()), int(control.stdout.readline())
         try:
-            rows = (f"{BUS}, {pid}, 3 MiB" for pid in (tests, works, rank, left))
+            rows = (f"{BUS}, {pid}, 3 MiB" for pid in (tests, server, works, rank, left))
             found = PROCESSES.parse(looked(tmp_path, *rows))
         finally:
-            os.kill(tests, 9)
-            slurmd.kill()
-    assert {one.pid: one.known for one in found.held} == {tests: True, works: False, rank: False, left: False}
+            for pid in (tests, server, slurmd.pid, control.pid):
+                os.kill(pid, 9)
+    assert {one.pid: one.known for one in found.held} == {
+        tests: True,
+        server: True,
+        works: False,
+        rank: False,
+        left: False,
+    }
     assert {4711, 4712} <= found.jobs
     assert 4710 not in found.jobs
     assert (tmp_path / "said").read_text().split()[-2:] == ["-j", "4710,4712"]
@@ -244,7 +254,7 @@ ROWS = [
     Row("whose steps run elsewhere", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@queued|4710"), "pass"),
     Row("that a prolog or an epilog has started", CHECK, None, whose("4710", "0::/", "0::/", *NODE, under="1"), "pass"),
     Row("that has ended with its step", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd"), "pass"),
-    Row("of MPS, which serves the next job", CHECK, None, whose("4710", "0::/", "0::/", *NODE, name="nvidia-cuda-mps"), "pass"),
+    Row("a user's own MPS", CHECK, None, whose("4710", "0::/", "0::/", *NODE, name="nvidia-cuda-mps"), "fail", "Slurm's job 4710"),
     Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.batch] "),
         "fail", "started in Slurm's job 4710, of which no step runs here", "kill PID"),
     Row("by its cgroup", CHECK, None, whose("", STEP, STEP, *NODE), "fail", "Slurm's job 4711"),
