@@ -81,7 +81,7 @@ class Noted:
             told = error.message
         self.untold.pop(host, None)
         if told:
-            self.untold[host] = told
+            self.untold[host] = " ".join(told.split())
         return said
 
 

@@ -6,12 +6,13 @@ Left out are images for a rescue, which dracut never rebuilds, for kdump, where 
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import os
 import re
 import shutil
 import subprocess
-from typing import NamedTuple
+from typing import Iterable, NamedTuple
 
 from . import first_boot_systemd
 
@@ -46,27 +47,44 @@ def stale() -> list[Image]:
             continue
         if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
             image = Image(path, kernel)
-            found += [image] * (_outrun(path) or bool(old_copies(image)))
+            found += [image] * (_outrun(path) or bool(old_copy(image)))
     return found
 
 
-def old_copies(image: Image) -> list[str]:
-    """Copies that kernel-install has made of an earlier state of the image, from which systemd-boot starts the host: a run that was
-    cut off between the two leaves one. By size and time: PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
+class Copy(NamedTuple):
+    """An image's, by size and the second when it was written. `same`: older than the image, and byte for byte the same."""
+
+    size: int
+    made: int
+    same: bool
+    path: str
+
+
+def old_copy(image: Image) -> str:
+    """The copy that kernel-install has made of an earlier state of the image, from which systemd-boot starts the host: a run that was
+    cut off between the two leaves one. Empty: there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
     if not first_boot_systemd.started():
-        return []
-    name, made = os.path.basename(image.path), os.stat(image.path)
-    copies = [
+        return ""
+    name, own = os.path.basename(image.path), _copy(image.path, "")
+    paths = [
         path for place in PARTITIONS for path in glob.glob(f"{place}/*/{glob.escape(image.kernel)}/{glob.escape(name)}")
     ]
-    told = [(path, os.stat(path)) for path in sorted(copies)]
-    own = (made.st_size, int(made.st_mtime))
-    return [path for path, copy in told if is_old(own, (copy.st_size, int(copy.st_mtime)))]
+    return old_of(own.size, own.made, [_copy(path, image.path) for path in paths])
 
 
-def is_old(image: tuple[int, int], copy: tuple[int, int]) -> bool:
-    """By the size of each, and the second when it was written."""
-    return copy[0] != image[0] or copy[1] < image[1] - FAT
+def _copy(path: str, image: str) -> Copy:
+    found = os.stat(path)
+    size, made = found.st_size, int(found.st_mtime)
+    return Copy(size, made, bool(image) and made < os.stat(image).st_mtime and filecmp.cmp(image, path, False), path)
+
+
+def old_of(size: int, made: int, copies: Iterable[Copy]) -> str:
+    """Of an image of this size and time. The newest copy is the host's own: a token (machine-id) that a host had before leaves others
+    behind. One with the same bytes is no old one: times on FAT are local, and go with daylight saving and with the time zone."""
+    newest = max(copies, key=lambda one: one.made, default=None)
+    if newest is None or newest.same or (newest.size == size and newest.made >= made - FAT):
+        return ""
+    return newest.path
 
 
 def rebuild(image: Image) -> None:
@@ -90,8 +108,8 @@ def rebuild(image: Image) -> None:
         raise Failed(f"{' '.join(command)} failed: {why}")
     if _outrun(image.path):
         raise Failed(f"{image.path} was left as it was by {maker}")
-    if old := old_copies(image):
-        raise Failed(f"{old[0]}, from which systemd-boot starts, was left as it was: kernel-install add {image.kernel}")
+    if old := old_copy(image):
+        raise Failed(f"{old}, from which systemd-boot starts, was left as it was: kernel-install add {image.kernel}")
 
 
 def _outrun(image: str) -> bool:

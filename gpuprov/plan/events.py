@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,9 @@ from gpuprov.plan.diffs import differences
 from gpuprov.shared import ended
 
 LONGEST = 700
+MOST_WARNINGS = 20
+"""Of a host: what a host prints is the host's to choose."""
+AND_MORE = "and more, which are not told"
 RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that gives the lock back."""
 BOOKKEEPING = {"gpuprov_reason"}
@@ -175,7 +179,7 @@ class Ledger:
         text = f"{capability}: {task}" if capability else task
         if kind in ("runner_on_ok", FAILED) and _module(data).startswith("gpuprov_"):
             warned = [_one_line(one) for one in result.get("warnings") or [] if isinstance(one, str)]
-            tally.warnings += [one for one in dict.fromkeys(warned) if one not in tally.warnings]
+            _warn(tally.warnings, warned)
         if kind == "runner_on_start":
             if text == GIVING_UP:
                 tally.gave_up += 1
@@ -263,6 +267,14 @@ def _timed_out(result: dict[str, Any]) -> bool:
 
 def _waits(module: str, task: str) -> str:
     return "" if task == RELEASE else WAITS.get(module, "")
+
+
+def _warn(known: list[str], warned: Iterable[str]) -> None:
+    for one in dict.fromkeys(warned):
+        if len(known) > MOST_WARNINGS:
+            return
+        if one not in known:
+            known.append(one if len(known) < MOST_WARNINGS else AND_MORE)
 
 
 def _module(data: dict[str, Any]) -> str:

@@ -81,6 +81,10 @@ def busy(graphics: int, percent: int = 100, **changed: Any) -> str:
     return text
 
 
+IDLES = "    Processes                             : None\n"
+WORKS = (
+    "    Processes\n        GPU instance ID                   : N/A\n        Process ID                        : 7\n"
+)
 DEPRECATED = r"\g<1>Requested functionality has been deprecated"
 GONE = re.sub(
     r"((?:Default )?Applications Clocks\n +Graphics +: ).*\n( +Memory +: ).*", rf"{DEPRECATED}\n\g<2>N/A", smi()
@@ -165,9 +169,12 @@ ROWS = [
     Row("another model's clocks", CLOCKS, None, gpus(both(Product_Name="NVIDIA A10", **lower(1695))), "pass", "at most 1980 MHz"),
     Row("lower than its like", CLOCKS, None, gpus(both(**lower(1755))), "fail",
         "0000:3b:00.0 has application clocks 1755 MHz, memory 2619 MHz, its like 1980 MHz", "nvidia-smi -rac"),
+    Row("lower, as the job that is there may have asked", CLOCKS, None, gpus(both(**lower(1755)) + WORKS), "pass"),
     Row("clocks that newer drivers do not tell", CLOCKS, None, gpus(GONE), "pass"),
     Row("unlike as they may be", CLOCKS, Health(clocks="any"), gpus(both(**lower(1755))), "n/a", "any"),
     Row("locked by somebody", CLOCKS, None, gpus(busy(345)), "fail", "0000:19:00.0 computes at 345 of 1980 MHz", "nvidia-smi -rgc"),
+    Row("locked, with a program that computes", CLOCKS, None, gpus(busy(345, Persistence_Mode="Disabled") + WORKS), "fail", "at 345"),
+    Row("busy with its start alone", CLOCKS, None, gpus(busy(345, Persistence_Mode="Disabled") + IDLES), "pass"),
     Row("busy, and fast", CLOCKS, None, gpus(busy(1755)), "pass"),
     Row("busy, under its power limit", CLOCKS, None, gpus(busy(345, SW_Power_Cap="Active")), "pass"),
     Row("about to idle", CLOCKS, None, gpus(busy(345, percent=60)), "pass"),

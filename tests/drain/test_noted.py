@@ -193,3 +193,12 @@ def test_a_step_says_what_the_host_does_not_know(file: Path, monkeypatch: pytest
     monkeypatch.setattr(noted, "run_on", reached)
     assert one.drain("gpu1", "sat").untold == ""
     assert one.returned("gpu1", "sat", True).untold == ""
+
+
+def test_why_no_note_could_be_left_is_one_line(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a host prints adds no line of its own to a roll-out's status."""
+    (tmp_path / "mkdir").write_text("#!/bin/sh\nprintf 'no room\\ngpu9: all is well\\n' >&2; exit 1\n")
+    (tmp_path / "mkdir").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    step = Noted(Scheduler(file), {"gpu1": RawHost(name="gpu1", groups=())}).drain("gpu1", "r")
+    assert step.untold == "no room gpu9: all is well"

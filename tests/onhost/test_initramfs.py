@@ -118,6 +118,10 @@ def test_a_run_that_was_cut_off_before_systemd_boots_copy_is_completed_by_the_ne
     now = os.stat(image).st_mtime
     os.utime(copy, (now - 1, now - 1))
     assert initramfs.stale() == [], "times on FAT are even seconds"
+    os.utime(copy, (now - 3600, now - 3600))
+    assert initramfs.stale() == [], "and local ones, which an hour of daylight saving makes older"
+    assert of_probe(boot).old_copy == ""
+    copy.write_text("older")
     os.utime(copy, (now - 60, now - 60))
     assert [one.path for one in initramfs.stale()] == [str(image)]
     assert (of_probe(boot).holds_configuration, of_probe(boot).old_copy) == (False, str(copy))
@@ -129,6 +133,16 @@ def test_a_run_that_was_cut_off_before_systemd_boots_copy_is_completed_by_the_ne
     (boot / "bin/update-initramfs").write_text(f"#!/bin/sh\ntouch {image}\n")
     with pytest.raises(initramfs.Failed, match=rf"{copy}, from which systemd-boot starts, was left as it was"):
         initramfs.rebuild(initramfs.stale()[0])
+
+
+def test_a_copy_under_a_name_that_the_host_had_before_is_left(boot: Path, copy: Path) -> None:
+    """A machine-id of an image that hosts were cloned from: nothing makes that copy anew."""
+    former = boot / f"efi/0badcafe/{RELEASE}/initrd.img-{RELEASE}"
+    former.parent.mkdir(parents=True)
+    former.write_text("of the image")
+    os.utime(former, (1, 1))
+    assert initramfs.stale() == []
+    assert of_probe(boot).old_copy == ""
 
 
 def test_what_grub_starts_has_no_copy(boot: Path, copy: Path) -> None:

@@ -16,7 +16,17 @@ from gpuprov.apply.outcome import judge
 from gpuprov.apply.text import as_text
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
-from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
+from gpuprov.plan.events import (
+    AND_MORE,
+    GIVING_UP,
+    LONGEST,
+    MOST_WARNINGS,
+    STAYS_FAILED,
+    Failure,
+    Ledger,
+    Step,
+    condense,
+)
 from gpuprov.plan.playbook import Ended
 from tests.here import ROLES, play
 
@@ -137,6 +147,19 @@ def test_what_a_module_warns_of_is_told_once_also_where_the_task_fails() -> None
     assert outcome.warnings == ["from the run that is rolled back", *told]
     text = as_text(ApplyRun(run="r", hosts=[outcome]))
     assert "  warning: the next boot is not counted\n" in text, text
+
+
+def test_a_host_that_warns_without_end_is_told_in_few_lines() -> None:
+    ledger = Ledger()
+    data = {
+        "host": "a",
+        "task": "Do",
+        "task_action": "gpuprov_command",
+        "res": {"warnings": [f"{n}" for n in range(50_000)]},
+    }
+    for _ in range(3):
+        ledger.feed({"event": "runner_on_ok", "event_data": data})
+    assert ledger.hosts["a"].warnings == [*map(str, range(MOST_WARNINGS)), AND_MORE]
 
 
 def test_a_host_that_is_lost_is_told_with_act_and_task() -> None:

@@ -183,14 +183,14 @@ def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -
     def read() -> tuple[gpu_health.GpuHealth, ...]:
         return gpu_health.parse(Output(f"@present 2\n@smi\n{smi.run(host, '-q')[1]}")).gpus
 
-    assert [(one.used, one.processes, one.coherent, one.clocks.busy) for one in read()] == [(0, False, False, 0)] * 2
+    assert [(one.used, one.processes, one.coherent, one.clocks.busy) for one in read()] == [(0, False, False, None)] * 2
     assert [one.clocks.held for one in read()] == [("Idle",)] * 2
     host.write("/var/lib/gpuprov-sim/faults/gpu-memory-held", "1\n")
     host.write("/var/lib/gpuprov-sim/faults/gpu-slow-clock", "0\n")
     low, held = read()
     assert low.clocks.held == ()
     assert (low.used, low.clocks.busy, low.clocks.graphics, low.clocks.most_graphics) == (0, 100, 345, 1980)
-    assert (held.used, held.processes, held.clocks.busy) == (40779, False, 0)
+    assert (held.used, held.processes, held.clocks.busy) == (40779, False, None)
     query = ("--query-gpu=pci.bus_id,memory.used", "--format=csv,noheader,nounits")
     assert smi.run(host, *query)[1].splitlines()[1] in ("00000001:11:00.0, 40779", "00000001:11:00.0, 41330")
     with holding(host.write("/dev/nvidia1", ""), host.write("/dev/nvidia-uvm", "")):

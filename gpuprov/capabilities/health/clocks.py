@@ -29,16 +29,17 @@ def pair(graphics: int | None, memory: int | None) -> str:
 
 
 def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth, str]]:
-    """GPUs whose clocks are not those of most others of their model."""
+    """GPUs whose clocks are not those of most others of their model. Where a process is, a job may have asked for application clocks
+    of its own (srun --gpu-freq); what it leaves behind is seen after it."""
     found = []
-    kinds: list[tuple[str, Callable[[Clocks], str]]] = [
-        ("at most", lambda one: pair(one.most_graphics, one.most_memory))
+    free = tuple(gpu for gpu in gpus if gpu.processes is not True)
+    kinds: list[tuple[str, tuple[GpuHealth, ...], Callable[[Clocks], str]]] = [
+        ("at most", gpus, lambda one: pair(one.most_graphics, one.most_memory)),
+        ("application clocks", free if judge_set else (), lambda one: pair(one.set_graphics, one.set_memory)),
     ]
-    if judge_set:
-        kinds.append(("application clocks", lambda one: pair(one.set_graphics, one.set_memory)))
-    for name in dict.fromkeys(gpu.name for gpu in gpus):
-        like = [gpu for gpu in gpus if gpu.name == name]
-        for what, of in kinds:
+    for what, judged, of in kinds:
+        for name in dict.fromkeys(gpu.name for gpu in judged):
+            like = [gpu for gpu in judged if gpu.name == name]
             usual = Counter(of(gpu.clocks) for gpu in like).most_common(1)[0][0]
             found += [
                 (gpu, f"has {what} {of(gpu.clocks) or 'none'}, its like {usual or 'none'}")

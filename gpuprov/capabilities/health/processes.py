@@ -11,6 +11,7 @@ from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, State
 from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held, Processes
 from gpuprov.probe.host import system
 
+SHOWN = 20
 WORDS = {"": "the host has no such process", "Z": "a zombie", "X": "dead", "D": "hangs in the kernel"}
 ENDED = (
     "restart what started it (ps -o ppid= -p PID); else drain the host, and restart it: a GPU cannot be reset while "
@@ -29,7 +30,7 @@ def _left(one: Held, found: Processes) -> str:
     """Whose it was that is gone; empty where that is there, or cannot be said."""
     if one.orphan:
         return "in a container whose monitor (containerd-shim, conmon) is gone"
-    if found.slurmd and one.job is not None and one.job not in found.jobs:
+    if found.slurmd and one.job is not None and not one.known and one.job not in found.jobs:
         return f"started in Slurm's job {one.job}, of which no step runs here"
     return ""
 
@@ -85,7 +86,8 @@ def processes(ctx: Ctx) -> Outcome:
             bad(f"{least} MiB of {gpu.address} are in use, and no process is on it", KEPT, "reset")
     if told:
         expected = "no process that is left, and no memory without a process"
-        return fail(expected, "; ".join(told), "; ".join(hints), action=catalogue.worst(tuple(actions)))
+        more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        return fail(expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.worst(tuple(actions)))
     if once:
         return skip(
             f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"

@@ -130,7 +130,7 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         recovery=_text(values.get(("GPU Recovery Action",))),
         reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
         clocks=_clocks(values),
-        used=_unit(values.get(("FB Memory Usage", "Used")), "MiB"),
+        used=_used(values),
         processes=_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
     )
@@ -196,8 +196,24 @@ def _clocks(values: Values) -> Clocks:
         held=tuple(name for name in known if told[name] == "Active")
         if {"Idle", "SW Power Cap"} <= set(known)
         else None,
-        busy=_unit(_either(values, "Utilization", "GPU", "Gpu"), "%"),
+        busy=_busy(values),
     )
+
+
+def _busy(values: Values) -> int | None:
+    """Without persistence, nvidia-smi starts the driver itself, which counts as much as 100 % where no program is:
+    https://github.com/jina-ai/clip-as-service/issues/254"""
+    if values.get(("Persistence Mode",)) != "Enabled" and _processes(values) is False:
+        return None
+    return _unit(_either(values, "Utilization", "GPU", "Gpu"), "%")
+
+
+def _used(values: Values) -> int | None:
+    """Before driver 510, what is reserved of a vGPU, 2 GiB of one of 24, counts as used."""
+    mode = _either(values, "GPU Virtualization Mode", "Virtualization Mode", "Virtualization mode")
+    if mode == "VGPU" and ("FB Memory Usage", "Reserved") not in values:
+        return None
+    return _unit(values.get(("FB Memory Usage", "Used")), "MiB")
 
 
 def _unit(value: str | None, unit: str) -> int | None:

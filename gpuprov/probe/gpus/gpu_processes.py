@@ -9,14 +9,17 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import HERE, SEEN
 
-CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b")
-"""The name of a container in a cgroup, as docker, containerd, cri-o and podman have it; not that of its monitor's own."""
+CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
+"""The name of a container in a cgroup, as docker, containerd, cri-o and podman have it; not that of its monitor's own, which of a pod
+of podman's is POD/conmon."""
+ENDED = ("", "Z", "X")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. D is told only of one
-    that was in it a second later, too. `memory`: as nvidia-smi says it. `name`: the kernel's: nvidia-smi
-    prints a newline in a name as it is, and with it a process that is not there. `job`: the Slurm job that it was started in.
+    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. One that has ended
+    was looked at twice, a second apart, and one that hangs (D) after five, in which it did not run; nvidia-smi named it both times.
+    `memory`: as nvidia-smi says it. `name`: the kernel's: nvidia-smi prints a newline in a name as it is, and with it a process that
+    is not there. `job`: the Slurm job that it was started in; `known`: Slurm has it in hand all the same, or it is no more.
     `container`: it is in a container's cgroup; `orphan`: so is the last of its parents before process 1, where a runtime's monitor
     would be."""
 
@@ -26,18 +29,32 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     name: str
     job: int | None = None
+    known: bool = False
     container: bool = False
     orphan: bool = False
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
     """`held`: what is on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this host is a node of Slurm that
-    is up; `jobs`: those of which a step runs here, looked for only where something on a GPU was started in a job."""
+    is up; `jobs`: those of which a step runs here, and of those that processes on GPUs were started in, those that the scheduler has
+    not ended."""
 
     held: tuple[Held, ...] = ()
     used: dict[str, int] = {}
     slurmd: bool = False
     jobs: frozenset[int] = frozenset()
+
+
+class _Rest(msgspec.Struct):
+    """What the lines with @ say. `again`: the states at the second look, by GPU and process; None where there was none. `runs`: how
+    often the kernel had let each run that waited, at both. `lives`: those that still ran after the steps were looked for."""
+
+    whose: dict[int, list[str]] = {}
+    used: dict[str, int] = {}
+    jobs: set[int] = set()
+    lives: set[int] = set()
+    again: dict[tuple[str, int], str] | None = None
+    runs: dict[int, list[str]] = {}
 
 
 def parse(output: Output) -> Processes:
@@ -48,39 +65,67 @@ def parse(output: Output) -> Processes:
     if lines[-1:] != [SEEN]:
         said = " ".join((output.error or output.text).split())[:200]
         raise ProbeFailed(f"the processes on GPUs could not be listed: {said or 'the host gave no whole answer'}")
-    whose: dict[int, list[str]] = {}
-    used: dict[str, int] = {}
-    jobs: set[int] = set()
-    for kind, _, row in (line.partition("|") for line in lines):
-        cells = row.split("|")
-        if kind == "@of" and len(cells) == 4 and re.fullmatch("[0-9]{1,10}", cells[0]):
-            whose[int(cells[0])] = cells[1:]
-        elif kind == "@memory" and (match := re.fullmatch(r"([0-9A-Fa-f:.]{12,16}), ([0-9]{1,9})", row.strip())):
-            used[match[1]] = int(match[2])
-        elif kind == "@step" and (match := re.match(r"slurmstepd: \[([0-9]{1,10})[.\]]", row)):
-            jobs.add(int(match[1]))
+    rest = _rest(lines)
     held = []
     for line in lines[:-1]:
-        state, _, row = line.partition("|")
-        row, _, name = row.partition("|")
-        cells = [cell.strip() for cell in row.split(",")]
-        if len(cells) == 3 and re.fullmatch("[0-9]{1,10}", cells[1]) and re.fullmatch("[A-Za-z]?", state):
-            pid = int(cells[1])
-            one = Held(gpu=cells[0], pid=pid, memory=cells[2], state=state, name=name.strip())
-            held.append(_owned(one, *whose[pid]) if pid in whose else one)
-    return Processes(held=tuple(held), used=used, slurmd="@slurmd" in lines, jobs=frozenset(jobs))
+        one = _held(line)
+        if one is None:
+            continue
+        if one.state in (*ENDED, "D") and rest.again is not None:
+            if (one.gpu, one.pid) not in rest.again:
+                continue  # it has ended, and nvidia-smi names it no more
+            state = rest.again[one.gpu, one.pid]
+            moved = state == one.state == "D" and len(set(rest.runs.get(one.pid, ()))) > 1
+            one = msgspec.structs.replace(one, state="S" if moved else state)
+        held.append(_owned(one, rest.lives, *rest.whose[one.pid]) if one.pid in rest.whose else one)
+    return Processes(held=tuple(held), used=rest.used, slurmd="@slurmd" in lines, jobs=frozenset(rest.jobs))
 
 
-def _owned(one: Held, job: str, cgroup: str, oldest: str) -> Held:
+def _held(line: str) -> Held | None:
+    state, _, row = line.partition("|")
+    row, _, name = row.partition("|")
+    cells = [cell.strip() for cell in row.split(",")]
+    if len(cells) != 3 or not re.fullmatch("[0-9]{1,10}", cells[1]) or not re.fullmatch("[A-Za-z]?", state):
+        return None
+    return Held(gpu=cells[0], pid=int(cells[1]), memory=cells[2], state=state, name=name.replace("|", " ").strip())
+
+
+def _rest(lines: list[str]) -> _Rest:
+    found = _Rest()
+    for kind, _, row in (line.partition("|") for line in lines):
+        cells = row.split("|")
+        if kind == "@of" and len(cells) == 5 and re.fullmatch("[0-9]{1,10}", cells[0]):
+            found.whose[int(cells[0])] = cells[1:]
+        elif kind == "@memory" and (match := re.fullmatch(r"([0-9A-Fa-f:.]{12,16}), ([0-9]{1,9})", row.strip())):
+            found.used[match[1]] = int(match[2])
+        elif kind == "@step" and (match := re.match(r"slurmstepd: \[([0-9]{1,10})[.\] ]", row)):
+            found.jobs.add(int(match[1]))
+        elif kind == "@queued" and re.fullmatch("[0-9]{1,10}", row.strip()):
+            found.jobs.add(int(row))
+        elif kind == "@lives" and re.fullmatch("[0-9]{1,10}", row):
+            found.lives.add(int(row))
+        elif (match := re.fullmatch(r"(?:@twice\|)?@runs\|([0-9]{1,10})\|([0-9 ]+)", f"{kind}|{row}")) is not None:
+            found.runs.setdefault(int(match[1]), []).append(match[2])
+        elif kind == "@twice":
+            found.again = {} if found.again is None else found.again
+            if (one := _held(row)) is not None:
+                found.again[one.gpu, one.pid] = one.state
+    return found
+
+
+def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
     """A job's number is in a cgroup of Slurm's own making, else in what the process was started with; but that of a heterogeneous
-    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere."""
+    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere. `under`: root's slurmd, step or MPS is among its
+    parents; it is a prolog's, an epilog's or the step's, or MPS's own, which a prolog may start for one job and leave for the next:
+    https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
-    started = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10}) ", job)
-    number = made[1] if made else started[1] if started else ""
+    match = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)
+    number = made[1] if made else match[1] if match else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
         one,
         job=int(number) if number else None,
+        known=bool(under) or one.pid not in lives,
         container=inside,
         orphan=inside and CONTAINER.search(oldest) is not None,
     )
@@ -88,32 +133,83 @@ def _owned(one: Held, job: str, cgroup: str, oldest: str) -> Held:
 
 QUERY = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,used_gpu_memory --format=csv,noheader"
 USED = "nvidia-smi --query-gpu=pci.bus_id,memory.used --format=csv,noheader,nounits"
+QUEUE = "squeue -h -o %A -t RUNNING,SUSPENDED,CONFIGURING,COMPLETING -j"
+"""What is not over, wherever its steps run: mpiexec by ssh has ranks on hosts of the job that have no step of it."""
 PROCESSES = Probe(
     "gpu_processes",
+    # Programs are started for what the shell cannot do alone: there may be thousands of processes.
     f"""{HERE}a=$({QUERY} 2>&1) || {{ echo "$a"; exit 1; }}
-s() {{ tr '\\n' ' ' 2>/dev/null < "/proc/$1/stat" | sed 's/.*) //; s/ .*//'; }}
-g() {{ tr '\\n|' '  ' 2>/dev/null < "/proc/$1/cgroup" | cut -c 1-4000; }}
-printf '%s\\n' "$a" | while IFS= read -r l; do
-  p=$(printf '%s\\n' "$l" | cut -d, -f2 | tr -cd 0-9); [ -n "$p" ] || continue
-  t=$(s "$p"); case $t in D) sleep 1; [ "$(s "$p")" = D ] || t=S;; esac
-  printf '%s|%s|%s\\n' "$t" "$l" "$(tr '\\n|' '  ' 2>/dev/null < "/proc/$p/comm")"
-  [ -n "$t" ] || continue
-  o=$p; q=$p; n=0
-  while [ "${{q:-0}}" -gt 1 ] && [ $n -lt 200 ]; do
-    o=$q; q=0; n=$((n + 1))
-    while read -r k v; do case $k in PPid:) q=$v; break;; esac; done 2>/dev/null < "/proc/$o/status"
-  done 2>/dev/null
-  j=$(tr '\\0' '\\n' 2>/dev/null < "/proc/$p/environ" | grep -aE '^SLURM_(JOB_ID|HET_SIZE)=[0-9]{{1,10}}$' | tr '\\n' ' ')
-  printf '@of|%s|%s|%s|%s\\n' "$p" "$j" "$(g "$p")" "$(g "$o")"
-done
 timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'
-case $a in *[0-9]*) for d in /proc/[0-9]*; do
-  [ -O "$d" ] && read -r c 2>/dev/null < "$d/comm" || continue
-  case $c in slurmd) echo @slurmd; continue;; slurmstepd) ;; *) continue;; esac
-  printf '@step|%s\\n' "$(tr '\\0\\n' '  ' 2>/dev/null < "$d/cmdline" | cut -c 1-200)"
-done;; esac
+s() {{
+  t= q= c=
+  while read -r k v; do
+    case $k in Name:) c=$v;; State:) t=${{v%% *}};; PPid:) q=$v; break;; esac
+  done < "/proc/$1/status"
+}} 2>/dev/null
+g() {{
+  x=; {{ while IFS= read -r k; do x="$x $k"; done < "/proc/$1/cgroup"; }} 2>/dev/null
+  case $x in *'|'*) x=$(printf %s "$x" | tr '|' ' ');; esac
+  [ ${{#x}} -le 4000 ] || x=$(printf %s "$x" | cut -c 1-4000)
+}}
+pid() {{ p=${{1#*,}}; p=${{p%%,*}}; p=${{p# }}; case $p in ''|*[!0-9]*) return 1;; esac; }}
+rows() {{ while IFS= read -r l; do
+  pid "$l" || continue
+  s "$p"; n=; IFS= read -r n 2>/dev/null < "/proc/$p/comm"
+  printf '%s|%s|%s\\n' "$t" "$l" "$n"
+  [ "$t" != D ] || printf '@runs|%s|%s\\n' "$p" "$(grep ctxt_switches "/proc/$p/status" | tr -cs 0-9 ' ')"
+done 2>/dev/null; }}
+r=$(printf '%s\\n' "$a" | rows)
+printf '%s\\n' "$r"
+# What has just ended is gone a second later; what waits for a disk has run for a moment five seconds later.
+if printf '%s\\n' "$r" | grep -q '^[ZXD]\\{{0,1\\}}|'; then
+  sleep 1
+  case "
+$r" in *"
+D|"*) sleep 4;; esac
+  b=$(timeout -s KILL 8 {QUERY} 2>/dev/null) && {{ echo '@twice|'; printf '%s\\n' "$b" | rows | sed 's/^/@twice|/'; }}
+fi
+slurmd=
+for d in /proc/[0-9]*; do
+  [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmd ] && {{ slurmd=1; echo @slurmd; break; }}
+done 2>/dev/null
+o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
+  pid "$l" || continue
+  case $seen in *" $p "*) continue;; esac
+  seen="$seen$p "
+  s "$p"; e=$t; [ -n "$e" ] || continue
+  o=$p u= n=0
+  while [ "${{q:-0}}" -gt 1 ] && [ $n -lt 1000 ]; do
+    o=$q; n=$((n + 1)); s "$o"
+    case $c in slurmd|slurmstepd|nvidia-cuda-mps*) [ -O "/proc/$o" ] && u=1;; esac
+  done
+  y=; [ "$q" = 1 ] || [ "$q" = 0 ] && {{ g "$o"; y=$x; }}
+  j=; case $slurmd$e in 1D|'') ;; 1*)
+    # This waits for a lock of the process's memory, which one that hangs may have.
+    j=$(timeout -s KILL 2 grep -azoE '^SLURM_(JOB_ID|HET_SIZE)=[0-9]{{1,10}}$' "/proc/$p/environ");;
+  esac
+  g "$p"; printf '@of|%s|%s|%s|%s|%s\\n' "$p" "$j" "$u" "$x" "$y"
+done 2>/dev/null)
+printf '%s\\n' "$o"
+if [ "$slurmd" ]; then
+  steps=' '
+  for d in /proc/[0-9]*; do
+    [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmstepd ] || continue
+    c=$(tr '\\0\\n' '  ' 2>/dev/null < "$d/cmdline" | cut -c 1-200)
+    printf '@step|%s\\n' "$c"
+    c=${{c#*'['}}; steps="$steps${{c%%[!0-9]*}} "
+  done 2>/dev/null
+  ask=$(printf '%s\\n' "$o" | while IFS='|' read -r k p j u x; do
+    s "$p"; case $t in ''|Z|X) continue;; esac
+    echo "@lives|$p"
+    j=${{j#SLURM_JOB_ID=}}; case $j in ''|*[!0-9]*) continue;; esac
+    case $u$steps in 1*|*" $j "*) ;; *) echo "$j";; esac
+  done)
+  printf '%s\\n' "$ask" | grep '^@'
+  ask=$(printf '%s\\n' "$ask" | grep -v '^@' | sort -u | head -n 50 | tr '\\n' ,)
+  [ -z "$ask" ] || timeout -s KILL 8 {QUEUE} "${{ask%,}}" 2>/dev/null | sed 's/^/@queued|/'
+fi
 echo {SEEN}""",
     parse,
-    f"{QUERY}; ps -o pid,stat,comm -p PID; fuser -v /dev/nvidia*",
+    f"{QUERY}; ps -o pid,stat,comm -p PID; fuser -v /dev/nvidia*; squeue -j JOB",
     blank="looked$",
 )

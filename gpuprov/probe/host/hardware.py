@@ -120,8 +120,8 @@ FILES = Probe(
     [ -n "$p" ] || continue
     # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
     m=$(P=$(printf %s "$p" | sed 's/ /\\\\040/g') awk '$2 == ENVIRON["P"] { t = $3 } END { print t }' /proc/self/mounts)
-    echo "mount|$m|$p"
-    { n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p") || n='||||'; echo "system|$m|$n|$p"; } 2>/dev/null &
+    printf '%s\\n' "mount|$m|$p"
+    { n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p") || n='||||'; printf '%s\\n' "system|$m|$n|$p"; } 2>/dev/null &
   done
   echo all
   { sleep 7; echo late; } 2>/dev/null &

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gpuprov.onhost.initramfs import PARTITIONS, is_old
+from gpuprov.onhost.initramfs import PARTITIONS, Copy, old_of
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.systemd_boot import EFI
 
@@ -41,24 +41,28 @@ class Initramfs(msgspec.Struct, frozen=True):
         return f"{'lsinitrd' if self.by_dracut else 'lsinitramfs'} {self.image}"
 
 
-COPY = re.compile(r"copy (\d{1,15}) (\d{1,15}) (\d{1,15}) (\d{1,15}) (/.+)")
+COPY = re.compile(r"copy (\d{1,15}) (\d{1,15}) (\d{1,15}) (\d{1,15}) ([=-]) (/.+)")
 
 
 def parse(output: Output) -> tuple[Initramfs, ...]:
     images: list[Initramfs] = []
+    copies: list[Copy] = []
     for line in output.text.splitlines():
         if line.startswith("image "):
             _, path, fresh, status, *by = line.split()
+            copies = []
             images.append(Initramfs(path, frozenset(), fresh == "1", status == "0", by == ["dracut"]))
         elif match := COPY.fullmatch(line) if images else None:
             size, made, copied_size, copied = map(int, match.groups()[:4])
-            if is_old((size, made), (copied_size, copied)):
-                images[-1] = msgspec.structs.replace(images[-1], holds_configuration=False, old_copy=match[5])
+            copies.append(Copy(copied_size, copied, match[5] == "=", match[6]))
+            images[-1] = msgspec.structs.replace(images[-1], old_copy=old_of(size, made, copies))
         elif line and images:
             last = images[-1]
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
             images[-1] = msgspec.structs.replace(last, modules=last.modules | {name})
-    return tuple(images)
+    return tuple(
+        msgspec.structs.replace(one, holds_configuration=one.holds_configuration and not one.old_copy) for one in images
+    )
 
 
 INITRAMFS = Probe(
@@ -83,7 +87,9 @@ for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
   case "$l" in *lib/dracut/*) b=dracut ;; esac
   echo "image $i $f $s $b"
   case "$(efi LoaderInfo)" in systemd-boot*) for c in COPIES; do
-    [ -f "$c" ] && echo "copy $(stat -c '%s %Y' "$i") $(stat -c '%s %Y' "$c") $c"
+    [ -f "$c" ] || continue
+    q=-; [ "$c" -ot "$i" ] && cmp -s "$i" "$c" && q='='
+    echo "copy $(stat -c '%s %Y' "$i") $(stat -c '%s %Y' "$c") $q $c"
   done;; esac
   printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
 done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' for place in PARTITIONS)),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,8 @@ def looked(folder: Path, *rows: str, status: int = 0, used: str = "") -> Output:
     )
     (folder / "nvidia-smi").chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=False)
+    script = PROCESSES.script.replace("sleep 4", "sleep 1")
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, check=False)
     return Output(done.stdout, done.returncode, done.stderr)
 
 
@@ -106,12 +108,87 @@ def test_a_process_of_a_job_whose_step_still_runs_and_of_one_whose_steps_have_en
     assert 4710 not in found.jobs
 
 
+def test_a_process_that_ends_while_the_host_is_looked_at_is_not_left(tmp_path: Path) -> None:
+    """A host on which jobs end every second is well: nvidia-smi names it once."""
+    gone, named = 2**22 + 7, 2**22 + 8
+    looked(tmp_path)
+    program = f"""#!/bin/sh
+case $1 in *memory.used) exit;; esac
+[ -e {tmp_path}/asked ] || echo '{BUS}, {gone}, 3 MiB'
+: > {tmp_path}/asked
+echo '{BUS}, {named}, 3 MiB'
+"""
+    (tmp_path / "nvidia-smi").write_text(program)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", PROCESSES.script], env=environment, capture_output=True, text=True, check=True)
+    assert [one.pid for one in PROCESSES.parse(Output(done.stdout)).held] == [named]
+    assert done.stderr == ""
+
+
+def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> None:
+    """The kernel has a parent wait for what vfork made, as for a disk."""
+    hang = "import ctypes; c = ctypes.CDLL(None); c.vfork() or c.sleep(60)"
+    again = "import ctypes, time; c = ctypes.CDLL(None)\nwhile True: c.vfork() or (c.usleep(300000), c._exit(0))"
+    with (
+        subprocess.Popen([sys.executable, "-c", hang], start_new_session=True) as hangs,
+        subprocess.Popen([sys.executable, "-c", again], start_new_session=True) as waits_,
+    ):
+        try:
+            for one in (hangs, waits_):
+                while not re.search(r"\nState:\tD", Path(f"/proc/{one.pid}/status").read_text()):
+                    time.sleep(0.01)
+            found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {hangs.pid}, 3 MiB", f"{BUS}, {waits_.pid}, 3 MiB"))
+        finally:
+            os.killpg(hangs.pid, 9)
+            os.killpg(waits_.pid, 9)
+    assert found.held[0].state == "D"
+    assert found.held[1].state != "D"
+
+
+def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> None:
+    """A prolog's test of the GPUs has its job's number, and no step yet, and MPS that of an earlier job; mpiexec by ssh has ranks
+    where no step is."""
+    (tmp_path / "squeue").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/said\necho 4712\n')
+    (tmp_path / "squeue").chmod(0o755)
+    shell = shutil.copy("/bin/sh", tmp_path / "slurmd")
+    mps = shutil.copy("/bin/sh", tmp_path / "nvidia-cuda-mps-control")
+    prolog = "SLURM_JOB_ID=4709 sleep 60 & echo $!; wait"
+    with (
+        subprocess.Popen(["slurmd", "-c", prolog], executable=shell, stdout=subprocess.PIPE, text=True) as slurmd,
+        subprocess.Popen(["mps", "-c", prolog], executable=mps, stdout=subprocess.PIPE, text=True) as control,
+        running(tmp_path, "slurmstepd", "slurmstepd: [4711.batch]"),
+        running(tmp_path, "python3", SLURM_JOB_ID="4711") as works,
+        running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank,
+        running(tmp_path, "left", SLURM_JOB_ID="4710") as left,
+    ):
+        assert slurmd.stdout
+        assert control.stdout
+        tests, server = int(slurmd.stdout.readline()), int(control.stdout.readline())
+        try:
+            rows = (f"{BUS}, {pid}, 3 MiB" for pid in (tests, server, works, rank, left))
+            found = PROCESSES.parse(looked(tmp_path, *rows))
+        finally:
+            for pid in (tests, server, slurmd.pid, control.pid):
+                os.kill(pid, 9)
+    assert {one.pid: one.known for one in found.held} == {
+        tests: True,
+        server: True,
+        works: False,
+        rank: False,
+        left: False,
+    }
+    assert {4711, 4712} <= found.jobs
+    assert 4710 not in found.jobs
+    assert (tmp_path / "said").read_text().split()[-2:] == ["-j", "4710,4712"]
+
+
 def test_a_process_whose_parents_end_is_followed_to_the_last(tmp_path: Path) -> None:
     """The last parent before process 1 tells whether a container has a monitor: here there is none of a container's."""
     with running(tmp_path, "python3") as pid:
         said = looked(tmp_path, f"{BUS}, {pid}, 3 MiB")
     (row,) = [line for line in said.text.splitlines() if line.startswith("@of|")]
-    mine, oldest = row.split("|")[3:]
+    under, mine, oldest = row.split("|")[3:]
+    assert under == ""
     assert mine.strip() == " ".join(Path("/proc/self/cgroup").read_text().split())
     assert oldest.strip().startswith("0::/") or ":" in oldest
 
@@ -125,12 +202,21 @@ DOCKER, PODMAN = f"0::/system.slice/docker-{ID}.scope", f"0::/machine.slice/libp
 SHIM, CONMON = "0::/system.slice/containerd.service", f"0::/machine.slice/libpod-conmon-{ID}.scope"
 POD = f"12:devices:/kubepods/burstable/pod5e1b/{ID} 11:memory:/kubepods/burstable/pod5e1b/{ID}"
 STEP = "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"
+INFRA = f"0::/libpod_parent/{ID}/{ID[1:]}0", f"0::/libpod_parent/{ID}/conmon"
+NODE = ("@slurmd", "@lives|7")
 LIVES = f"S|{BUS}, 7, 9 MiB|python3"
 
 
-def whose(job: str = "", cgroup: str = "0::/", oldest: str = "0::/init.scope", *more: str) -> dict[str, Output | str]:
-    started = f"SLURM_JOB_ID={job} " if job else ""
-    return said(LIVES, f"@of|7|{started}|{cgroup}|{oldest}", *more)
+def whose(
+    job: str = "",
+    cgroup: str = "0::/",
+    oldest: str = "0::/init.scope",
+    *more: str,
+    name: str = "python3",
+    under: str = "",
+) -> dict[str, Output | str]:
+    started = f"SLURM_JOB_ID={job}" if job else ""
+    return said(LIVES.replace("python3", name), f"@of|7|{started}|{under}|{cgroup}|{oldest}", *more)
 
 
 def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
@@ -140,17 +226,38 @@ def used(mebibytes: int, **changed: Any) -> dict[str, Output | str]:
     return {"gpu_health": text, **said(f"@memory|{BUS}, {mebibytes}")}
 
 
+def waits(before: str, after: str) -> tuple[str, ...]:
+    """In D at both looks, having run so often."""
+    row = f"D|{BUS}, 7, 9 MiB|a"
+    return row, f"@runs|7|{before}", "@twice|", f"@twice|{row}", f"@twice|@runs|7|{after}"
+
+
+def vgpu(mebibytes: int) -> dict[str, Output | str]:
+    """As drivers before 510 tell it of a vGPU."""
+    told = used(mebibytes, Virtualization_Mode="VGPU")
+    text, count = re.subn(r"(FB Memory Usage\n.*\n) +Reserved .*\n", r"\1", str(told["gpu_health"]))
+    assert count == 1
+    return {**told, "gpu_health": text}
+
+
 ANY = Health(left_processes="any")
 ROWS = [
     Row("in a container with its shim", CHECK, None, whose("", DOCKER, SHIM), "pass"),
     Row("in a container with its conmon", CHECK, None, whose("", PODMAN, CONMON), "pass"),
+    Row("in a pod of podman's without systemd", CHECK, None, whose("", *INFRA), "pass"),
     Row("a container without its shim", CHECK, None, whose("", DOCKER, DOCKER), "fail", "whose monitor (", "kill -KILL"),
     Row("of a pod, cgroup v1", CHECK, None, whose("", POD, POD), "fail", "is gone", "kill -KILL"),
     Row("which is let pass", CHECK, ANY, whose("", POD, POD), "pass"),
-    Row("of a job whose step runs", CHECK, None, whose("4711", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "), "pass"),
-    Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd", "@step|slurmstepd: [4711.batch] "),
+    Row("of a job whose step runs", CHECK, None, whose("4711", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.batch] "), "pass"),
+    Row("which places steps itself", CHECK, None,
+        whose("4711", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.extern stepmgr] "), "pass"),
+    Row("whose steps run elsewhere", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@queued|4710"), "pass"),
+    Row("that a prolog or an epilog has started", CHECK, None, whose("4710", "0::/", "0::/", *NODE, under="1"), "pass"),
+    Row("that has ended with its step", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd"), "pass"),
+    Row("a user's own MPS", CHECK, None, whose("4710", "0::/", "0::/", *NODE, name="nvidia-cuda-mps"), "fail", "Slurm's job 4710"),
+    Row("of another job's", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.batch] "),
         "fail", "started in Slurm's job 4710, of which no step runs here", "kill PID"),
-    Row("by its cgroup", CHECK, None, whose("", STEP, STEP, "@slurmd"), "fail", "Slurm's job 4711"),
+    Row("by its cgroup", CHECK, None, whose("", STEP, STEP, *NODE), "fail", "Slurm's job 4711"),
     Row("no node of Slurm", CHECK, None, whose("4710"), "pass"),
     Row("memory without a process", CHECK, None, used(81000), "fail",
         "81000 MiB of 0000:19:00.0 are in use, and no process", "fuser -v"),
@@ -158,6 +265,8 @@ ROWS = [
     Row("so much that is let pass", CHECK, Health(stray_memory=90000), used(81000), "pass"),
     Row("not judged", CHECK, Health(stray_memory=0), used(81000), "pass"),
     Row("memory of the host itself", CHECK, None, used(81000, Addressing_Mode="ATS"), "pass"),
+    Row("reserved, of a vGPU before 510", CHECK, None, vgpu(2134), "pass"),
+    Row("of a vGPU", CHECK, None, used(2134, Virtualization_Mode="VGPU"), "fail", "2134 MiB"),
     Row("with a process that came since", CHECK, None, {**used(81000), **said(LIVES, f"@memory|{BUS}, 81000")}, "pass"),
     Row("memory that was looked at once", CHECK, None, {**used(81000), **said()}, "skip", "could not be read: 0000:19:00.0"),
     Row("memory that was given back since", CHECK, None, {**used(81000), **said(f"@memory|{BUS}, 4")}, "pass"),
@@ -173,6 +282,12 @@ ROWS = [
         "ps -o",
     ),
     Row("gone", CHECK, None, said(f"|{BUS}, 7, 9 MiB|python3"), "fail", "the host has no such process", "restart it"),
+    Row("gone, and named no more", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|"), "pass", "no process"),
+    Row("gone, and named still", CHECK, None, said(f"|{BUS}, 7, 9 MiB|", "@twice|", f"@twice||{BUS}, 7, 9 MiB|"), "fail", "no such"),
+    Row("waited for a disk", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|a", "@twice|", f"@twice|S|{BUS}, 7, 9 MiB|a"), "pass", "1, all"),
+    Row("waits for disks again and again", CHECK, None, said(*waits("12 3 ", "14 3 ")), "pass", "1, all there"),
+    Row("waits for what does not come", CHECK, None, said(*waits("12 3 ", "12 3 ")), "fail", "hangs in the kernel", "restart it"),
+    Row("too many to tell of all", CHECK, None, said(*(f"Z|{BUS}, {pid}, 9 MiB|a" for pid in range(2000))), "fail", "and 1980 more"),
     Row("hangs", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|python3"), "fail", "hangs in the kernel", "restart it"),
     Row(
         "in a container",
@@ -194,7 +309,7 @@ def test_processes(row: Row) -> None:
     ("changed", "words"),
     [
         (whose("", DOCKER, DOCKER), "no: see what fails"),
-        (whose("4710", "0::/", "0::/", "@slurmd"), "no: see what fails"),
+        (whose("4710", "0::/", "0::/", *NODE), "no: see what fails"),
         (used(81000), "not until its GPUs are reset"),
         (said(f"Z|{BUS}, 7, 9 MiB|python3"), "not until it is restarted"),
         ({}, "yes"),

@@ -63,3 +63,11 @@ def test_what_answers_is_not_waited_for(tmp_path: Path, paths: tuple[str, ...]) 
     assert [one.path for one in found.systems] == [*dict.fromkeys(paths)]
     assert all(one.answers and one.mounted for one in found.systems)
     assert (found.asked, seconds < 1.5) == (True, True)
+
+
+def test_a_path_is_told_as_it_is(tmp_path: Path) -> None:
+    """The echo of dash makes a new line of \\n."""
+    odd = f"{tmp_path}/a\\nb|c d"
+    Path(odd).mkdir()
+    found, _ = looked(tmp_path, odd)
+    assert [(one.path, one.answers) for one in found.systems] == [(odd, True)]

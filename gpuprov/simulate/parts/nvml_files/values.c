@@ -270,7 +270,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned *
     const struct gpu *gpu;
     nvmlReturn_t result = device_gpu(device, &gpu);
     if (result == NVML_SUCCESS && !mode) return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) *mode = host_persistence(gpu->index);
+    /* Without it the driver would start, and compute at full clock, for nvidia-smi alone. */
+    if (result == NVML_SUCCESS) *mode = host_persistence(gpu->index) || host_fault("gpu-slow-clock", gpu->index);
     return result;
 }
 
