@@ -18,7 +18,8 @@ ENDED = (
     "something holds it"
 )
 LEFT = (
-    "look at it (ps -fp PID), and end it (kill PID, then kill -KILL PID): nothing that schedules jobs here knows of it"
+    "look at it (ps -fp PID; squeue -j JOB), and end it (kill PID, then kill -KILL PID): nothing that schedules jobs here "
+    "knows of it"
 )
 KEPT = (
     "fuser -v /dev/nvidia* names who has the GPU open without computing, such as a worker that a job left: end it; if none does, "

@@ -206,6 +206,7 @@ if [ "$slurmd" ]; then
   done)
   printf '%s\\n' "$ask" | grep '^@'
   ask=$(printf '%s\\n' "$ask" | grep -v '^@' | sort -u | head -n 50 | tr '\\n' ,)
+  PATH="$PATH:/opt/slurm/bin:/cm/shared/apps/slurm/current/bin"
   [ -z "$ask" ] || timeout -s KILL 8 {QUEUE} "${{ask%,}}" 2>/dev/null | sed 's/^/@queued|/'
 fi
 echo {SEEN}""",
