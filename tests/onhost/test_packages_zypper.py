@@ -175,6 +175,10 @@ class TestReal:
         manager.fetch("kept")
         assert "the older package lists are used" in manager.prepare(-1, check=False).warnings[0]
         assert manager.read(["gp-lib"]).index == {"gp-lib": [f"{NEW}-1", f"{OLD}-1"]}
+        assert manager.read(["nobody-has-this"]).index == {}
+        for lacking in (("nobody-has-this",), ("gp-spare", "nobody-has-this")):
+            with pytest.raises(Refused, match=r"No provider of 'nobody-has-this' found"):
+                tried(manager, Transaction("it", lacking))
         assert done(manager, *(f"{name}={OLD}-1" for name in BOTH)) == OLD_ROWS
         assert manager.hold(BOTH, [], check=False) == ["hold gp-driver", "hold gp-lib"]
 

@@ -118,8 +118,7 @@ class Zypper:
             return {}
         ran = self._zypper(["search", "--details", "--match-exact", "--type", "package", *names])
         answer = zypper_answer.tree(ran)
-        nothing = ran.status == zypper_answer.NOT_FOUND and not zypper_answer.errors(answer)
-        if not nothing and (problem := zypper_answer.problem(ran)):
+        if not zypper_answer.nothing(ran, answer) and (problem := zypper_answer.problem(ran)):
             raise Refused(f"zypper search: {problem}. Fix: correct what it reports (zypper repos), then apply again")
         return zypper_answer.offered(answer, (platform.machine(), "noarch"))
 

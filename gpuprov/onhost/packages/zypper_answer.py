@@ -61,9 +61,14 @@ def errors(answer: ElementTree.Element) -> list[str]:
     return [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
 
 
+def nothing(ran: Ran, answer: ElementTree.Element) -> bool:
+    """Whether a search found nothing, in all repositories that count."""
+    return ran.status == NOT_FOUND and (os.path.exists(KEPT) or not errors(answer))
+
+
 def problem(ran: Ran) -> str:
     """Why it could not be done; empty if it was."""
-    if ran.status in FINE or (ran.status in (SKIPPED, NOT_FOUND) and os.path.exists(KEPT)):
+    if ran.status in FINE or (ran.status == SKIPPED and os.path.exists(KEPT)):
         return ""
     answer = tree(ran)
     said = errors(answer)
