@@ -13,8 +13,8 @@ from typing import Mapping
 from .archives import Unsafe, unpack
 from .files import settle
 
-WORK = ".work"
-"""Ends the name of the folder in which it is built."""
+WORK = f".{os.uname().nodename}.work"
+"""Ends the name of the folder in which it is built, which is this host's where a network brings /opt to several."""
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
 
@@ -25,7 +25,7 @@ class Failed(Exception):
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
     """Build nccl or nvbandwidth, with the program in `bin`. What is said goes to FOLDER.log. Raises Failed."""
-    for left in glob.glob(f"{glob.escape(os.path.dirname(folder))}/*{WORK}"):  # of a run that was killed
+    for left in glob.glob(f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"):  # of a run that was killed
         shutil.rmtree(left, ignore_errors=True)
     work = folder + WORK
     source, new = f"{work}/source", f"{work}/new"

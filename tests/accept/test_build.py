@@ -125,8 +125,10 @@ def test_it_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.usefixtures("cuda")
 def test_what_a_run_that_was_killed_has_left_goes(tmp_path: Path) -> None:
     for name in ("nccl-0123", "nvbandwidth-4567"):
-        (tmp_path / f"{name}.work" / "source").mkdir(parents=True)
+        (tmp_path / f"{name}{tool_build.WORK}" / "source").mkdir(parents=True)
+    (tmp_path / "nccl-0123.another-host.work").mkdir()
     archive(tmp_path / "nccl-0123.archive")
     build(tmp_path / "nccl-0123")
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"cuda", "nccl-0123", "nccl-0123.archive", "nccl-0123.log"}
+    other = "nccl-0123.another-host.work"
+    assert left == {"cuda", "nccl-0123", "nccl-0123.archive", "nccl-0123.log", other}, "another builds on a shared /opt"
