@@ -9,10 +9,12 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.checkpoints import Back, Refused, back
+from gpuprov.plan.no_way_back import until_boot
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoints
 from gpuprov.probe.host.house import Applied, Receipt
 from gpuprov.render import digests
+from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 
 BEFORE, FIRST, BETWEEN, SECOND, AFTER = (f"2026-11-1{day}T09:00:00Z" for day in range(5))
@@ -114,6 +116,11 @@ def test_what_stays_until_the_next_boot_is_named() -> None:
     one = back(found(BOTH[1]), applied)
     assert isinstance(one, Back)
     assert (one.values["pcie"], one.stays, one.until_boot) == ({}, (), ("pcie",))
+    governs = receipt(spec("535.309.01", kernel=Kernel(cpu_governor="performance")), kernel=BETWEEN)
+    governed = back(found(BOTH[1]), governs)
+    assert isinstance(governed, Back)
+    assert governed.until_boot == ("kernel",)
+    assert "CPU governors" in until_boot("kernel")
 
 
 def test_after_a_rollback_the_last_one_is_where_the_host_went() -> None:

@@ -84,6 +84,6 @@ CAPABILITY = Capability(
     room=ROOM,
     desired=DESIRED,
     taken_away={},
-    until_boot="sysctl values",
+    until_boot="sysctl values, hugepages and CPU governors",
     carried=carried(MODULES),
 )
