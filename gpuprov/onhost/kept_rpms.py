@@ -64,9 +64,9 @@ def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     if not rest or room < 0:
         return
     host = _manager()
-    index = host.read([one.name for one in rest]).index
-    asked = [f"{one.name}={one.version}" for one in rest if one.version in index.get(one.name, ())]
     try:
+        index = host.read([one.name for one in rest]).index
+        asked = [f"{one.name}={one.version}" for one in rest if one.version in index.get(one.name, ())]
         fetched = host.files(asked) if asked else []
     except Refused:
         return  # what could not be had is left out, by name

@@ -178,6 +178,25 @@ def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: p
     assert answer["left_out"] == ["b", "d"], "of d nobody said how large it is"
 
 
+def test_repositories_that_do_not_answer_keep_no_checkpoint_from_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = ["libcuda1", "3", "570-1", "x86_64", "nvidia-570-1.src.rpm", "abc", "def", "1000"]
+    asked = []
+
+    class Unanswered:
+        def read(self, names: list[str]) -> None:
+            asked.extend(names)
+            raise Refused("dnf: Failed to download metadata for repo 'cuda'")
+
+    monkeypatch.setattr(kept_rpms, "_rows", lambda: [row])
+    monkeypatch.setattr(kept_rpms, "_cached", list)
+    monkeypatch.setattr(kept_rpms, "_manager", Unanswered)
+    kept_rpms.bring([kept_files.Kept("libcuda1", "3:570-1", kept_rpms._file(row), 1000)], str(tmp_path), 0)
+    assert asked == ["libcuda1"]
+    assert not list(tmp_path.iterdir())
+
+
 SHOWN = """Package: libcuda1
 Architecture: amd64
 Version: 570.1-1
