@@ -95,7 +95,7 @@ INDEX = Probe(
     "cuda_index",
     by_family(
         f"apt-cache pkgnames | grep -xE '{NAMES}' | xargs -r apt-cache madison 2>/dev/null; true",
-        dnf.search(*PATTERNS),
+        dnf.search(*PATTERNS, streams=True),
         zypper.search(*PATTERNS),
     ),
     parse_index,
@@ -140,6 +140,7 @@ REQUIRES = Probe(
             *("cuda-*-[0-9]*-[0-9]*", "libcu*-[0-9]*-[0-9]*", "libnpp-*", "libnv*-[0-9]*-[0-9]*"),
             *("gds-tools-*", "nvidia-gds-*"),
             form=r"@%{name}|%{version}-%{release}\n%{requires}",
+            streams=True,
         )
         + " |\n  "
         + _COMPONENTS,

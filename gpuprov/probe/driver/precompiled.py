@@ -33,7 +33,7 @@ PRECOMPILED = Probe(
 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux-modules-nvidia-*' 2>/dev/null |
   sed -n 's/^.[iUFHWt][^|]*|/installed|/p'""",
         "rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'\n"
-        + dnf.search("kmod-nvidia-[0-9]*", form="offered|%{name}|%{epoch}:%{version}-%{release}|"),
+        + dnf.search("kmod-nvidia-[0-9]*", form="offered|%{name}|%{epoch}:%{version}-%{release}|", streams=True),
         "true",
     ),
     parse,

@@ -5,12 +5,13 @@ from __future__ import annotations
 NEVRA = "rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}"
 
 
-def search(*patterns: str, form: str = NEVRA) -> str:
+def search(*patterns: str, form: str = NEVRA, streams: bool = False) -> str:
     """Shell: a line in this form, `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE`, of every version that the enabled repositories offer
-    of these patterns, in whatever module stream. It waits for no lock and asks no network, and a repository that was never fetched
-    hides no other's."""
+    of these patterns. `streams`: also of module streams that are not enabled, for who enables them first; dnf installs nothing of
+    them. It waits for no lock and asks no network, and a repository that was never fetched hides no other's."""
     wanted = " ".join(f"'{pattern}'" for pattern in patterns)
+    whatever = "--disable-modular-filtering " if streams else ""
     return (
         "dnf -q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
-        f"""  repoquery --available --showduplicates --disable-modular-filtering --arch "$(uname -m),noarch" --qf '{form}' {wanted}"""
+        f"""  repoquery --available --showduplicates {whatever}--arch "$(uname -m),noarch" --qf '{form}' {wanted}"""
     )

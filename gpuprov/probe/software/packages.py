@@ -274,7 +274,7 @@ INDEX = Probe(
   awk -v k="$(ls /lib/modules 2>/dev/null | tr '\n' ' ')" 'BEGIN{n=split(k,r," ")} !/-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-/{print; next}
     {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
   xargs -r apt-cache madison 2>/dev/null; true""",
-        dnf.search(*OFFERED_RPM),
+        dnf.search(*OFFERED_RPM, streams=True),
         zypper.search(*OFFERED_RPM),
     ),
     parse_index,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.gpus import dcgm, mps
 from gpuprov.probe.host import family, system
 from gpuprov.probe.software import packages, rpm
 from gpuprov.probe.software.packages import Package
@@ -303,3 +305,9 @@ def test_words_for_hints() -> None:
     assert family.words(rocky).hold == "dnf versionlock add"
     assert family.words(rocky).reinstall == "dnf reinstall"
     assert family.words(system.parse_os_release(Output("ID=debian\n"))).hold == "apt-mark hold"
+
+
+@pytest.mark.parametrize(("index", "streams"), [(packages.INDEX, True), (mps.INDEX, False), (dcgm.INDEX, False)])
+def test_dnf_is_asked_for_streams_that_are_not_enabled_where_one_of_them_can_be(index: Any, streams: bool) -> None:
+    assert "repoquery" in index.script
+    assert ("--disable-modular-filtering" in index.script) == streams, "dnf would find nothing to install"
