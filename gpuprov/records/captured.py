@@ -9,14 +9,15 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from gpuprov import reading
+from gpuprov import __version__, reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.reading import Unreadable
 from gpuprov.reading.archives import MEMBER
 from gpuprov.records.masking import masked
 from gpuprov.records.model import Record
 
-FORMAT = 1
+FORMAT = 2
+"""It counts on where a probe's output reads otherwise: what an earlier gpuprov captured would be misread."""
 SUFFIX = ".capture.json"
 
 
@@ -61,14 +62,15 @@ def text(capture: Capture) -> str:
 
 
 def parse(text: str, path: str) -> Record:
-    """Raises Unreadable for what is no capture, or one of a later gpuprov."""
+    """Raises Unreadable for what is no capture, or one of another form."""
     try:
         found = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
         raise Unreadable(f"no capture of gpuprov: {error}") from error
     if found.gpuprov_capture != FORMAT:
         raise Unreadable(
-            f"a capture of form {found.gpuprov_capture}, made by gpuprov {found.version[:20]}", f"form {FORMAT}"
+            f"a capture of form {found.gpuprov_capture}, made by gpuprov {found.version[:20]}",
+            f"form {FORMAT}, as this gpuprov ({__version__}) captures it anew",
         )
     return Record(
         host=found.host,

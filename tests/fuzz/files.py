@@ -210,7 +210,7 @@ def _records() -> tuple[tuple[str, bytes], ...]:
     report = next(iter(sorted((corpus.TESTS / "real").rglob("nvidia-bug-report*.log*"))), None)
     text = report.read_bytes()[:60_000] if report else b"nvidia-bug-report.sh will now collect information\n"
     capture = (
-        b'{"gpuprov_capture":1,"gpuprov_version":"1","host":"a","made_at":"x","outputs":{"platform":{"text":"x"}}}'
+        b'{"gpuprov_capture":2,"gpuprov_version":"1","host":"a","made_at":"x","outputs":{"platform":{"text":"x"}}}'
     )
     return (("nvidia-bug-report.log", text), ("a.capture.json", capture), ("sosreport-a/sos_commands/x", b"x"))
 

@@ -120,10 +120,10 @@ def test_a_hosts_name_is_never_a_path(name: str) -> None:
     ("text", "why"),
     [
         (
-            '{"gpuprov_capture": 2, "version": "9", "host": "x", "outputs": {}}',
-            "a capture of form 2, made by gpuprov 9; allowed: form 1",
+            '{"gpuprov_capture": 1, "version": "9", "host": "x", "outputs": {}}',
+            "a capture of form 1, made by gpuprov 9; allowed: form 2, as this gpuprov",
         ),
-        ('{"gpuprov_capture": 1, "host": "x", "outputs": {"a": {"text": 5}}}', "no capture of gpuprov"),
+        ('{"gpuprov_capture": 2, "host": "x", "outputs": {"a": {"text": 5}}}', "no capture of gpuprov"),
         ('{"some": "json"}', "no capture of gpuprov"),
         ("[" * 100_000, "none of the records"),
         ('{"a":' * 100_000, ""),
