@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 MODEL = "H100-SXM5-80GB"
 NEW = "580.178.04"
 DROPPED = f"umount {PLACE} 2>/dev/null; mount --bind /srv/dropped {PLACE} && systemctl restart {UNIT}"
+REFRESHED = "! command -v zypper >/dev/null || zypper --non-interactive --quiet refresh --force >&2"
+"""The files of the mirror that has dropped the old driver were built anew: those that zypper's lists name had other digests."""
 UNREACHABLE = f"systemctl mask --runtime --now {UNIT}; ip route del default"
 LISTS = "/var/cache/dnf/* /var/cache/zypp/raw/* /var/cache/zypp/solv/*"
 INSTALLED = "rpm -qa --qf '%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} %{SHA256HEADER}\\n' | grep -i nvidia | sort"
@@ -119,6 +121,7 @@ def test_the_mirror_has_dropped_the_old_driver(case: tuple[Machine, Case], tmp_p
     assert NEW not in locks
     assert "site-tool" in locks, "the site's own lock stays"
     run("verify", site.old)
+    machine.sh(REFRESHED)
     run("apply", NEW, "--yes")
     machine.sh(f"{UNREACHABLE}; {site.forget}; rm -rf {LISTS}")
     said = run("rollback", NEW, "--yes")
