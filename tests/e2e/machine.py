@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from gpuprov.onhost.packages import lists
 from gpuprov.shared import resolve
-from gpuprov.simulate import container
+from gpuprov.simulate import container, hosts
+from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 
 STATE = """
@@ -19,6 +22,18 @@ apt-mark showhold | sha256sum
 find /etc /usr/src /lib/modules /boot -xdev -type f -not -path '*/mtab' -printf '%p %s %T@\\n' | sort | sha256sum
 systemctl list-unit-files --no-legend --no-pager | sort | sha256sum
 """
+
+
+@contextmanager
+def fresh(described: Mapping[str, Description]) -> Iterator[dict[str, Machine]]:
+    """New simulated hosts by name; they go at the end."""
+    for name in described:
+        container.down(name)
+    try:
+        yield {name: Machine(hosts.up(name, description)) for name, description in described.items()}
+    finally:
+        for name in described:
+            container.down(name)
 
 
 @dataclass

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gpuprov.offline import opened
-from gpuprov.simulate import container, hosts, inventory
+from gpuprov.simulate import container, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.distributions import Repository
 from tests.e2e.lab import podman
-from tests.e2e.machine import Machine
+from tests.e2e.machine import Machine, fresh
 from tests.e2e.test_no_internet import CUT, gpuprov
 from tests.pull.site import new_key
 
@@ -53,13 +53,8 @@ CHANGED = (
 
 @pytest.fixture
 def sites() -> Iterator[dict[str, Machine]]:
-    for name in HOSTS:
-        container.down(name)
-    try:
-        yield {name: Machine(hosts.up(name, described)) for name, described in HOSTS.items()}
-    finally:
-        for name in HOSTS:
-            container.down(name)
+    with fresh(HOSTS) as made:
+        yield made
 
 
 def test_hosts_of_three_families(sites: dict[str, Machine], tmp_path: Path) -> None:

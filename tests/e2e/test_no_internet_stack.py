@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, hosts, inventory
+from gpuprov.simulate import container, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.repository.build import repository
-from tests.e2e.machine import Machine
+from tests.e2e.machine import Machine, fresh
 from tests.e2e.test_gpudirect import GDRCOPY
 from tests.e2e.test_no_internet import CUT, gpuprov
 from tests.pull.site import new_key
@@ -48,13 +48,8 @@ all:
 
 @pytest.fixture
 def sites() -> Iterator[dict[str, Machine]]:
-    for name in HOSTS:
-        container.down(name)
-    try:
-        yield {name: Machine(hosts.up(name, described)) for name, described in HOSTS.items()}
-    finally:
-        for name in HOSTS:
-            container.down(name)
+    with fresh(HOSTS) as made:
+        yield made
 
 
 @contextmanager
