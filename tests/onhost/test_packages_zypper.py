@@ -276,6 +276,14 @@ def test_whose_a_lock_is() -> None:
             "",
             "Installation failed",
         ),
+        (
+            104,
+            "<?xml version='1.0'?><stream>"
+            + f"<message type='error'>Failed to connect to {'mirror' * 50}</message>" * 5
+            + "<message type='error'>No provider of 'nvidia-gl' found.</message></stream>",
+            "",
+            "No provider of 'nvidia-gl' found.",
+        ),
         (127, "", "zypper: No such file or directory", "No such file"),
         (4, "<?xml version='1.0'?><stream><mess", "", "<mess"),
     ],

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from ..files import Refused as InTheWay
 from ..files import Wanted, bring_about, differences
-from .commands import shortened
+from .commands import both_ends
 from .judge import committed, downloaded, tried
 from .model import Manager, Pin, Refusal, Refused, Transaction
 
@@ -37,7 +37,7 @@ def fetch(manager: Manager, asked: Asked, check: bool) -> Answer:
         left = "taken away again" if changed else "left as it was"
         raise Refused(
             f"{asked['of'] or asked['source']}: the package lists could not be fetched, and the source was {left}: "
-            f"{shortened(str(refused), 600)}. Fix: {asked['hint']}"
+            f"{both_ends(str(refused), 900)}. Fix: {asked['hint']}"
         ) from refused
     return _answer([one.path for one in changed])
 

@@ -50,3 +50,9 @@ def shortened(text: str, most: int) -> str:
     """The text in one line of at most so many characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else f"{flat[: most - 3]}..."
+
+
+def both_ends(text: str, most: int) -> str:
+    """The same, without what is in the middle where it is longer: where the reason comes last, behind what was in its way."""
+    flat, half = " ".join(text.split()), (most - 5) // 2
+    return flat if len(flat) <= most else f"{flat[:half]} ... {flat[-half:]}"

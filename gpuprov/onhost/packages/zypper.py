@@ -11,7 +11,7 @@ import time
 from typing import Mapping, Sequence
 
 from . import rpm_database, zypper_answer, zypper_locks
-from .commands import Ran, run, shortened
+from .commands import Ran, both_ends, run, shortened
 from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 DRIVER_VERSION = re.compile(r"(\d+:)?(\d{3}(\.\d+)+)-")
@@ -57,7 +57,7 @@ class Zypper:
         # Only this one: another that does not answer must not keep it from being used.
         problem = zypper_answer.problem(self._zypper(["refresh", "--force", f"gpuprov-{source}"], refresh=True))
         if problem:
-            raise Refused(shortened(problem, 600))
+            raise Refused(both_ends(problem, 600))
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
         rows = rpm_database.rows()

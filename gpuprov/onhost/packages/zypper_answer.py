@@ -6,7 +6,7 @@ import os
 import re
 from xml.etree import ElementTree
 
-from .commands import Ran, shortened
+from .commands import Ran, both_ends
 
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
 NOT_FOUND, SKIPPED, SCRIPT_FAILED = 104, 106, 107
@@ -73,5 +73,5 @@ def problem(ran: Ran) -> str:
     answer = tree(ran)
     said = errors(answer)
     said += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
-    words = shortened(" ".join(said) or ran.err or " ".join(ran.lines[-6:]), 900)
+    words = both_ends(" ".join(said) or ran.err or " ".join(ran.lines[-6:]), 900)
     return f"{words} (zypper ends with status {ran.status})"
