@@ -40,7 +40,14 @@ APT = r"""mkdir -p "$d/archives/partial"
 printf '%s' @PREFERENCES@ > "$d/preferences"
 cat /etc/apt/preferences >> "$d/preferences" 2>/dev/null || :
 export DEBIAN_FRONTEND=noninteractive
-apt-get -qq -o APT::Update::Error-Mode=any -o DPkg::Lock::Timeout=300 update >&2
+# DPkg::Lock::Timeout is not of the lists' lock.
+n=0
+until apt-get -qq -o APT::Update::Error-Mode=any update > "$d/said" 2>&1; do
+  grep -qF 'Could not get lock' "$d/said" && [ "$n" -lt 150 ] || { cat "$d/said" >&2; exit 1; }
+  n=$((n + 1))
+  sleep 2
+done
+cat "$d/said" >&2
 # As on a host without a package: then nothing is left out because this one has it.
 resolve() {
   apt-get -y -qq --no-install-recommends -o Dir::State::status="$d/status" -o Dir::State::extended_states="$d/extended" \

@@ -9,6 +9,7 @@ from typing import Iterator
 from .files import write
 from .packages import apt_files
 from .packages.commands import Ran, run, shortened
+from .packages.dnf import makecache
 from .packages.model import Settings
 
 NAME = "doca-host"
@@ -46,8 +47,8 @@ def _rpm(package: str) -> None:
         raise Refused("it brought no package source for dnf")
     if os.environ.get("GPUPROV_BUNDLE"):
         return
-    only = ["--disablerepo=*", "--enablerepo=doca*"]
-    _must(run(["dnf", "-q", "-y", *only, "makecache", "--refresh"]), "dnf makecache")
+    if problem := makecache("--disablerepo=*", "--enablerepo=doca*", patience=Settings().lock_timeout):
+        raise Refused(f"dnf makecache: {shortened(problem, 400)}")
 
 
 def _check(ran: Ran, otherwise: str) -> None:

@@ -24,6 +24,8 @@ FOLDER = "/var/lib/gpuprov/offered"
 SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": zypper_answer.KEPT}
 CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
 LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
+MIRROR_TIMEOUT = 10
+"""Seconds: a rollback does without mirrors, and has its own limit."""
 # A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
 TEXT = f"""# Of gpuprov rollback, while it runs
 [{NAME}]
@@ -156,4 +158,4 @@ def _file(row: Sequence[str]) -> str:
 
 
 def _manager() -> Manager:
-    return manager(Settings())
+    return manager(Settings(mirror_timeout=MIRROR_TIMEOUT))

@@ -11,6 +11,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from . import openpgp, source_files, sources
 from .packages.apt_files import update
 from .packages.commands import run, shortened
+from .packages.dnf import makecache
 from .packages.model import Manager, Refused
 
 BUNDLE = "GPUPROV_BUNDLE"
@@ -143,9 +144,8 @@ def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
         os.path.join(folder, "gpuprov.repo"),
         re.sub(r"(?m)^gpgkey=.*$", f"gpgkey=file://{key}", planned["source"]["text"]),
     )
-    options = ["--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", "--noplugins"]
-    settings = ["timeout=30", "retries=2", f"reposdir={folder}", f"cachedir={folder}/cache"]
-    return _said(["dnf", "-q", "-y", *options, *(f"--setopt={one}" for one in settings), "makecache", "--refresh"])
+    own = [f"--setopt=reposdir={folder}", f"--setopt=cachedir={folder}/cache", "--noplugins"]
+    return makecache("--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", *own, patience=0)
 
 
 def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:

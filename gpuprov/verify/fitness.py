@@ -14,11 +14,12 @@ from gpuprov.verify.evaluate import FAILING, JUDGED, Result
 Fit = Literal["yes", "until", "no", "not proven"]
 CAPABILITY = "health"
 UNTIL: dict[Action, str] = {
+    "restart": "a program is restarted",
     "update": "driver and firmware are updated",
     "reset": "its GPUs are reset",
     "reboot": "it is restarted",
 }
-"""What the host itself can be brought to: after it, it is fit again."""
+"""What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is told else."""
 NO: dict[Action, str] = {
     "drain": "drain it",
     "return": "drain it, and return the card",
@@ -109,7 +110,7 @@ def _of(host: str, found: Sequence[Result]) -> Fitness:
         fit = "not proven"
     else:
         fit = "yes"
-        worst = "restart" if worst == "restart" or told else "none"
+        worst = "restart" if told else "none"
     return Fitness(
         host=host, fit=fit, action=worst, causes=tuple(causes), followers=followers, unproven=tuple(unproven), told=told
     )

@@ -14,6 +14,7 @@ from gpuprov.offline import opened
 from gpuprov.simulate import inventory
 from tests.e2e.lab import GPUPROV, SIMULATED, SPEC
 from tests.e2e.machine import Machine
+from tests.onhost.test_packages_hosts import LOCKED
 from tests.pull.site import new_key
 
 pytestmark = pytest.mark.e2e
@@ -54,6 +55,7 @@ def test_a_host_without_a_route_gets_its_driver(site: Machine, tmp_path: Path) -
     new_key(tmp_path)
     before = site.state()
     make = ("bundle", "hosts", "--key", "key", "--out", "out/bundle")
+    site.sh(LOCKED.format("/var/lib/apt/lists/lock", 10))  # an unattended upgrade, say: it is waited for
     code, _, said = gpuprov(tmp_path, *make)
     assert code == 0, said
     assert "not free, nvidia-driver" in said

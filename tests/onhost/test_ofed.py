@@ -72,7 +72,8 @@ def test_the_package_source_of_a_deb(host: Path, add: Ask) -> None:
 def test_the_package_source_of_an_rpm(host: Path, add: Ask) -> None:
     source(host, "dnf")
     assert add("rpm")["changed"] is True
-    assert calls(host, "dnf") == ["dnf -q -y --disablerepo=* --enablerepo=doca* makecache --refresh"]
+    (fetched,) = calls(host, "dnf")
+    assert fetched.endswith("--disablerepo=* --enablerepo=doca* makecache --refresh")
     assert (host / "aa.rpm.done").exists()
 
 

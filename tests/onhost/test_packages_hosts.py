@@ -286,6 +286,42 @@ def test_another_package_manager_is_waited_for(host: Host) -> None:
     host.sh("kill $(cat /tmp/locker)")
 
 
+def test_another_dnf_that_fetches_lists_is_waited_for(host: Host) -> None:
+    if host.family != "redhat":
+        pytest.skip("apt's locks are above")
+    lock, source = "/var/cache/dnf/metadata_lock.pid", "/etc/yum.repos.d/gpuprov-other.repo"
+    host.sh(f"sed 's/gpuprov-test/gpuprov-other/' {SOURCES['redhat'][0]} > {source}")
+    try:
+        host.sh(f"sleep 8 > /dev/null 2>&1 & echo $! > {lock}")
+        assert "refused" not in host.ask("fetch", source="other", patience=60)
+        host.sh(f"sleep 100 > /dev/null 2>&1 & echo $! | tee {lock} > /tmp/locker")
+        refused = host.ask("fetch", source="other", patience=0)["refused"]
+        assert "already locked by" in refused, refused
+    finally:
+        host.sh(f"kill $(cat /tmp/locker); rm -f {lock} {source}")
+
+
+SILENT = """import socket, time
+one = socket.create_server(("127.0.0.1", 8099), backlog=64)
+time.sleep(300)"""
+
+
+def test_a_rollback_waits_little_for_a_mirror_that_says_nothing(host: Host) -> None:
+    if host.family != "redhat":
+        pytest.skip("apt asks no mirror for what its lists have")
+    path = SOURCES["redhat"][0]
+    host.sh(
+        f"cp {path} /tmp/kept; rm -rf /var/cache/dnf/*; sed -i s,file:///srv/repository,http://127.0.0.1:8099/, {path}; "
+        f"python3 -c '{SILENT}' > /dev/null 2>&1 & echo $! > /tmp/silent"
+    )
+    offered = "from gpuprov_onhost import kept_rpms; print(kept_rpms.offered(['gp-spare']))"
+    try:
+        said = host.sh(f'PYTHONPATH=/srv/onhost timeout 90 python3 -c "{offered}" 2>&1 || true')
+        assert "Failed to download metadata for repo 'gpuprov-test'" in said, said
+    finally:
+        host.sh(f"kill $(cat /tmp/silent); cp /tmp/kept {path}")
+
+
 def test_a_rollback_does_without_a_mirror_that_does_not_answer(host: Host) -> None:
     if host.family != "redhat":
         pytest.skip("apt asks no mirror for what its lists have")

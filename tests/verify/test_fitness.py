@@ -37,7 +37,7 @@ PASS = row("gpus")
     [
         ([PASS], "yes", 0),
         ([PASS, row("programs", action="restart")], "yes; a program is to be restarted", 0),
-        ([PASS, row("programs", "fail", "restart")], "yes; a program is to be restarted", 1),
+        ([PASS, row("programs", "fail", "restart")], "not until a program is restarted", 1),
         ([PASS, row("xid", "fail", "update")], "not until driver and firmware are updated", 1),
         ([PASS, row("xid", "fail", "reset")], "not until its GPUs are reset", 1),
         ([PASS, row("xid", "fail", "reset"), row("sxid", "fail", "reboot")], "not until it is restarted", 1),

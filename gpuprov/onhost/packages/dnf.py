@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import time
 from typing import TYPE_CHECKING, Any, Sequence
 
 from . import rpm_database
@@ -38,6 +39,9 @@ module.main(given["request"])
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 """What `dnf versionlock` is packaged as on EL 8 to 10."""
 SOURCES = "/etc/yum.repos.d"
+LOCKED = 200
+"""With this status dnf ends where another one is at work."""
+PAUSE = 2.0
 
 
 class Dnf:
@@ -64,11 +68,9 @@ class Dnf:
 
     def fetch(self, source: str) -> None:
         # The other sources are not asked: one of them that does not answer must not keep this one from being used.
-        options = ["--disablerepo=*", f"--enablerepo=gpuprov-{source}", "--noplugins"]
-        settings = ["timeout=30", "retries=2", f"reposdir={SOURCES}", "keepcache=0"]
-        ran = run(["dnf", "-q", "-y", *options, *(f"--setopt={one}" for one in settings), "makecache", "--refresh"])
-        if ran.status:
-            raise Refused(shortened(ran.said, 600))
+        only = ["--disablerepo=*", f"--enablerepo=gpuprov-{source}", "--noplugins", "--setopt=keepcache=0"]
+        if problem := makecache(f"--setopt=reposdir={SOURCES}", *only, patience=self._settings.lock_timeout):
+            raise Refused(shortened(problem, 600))
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
         told = self._must({"action": "read", "names": list(dict.fromkeys(names)), "related": related})
@@ -105,13 +107,24 @@ class Dnf:
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The program's answer; a `problem`, where it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
-        asked = {"program": program(), "request": {"timeout": self._settings.lock_timeout, **request}}
+        waiting = {"timeout": self._settings.lock_timeout, "mirror_timeout": self._settings.mirror_timeout}
+        asked = {"program": program(), "request": {**waiting, **request}}
         ran = run([python, "-c", BEGIN], stdin=json.dumps(asked))
         try:
             told = json.loads(ran.out)
         except ValueError:
             return {"problem": f"{python} ended with status {ran.status}: {shortened(ran.said[-300:], 300)}"}
         return dict(told)
+
+
+def makecache(*options: str, patience: float) -> str:
+    """Have the lists of some repositories; what was in the way. Another dnf is waited for, so many seconds at most: dnf itself waits
+    for ever."""
+    words = ["dnf", "-q", "-y", "--setopt=timeout=30", "--setopt=retries=2", "--setopt=exit_on_lock=1", *options]
+    until = time.monotonic() + patience
+    while (ran := run([*words, "makecache", "--refresh"])).status == LOCKED and time.monotonic() < until:
+        time.sleep(PAUSE)
+    return (ran.said or f"dnf makecache ends with status {ran.status}") if ran.status else ""
 
 
 def _request(wanted: Transaction) -> dict[str, Any]:

@@ -47,6 +47,8 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
     enabled = list(base.repos.iter_enabled())
     for repository in enabled:
         repository.metadata_expire = expire
+        if request.get("mirror_timeout"):
+            repository.timeout, repository.retries = request["mirror_timeout"], 1
     if request["action"] != "refresh" and KEPT in (repository.id for repository in enabled):
         _undemanding([repository for repository in enabled if repository.id != KEPT])
     if request["action"] == "refresh":

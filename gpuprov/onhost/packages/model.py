@@ -16,10 +16,12 @@ class Refused(Exception):
 @dataclass(frozen=True)
 class Settings:
     """How the manager is used. lock_timeout: seconds to wait for somebody else's package manager. without: names of gpuprov's own
-    package sources that are to leave, and are not seen until then."""
+    package sources that are to leave, and are not seen until then. mirror_timeout: seconds to wait for a mirror that does not answer,
+    tried twice (dnf; zypper and apt ask none for what is on offer); 0: as the host is configured."""
 
     lock_timeout: int = 300
     without: tuple[str, ...] = ()
+    mirror_timeout: int = 0
 
 
 @dataclass(frozen=True)
