@@ -65,18 +65,40 @@ def processes(ctx: Ctx) -> Outcome:
         hints.extend([hint] * (hint not in hints))
         actions.append(action)
 
+    unproven = list[str]()
     for one in found.held:
         name = f"{one.name or 'process'} (pid {one.pid}) on {one.gpu}, {one.memory}"
         if one.state in WORDS:
             bad(f"{name}: {WORDS[one.state]}", ENDED, "reboot")
         elif ctx.fragment.left_processes == "refuse" and (left := _left(one, found)):
-            bad(f"{name}: {left}", LEFT, "none")
+            if found.unasked and not one.orphan:
+                unproven.append(f"{name}: {left}, and squeue does not say whether the job runs")
+            else:
+                bad(f"{name}: {left}", LEFT, "none")
     state: State = ctx.facts.get(GPU_HEALTH)
     if limit and state.complaint:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
+    lost, once = _lost(state, found, limit)
+    for words in lost:
+        bad(words, KEPT, "reset")
+    if told:
+        expected = "no process that is left, and no memory without a process"
+        more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+        return fail(expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.worst(tuple(actions)))
+    if unproven:
+        return skip("; ".join(unproven[:SHOWN]), "have squeue -j JOB answer on this host")
+    if once:
+        return skip(
+            f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"
+        )
+    return ok(f"processes on GPUs: {len(found.held)}, all there" if found.held else "no process on a GPU")
+
+
+def _lost(state: State, found: Processes, limit: int) -> tuple[list[str], list[str]]:
+    """Memory in use on which no process is, in words; addresses of GPUs of which that could be read once only."""
     holding = {_short(one.gpu) for one in found.held}
     again = {_short(address): mebibytes for address, mebibytes in found.used.items()}
-    once: list[str] = []
+    lost, once = list[str](), list[str]()
     for gpu in state.gpus:
         if gpu.processes is not False or gpu.coherent or gpu.address in holding or not (gpu.used or 0) >= limit > 0:
             continue
@@ -84,16 +106,8 @@ def processes(ctx: Ctx) -> Outcome:
             once.append(gpu.address)
         elif again[gpu.address] >= limit:
             least = min(gpu.used or 0, again[gpu.address])
-            bad(f"{least} MiB of {gpu.address} are in use, and no process is on it", KEPT, "reset")
-    if told:
-        expected = "no process that is left, and no memory without a process"
-        more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-        return fail(expected, "; ".join(told[:SHOWN]) + more, "; ".join(hints), action=catalogue.worst(tuple(actions)))
-    if once:
-        return skip(
-            f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"
-        )
-    return ok(f"processes on GPUs: {len(found.held)}, all there" if found.held else "no process on a GPU")
+            lost.append(f"{least} MiB of {gpu.address} are in use, and no process is on it")
+    return lost, once
 
 
 def _short(address: str) -> str:

@@ -37,12 +37,13 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
     """`held`: what is on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this host is a node of Slurm that
     is up; `jobs`: those of which a step runs here, and of those that processes on GPUs were started in, those that the scheduler has
-    not ended."""
+    not ended; `unasked`: it could not be asked for those."""
 
     held: tuple[Held, ...] = ()
     used: dict[str, int] = {}
     slurmd: bool = False
     jobs: frozenset[int] = frozenset()
+    unasked: bool = False
 
 
 class _Rest(msgspec.Struct):
@@ -78,7 +79,8 @@ def parse(output: Output) -> Processes:
             moved = state == one.state == "D" and len(set(rest.runs.get(one.pid, ()))) > 1
             one = msgspec.structs.replace(one, state="S" if moved else state)
         held.append(_owned(one, rest.lives, *rest.whose[one.pid]) if one.pid in rest.whose else one)
-    return Processes(held=tuple(held), used=rest.used, slurmd="@slurmd" in lines, jobs=frozenset(rest.jobs))
+    marks = {name: f"@{name}" in lines for name in ("slurmd", "unasked")}
+    return Processes(held=tuple(held), used=rest.used, jobs=frozenset(rest.jobs), **marks)
 
 
 def _held(line: str) -> Held | None:
@@ -207,7 +209,11 @@ if [ "$slurmd" ]; then
   printf '%s\\n' "$ask" | grep '^@'
   ask=$(printf '%s\\n' "$ask" | grep -v '^@' | sort -u | head -n 50 | tr '\\n' ,)
   PATH="$PATH:/opt/slurm/bin:/cm/shared/apps/slurm/current/bin"
-  [ -z "$ask" ] || timeout -s KILL 8 {QUEUE} "${{ask%,}}" 2>/dev/null | sed 's/^/@queued|/'
+  if [ "$ask" ]; then
+    q=$(timeout -s KILL 8 {QUEUE} "${{ask%,}}" 2>&1); e=$?
+    printf '%s\n' "$q" | sed 's/^/@queued|/'
+    case $e$q in 0*|*'Invalid job id'*) ;; *) echo @unasked;; esac
+  fi
 fi
 echo {SEEN}""",
     parse,

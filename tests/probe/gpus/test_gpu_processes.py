@@ -182,6 +182,29 @@ def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> 
     assert (tmp_path / "said").read_text().split()[-2:] == ["-j", "4710,4712"]
 
 
+@pytest.mark.parametrize(
+    ("says", "unasked"),
+    [
+        ("slurm_load_jobs error: Invalid job id specified", False),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        ("", True),
+    ],
+)
+def test_a_scheduler_that_does_not_answer_says_nothing_of_a_job(tmp_path: Path, says: str, unasked: bool) -> None:
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+    (tmp_path / "squeue").chmod(0o755)
+    shell = shutil.copy("/bin/sh", tmp_path / "slurmd")
+    with (
+        subprocess.Popen(["slurmd", "-c", "sleep 60 & wait"], executable=shell, start_new_session=True) as slurmd,
+        running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank,
+    ):
+        try:
+            found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {rank}, 3 MiB"))
+        finally:
+            os.killpg(slurmd.pid, 9)
+    assert (found.jobs, found.unasked) == (frozenset(), unasked)
+
+
 def test_a_process_whose_parents_end_is_followed_to_the_last(tmp_path: Path) -> None:
     """The last parent before process 1 tells whether a container has a monitor: here there is none of a container's."""
     with running(tmp_path, "python3") as pid:
@@ -252,6 +275,8 @@ ROWS = [
     Row("which places steps itself", CHECK, None,
         whose("4711", "0::/", "0::/", *NODE, "@step|slurmstepd: [4711.extern stepmgr] "), "pass"),
     Row("whose steps run elsewhere", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@queued|4710"), "pass"),
+    Row("whose scheduler does not answer", CHECK, None, whose("4710", "0::/", "0::/", *NODE, "@unasked"),
+        "skip", "squeue does not say whether the job runs", "squeue -j JOB"),
     Row("that a prolog or an epilog has started", CHECK, None, whose("4710", "0::/", "0::/", *NODE, under="1"), "pass"),
     Row("that has ended with its step", CHECK, None, whose("4710", "0::/", "0::/", "@slurmd"), "pass"),
     Row("a user's own MPS", CHECK, None, whose("4710", "0::/", "0::/", *NODE, name="nvidia-cuda-mps"), "fail", "Slurm's job 4710"),
