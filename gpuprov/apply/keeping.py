@@ -15,7 +15,7 @@ def keep(
     pairs: Sequence[Pair],
     outcomes: Mapping[str, HostOutcome],
     readings: Mapping[str, Reading],
-    run: str,
+    owner: Mapping[str, object],
     pace: Pace,
     say: Callable[[str], None],
 ) -> None:
@@ -28,5 +28,5 @@ def keep(
     if not due:
         return
     say(f"keeping a checkpoint on {names([raw.name for raw, _ in due])}")
-    for name, problem in checkpoints.keep(due, run, pace).items():
+    for name, problem in checkpoints.keep(due, owner, pace).items():
         say(f"{name}: no checkpoint was kept, so that rollback goes to an earlier one: {problem}")

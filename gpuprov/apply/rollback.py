@@ -16,7 +16,8 @@ from gpuprov.errors import UnreachableError
 from gpuprov.fleet import Fleet, judge
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
-from gpuprov.plan.extra import new_run
+from gpuprov.onhost import locked, process
+from gpuprov.plan.extra import checked_run, new_run, owner
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import until_boot
 from gpuprov.plan.show import Show
@@ -47,11 +48,12 @@ def rollback(
 
     last: to where they were when verify was last green, unless that is what was applied.
     """
-    show, pace = show or Show(), Pace(options.forks)
+    show, pace, run = show or Show(), Pace(options.forks), checked_run(options.run) if options.run else new_run()
+    mine = owner(run, options.lease)
     outcomes, targets = _targets(hosts, to, pace, last=last)
     fleet = _judged(hosts, targets, outcomes)
     if fleet is None:
-        return ApplyRun(run=options.run or new_run(), act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
+        return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
     for name, one in targets.items():
         show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
         for each in one.until_boot:
@@ -59,23 +61,30 @@ def rollback(
     show.say(NEVER)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
+    plain = msgspec.structs.replace(options, act="apply", run=run, only=None, checkpoint=False, asked_at="")
+
+    def end(how: Mapping[str, Mapping[str, Any]]) -> None:
+        asked = {name: (raws[name], {"action": "end", "owner": mine, **one}) for name, one in how.items()}
+        for name, answer in on_hosts(asked, pace).items():
+            if "problem" in answer:
+                show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
+
     try:
-        _begin(raws, begun, outcomes, show, pace)
-        pairs = [pair for pair in fleet.pairs if pair[0].name in begun]
-        plain = msgspec.structs.replace(options, act="apply", only=None, checkpoint=False, asked_at="")
-        run = apply(pairs, plain, show, confirm=confirm)
+        _begin(raws, begun, outcomes, show, pace, mine, options.break_lock)
+        done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
     except BaseException:
-        on_hosts({name: (raws[name], {"action": "end", "over": True}) for name in begun}, pace)
+        end({name: {"over": True} for name in raws})
         raise
-    ended = {one.host: (raws[one.host], _ended(one, begun[one.host].checkpoint.run)) for one in run.hosts}
-    for name, answer in on_hosts(ended, pace).items():
-        if "problem" in answer:
-            show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
-    for ended_as in run.hosts:
-        done = "rolled back" if ended_as.state in DONE else "was to go back"
-        ended_as.rolled_back = f"{done} to {told(begun[ended_as.host].checkpoint)}"
-        outcomes[ended_as.host] = ended_as
-    return msgspec.structs.replace(run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
+    # A host that is not among them was not looked at: the run was interrupted before.
+    ended = {one.host: one for one in done.hosts}
+    ended |= {name: HostOutcome(host=name, state="not-started") for name in begun if name not in ended}
+    unclear = {name: {"over": True} for name in raws if name not in begun and outcomes[name].state != "locked"}
+    end(unclear | {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()})
+    for name, outcome in ended.items():
+        words = "rolled back" if outcome.state in DONE else "was to go back"
+        outcome.rolled_back = f"{words} to {told(begun[name].checkpoint)}"
+        outcomes[name] = outcome
+    return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
 
 
 def _targets(
@@ -127,13 +136,32 @@ def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[s
 
 
 def _begin(
-    raws: Mapping[str, RawHost], begun: dict[str, Back], outcomes: dict[str, HostOutcome], show: Show, pace: Pace
+    raws: Mapping[str, RawHost],
+    begun: dict[str, Back],
+    outcomes: dict[str, HostOutcome],
+    show: Show,
+    pace: Pace,
+    mine: Mapping[str, object],
+    broken: Sequence[str],
 ) -> None:
-    """Have each host note where it goes, and offer what it kept; one that cannot is left alone."""
+    """Take each host's lock, have it note where it goes, and offer what it kept; one that cannot is left alone."""
     asked: dict[str, tuple[RawHost, dict[str, Any]]] = {
-        name: (raws[name], {"action": "begin", "run": one.checkpoint.run}) for name, one in begun.items()
+        name: (raws[name], {"action": "begin", "run": one.checkpoint.run, "owner": mine, "broken": list(broken)})
+        for name, one in begun.items()
     }
-    for name, answer in on_hosts(asked, pace).items():
+    answers = on_hosts(asked, pace)
+    left = {name: one["locked"] for name, one in answers.items() if one.get("locked")}
+    again = {
+        name: (raws[name], {**asked[name][1], "stale": str(one.get("text", ""))})
+        for name, one in left.items()
+        if process.is_dead(one["holder"] if isinstance(one.get("holder"), dict) else {}, mine)
+    }
+    for name, answer in {**answers, **on_hosts(again, pace)}.items():
+        if answer.get("locked"):
+            message, hint = locked.refusal(answer["locked"], broken, "roll back with")
+            outcomes[name] = HostOutcome(host=name, state="locked", message=message, hint=hint)
+            del begun[name]
+            continue
         if "problem" in answer:
             outcomes[name] = HostOutcome(
                 host=name, state="blocked", message=str(answer["problem"]), hint="then roll back again"
@@ -151,7 +179,8 @@ def _begin(
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
-    """The host is where it was to go, or was left alone: then nothing is to be gone on with."""
-    there = outcome.state in DONE and (not outcome.wrong or bool(outcome.reboot))
-    over = there or outcome.state in ("blocked", "not-started", "locked")
-    return {"action": "end", "over": over, "there": run if there else ""}
+    """The host is where it was to go, or was left alone: then nothing is to be gone on with. One that waits for a reboot is not."""
+    return {
+        "over": outcome.state in ("blocked", "not-started", "locked"),
+        "there": run if outcome.green else "",
+    }

@@ -295,4 +295,4 @@ class _Rollout:
         """Have hosts that are green as a whole keep what they can be brought back to."""
         options = self.options
         if options.act == "apply" and options.only is None and options.checkpoint and not self.interrupted:
-            keeping.keep(self.pairs, self.outcomes, self.readings, self.run, self.pace, self.show.say)
+            keeping.keep(self.pairs, self.outcomes, self.readings, self.owner, self.pace, self.show.say)

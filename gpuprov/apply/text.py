@@ -138,7 +138,8 @@ def summary(run: ApplyRun) -> str:
     words = [f"{back} rolled back"] if back else []
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
     if held := waiting.count(False):
-        words.append(f"{held} waiting for a reboot (apply --reboot, or reboot: if-needed)")
+        again = "rollback --reboot" if run.act == "rollback" else "apply --reboot, or reboot: if-needed"
+        words.append(f"{held} waiting for a reboot ({again})")
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
     failing = sum(one.wrong and not one.reboot for one in run.hosts if one.state in DONE)

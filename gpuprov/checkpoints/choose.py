@@ -56,11 +56,18 @@ def _taken_away(name: str) -> Mapping[str, Any] | None:
 
 
 def current(checkpoints: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:
-    """The checkpoint that has what was applied last: the one that the host was at, before others."""
+    """The checkpoint that has what was applied last: the one that the host was at, before others. What was applied beside it since
+    makes it none; what a rollback could not take away was applied before that came to its end."""
     if receipt is None or receipt.damaged or checkpoints.half_way:
         return None
     applied = {name: one.digest for name, one in receipt.capabilities.items()}
-    mine = [one for one in checkpoints.all if any(_same(digests, applied) for digests in one.digests)]
+
+    def has_all(one: Checkpoint) -> bool:
+        green = max(one.at, checkpoints.last_at) if one is checkpoints.last else one.at
+        known = {name for digests in one.digests for name in digests}
+        return all(name in known or each.applied_at <= green for name, each in receipt.capabilities.items())
+
+    mine = [one for one in checkpoints.all if any(_same(digests, applied) for digests in one.digests) and has_all(one)]
     return checkpoints.last if checkpoints.last in mine else mine[-1] if mine else None
 
 

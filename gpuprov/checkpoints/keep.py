@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -34,8 +34,9 @@ def is_kept(reading: Reading) -> bool:
     return now is not None and now is found.last
 
 
-def keep(pairs: Sequence[Pair], run: str, pace: Pace | None = None) -> dict[str, str]:
-    """Write a checkpoint on each host; by host, why there is none."""
+def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None = None) -> dict[str, str]:
+    """Write a checkpoint of the run on each host; by host, why there is none."""
+    run = str(owner["run"])
     versioned = {raw.name: _versioned(spec) for raw, spec in pairs}
     asked = [
         (raw, tuple(dict.fromkeys(probe for name in versioned[raw.name] for probe in BY_NAME[name].export_probes)))
@@ -52,7 +53,7 @@ def keep(pairs: Sequence[Pair], run: str, pace: Pace | None = None) -> dict[str,
         exact = pinned(raw, spec, facts)
         made = [{name: str(one) for name, one in digests(each).items()} for each in (spec, exact[1])]
         checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
-        requests[raw.name] = raw, {"action": "keep", "run": run, "checkpoint": checkpoint}
+        requests[raw.name] = raw, {"action": "keep", "run": run, "owner": dict(owner), "checkpoint": checkpoint}
     answers = on_hosts(requests, pace)
     return problems | {name: str(one["problem"]) for name, one in answers.items() if "problem" in one}
 

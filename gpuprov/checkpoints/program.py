@@ -71,6 +71,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     offered: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     unasked: str = ""
+    locked: dict[str, Any] | None = None
 
 
 def on_hosts(

@@ -1,13 +1,15 @@
 """The checkpoints of a host: what was applied when verify called it green, exactly, and the packages of it as files.
 
 Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. A folder for each checkpoint,
-for root alone; the files are beside them, once for all, where apt's own user reads them.
+for root alone; the files are beside them, once for all, where apt's own user reads them. What is done here is the work of a run, whose
+owner is in each request; one at a time: a rollback takes the host's lock before it offers anything.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import json
 import os
 import re
@@ -16,7 +18,7 @@ import sys
 from types import ModuleType
 from typing import Any, Iterator, Mapping, Sequence
 
-from . import family, kept_debs, kept_rpms
+from . import family, kept_debs, kept_rpms, lock
 from .files import settle, write
 from .kept_files import Kept, digest, is_of
 from .packages.commands import shortened
@@ -25,10 +27,9 @@ from .packages.model import Refused
 FOLDER = "/var/lib/gpuprov/checkpoints"
 POOL = "/var/lib/gpuprov/packages"
 TARGET = f"{FOLDER}/target.json"
-"""The checkpoint that a rollback has begun to go back to, until one has ended."""
+"""The checkpoint that a rollback has begun to go back to, until one has ended; of which run, and what stood here `before` it."""
 LAST = f"{FOLDER}/last.json"
-"""The checkpoint that the host was at, when verify was last green."""
-MARK = "/var/lib/gpuprov/applying.json"
+"""The checkpoint that the host was at, when verify was last green, and when that was."""
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KINDS: dict[str, ModuleType] = {"debian": kept_debs, "redhat": kept_rpms, "suse": kept_rpms}
 OFFERS = frozenset(
@@ -46,13 +47,14 @@ FREE = 2 << 30
 def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Write a checkpoint, with the packages that are held now; the oldest go."""
     run = _name(asked["run"])
+    _refuse_others(asked["owner"])
     _withdraw()
     _folder(FOLDER, 0o700)
     packages, files, left_out = _packages()
     made = {**asked["checkpoint"], "run": run, "at": _now(), "packages": packages, "files": files}
     _folder(f"{FOLDER}/{run}", 0o700)
     write(f"{FOLDER}/{run}/checkpoint.json", json.dumps(made) + "\n", 0o600)
-    write(LAST, json.dumps({"run": run}) + "\n", 0o600)
+    _came_to(run)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(TARGET)
     _prune()
@@ -60,16 +62,24 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Note where the host goes back to, and have its package manager offer the kept files. `offered` and `missing`: of what no
-    repository has any more, or `unasked`, why they could not be asked. Where offering fails, the host is left alone."""
-    run = _name(asked["run"])
+    """Take the host's lock, note where the host goes back to, and have its package manager offer the kept files. `offered` and
+    `missing`: of what no repository has any more, or `unasked`, why they could not be asked. `locked`: what `lock.take` says where
+    another run has the lock. Where offering fails, the host is left alone."""
+    run, owner = _name(asked["run"]), asked["owner"]
     kept = _read(run)
-    write(TARGET, json.dumps({"run": run}) + "\n", 0o600)
+    taken = lock.take(owner, asked.get("broken", ()), asked.get("stale"))
+    if not taken["taken"]:
+        return {"locked": taken}
     try:
-        return _offered(kept)
+        target = _target()
+        before = target.get("before", "") if target.get("of") == owner["run"] else target.get("run", "")
+        write(TARGET, json.dumps({"run": run, "of": owner["run"], "before": before}) + "\n", 0o600)
+        told = _offered(kept)
+        lock.renew(owner)
+        return told
     except BaseException:
         with contextlib.suppress(OSError):
-            end({"over": True})
+            end({"over": True, "owner": owner})
         raise
 
 
@@ -92,15 +102,45 @@ def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def end(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Withdraw what `begin` offered. `over`: the host is where it was to go, or was left alone, unless an apply is half-way here.
-    `there`: the checkpoint that it has come to."""
-    _withdraw()
-    if asked.get("there"):
-        write(LAST, json.dumps({"run": _name(asked["there"])}) + "\n", 0o600)
-    if asked.get("over") and not os.path.exists(MARK):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(TARGET)
+    """Withdraw what `begin` offered, and give the lock back. `over`: the host was left alone, and what stood in TARGET before stands
+    there again. `there`: the checkpoint that it has come to. What another run has begun since stays."""
+    owner = asked["owner"]
+    try:
+        target = _target()
+        if target.get("of") == owner["run"] and not _is_others(owner):
+            _withdraw()
+            if asked.get("there"):
+                _came_to(_name(asked["there"]))
+            if asked.get("over") and target.get("before"):
+                write(TARGET, json.dumps({"run": target["before"]}) + "\n", 0o600)
+            elif asked.get("over") or asked.get("there"):
+                os.unlink(TARGET)
+    finally:
+        lock.release(owner)
     return {}
+
+
+def _is_others(owner: Mapping[str, Any]) -> bool:
+    held = lock.held()
+    return held is not None and not lock.is_mine(held, owner)
+
+
+def _refuse_others(owner: Mapping[str, Any]) -> None:
+    if _is_others(owner):
+        raise ValueError(f"another run has the host's lock by now ({lock.name_of(lock.held() or '')})")
+
+
+def _target() -> dict[str, Any]:
+    """What a rollback has noted; nothing where none has begun, or the note is damaged."""
+    with contextlib.suppress(OSError, ValueError), open(TARGET, encoding="utf-8") as file:
+        found = json.load(file)
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _came_to(run: str) -> None:
+    write(LAST, json.dumps({"run": run, "at": _now()}) + "\n", 0o600)
 
 
 def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
@@ -207,12 +247,21 @@ def _now() -> str:
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    os.makedirs(lock.BASE, mode=0o755, exist_ok=True)
+    with open(f"{lock.BASE}/.checkpoints.guard", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def main() -> None:
     """The program."""
     os.umask(0o022)
     asked = json.load(sys.stdin)
     try:
-        answer = {"keep": keep, "begin": begin, "end": end}[asked["action"]](asked)
+        with _alone():
+            answer = {"keep": keep, "begin": begin, "end": end}[asked["action"]](asked)
     except (OSError, ValueError, KeyError, TypeError, Refused) as error:
         answer = {"problem": str(error) or type(error).__name__}
     print(json.dumps(answer))

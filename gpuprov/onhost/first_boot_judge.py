@@ -8,8 +8,10 @@ Usage: python -m gpuprov_boot.first_boot_judge. Managed by gpuprov.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +25,9 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, text_of
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
 PATIENCE = 900
-"""Seconds for a first boot to be complete; then the host is started again, with what was kept."""
+"""Seconds for a first boot to be complete; then the host is started again, with what was kept, unless it is in service or at work."""
+DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|$)")
+"""In the cgroup of what has GPUs open without working on them."""
 
 
 def loader() -> Loader:
@@ -54,12 +58,15 @@ def _first(known: dict[str, Any]) -> str:
     if loader().readable() and not counted():
         return "no boot is counted"
     found = _complete()
-    if found not in ("running", "degraded"):
+    if found not in ("running", "degraded") and not _serves():
         said = f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})"
+        if works := _at_work():
+            said += f", and is left as it is for process {works}, which has a GPU open"
         with contextlib.suppress(OSError):
             _noted(known, said)
         os.sync()
-        tools.run(["systemctl", "reboot", "--force"])
+        if not works:
+            tools.run(["systemctl", "reboot", "--force"])
         return said
     if not counted() or not known:
         return "no boot is counted"
@@ -106,6 +113,25 @@ def _complete() -> str:
             break
         time.sleep(2)
     return found
+
+
+def _serves() -> bool:
+    """Whether the host has come up as far as its default target: a job that goes on for long, as a script of cloud-init, leaves
+    systemd "starting"."""
+    return tools.run(["systemctl", "is-active", "--quiet", "default.target"]).returncode == 0
+
+
+def _at_work() -> str:
+    """The number and name of a process that has a GPU open and is none of NVIDIA's daemons: a scheduler that has started may have
+    given the host a job."""
+    for path in glob.iglob(f"{ROOT}/proc/[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            pid = path.split("/")[-3]
+            if not re.fullmatch("/dev/nvidia[0-9]+", os.readlink(path)):
+                continue
+            if not DAEMONS.search(text_of(f"/proc/{pid}/cgroup")):
+                return f"{pid} ({text_of(f'/proc/{pid}/comm')})"
+    return ""
 
 
 def _noted(state: dict[str, Any], found: str) -> str:

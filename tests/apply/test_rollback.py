@@ -9,10 +9,13 @@ import pytest
 
 from gpuprov.apply import rollback
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.text import summary
 from gpuprov.checkpoints import program
 from gpuprov.gather.children import Ended
+from gpuprov.onhost import process
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
+from gpuprov.verify.evaluate import Result, ResultStatus
 
 GOOD: dict[str, object] = {"nvidia_driver": {"version": "535.261.03"}}
 HOSTILE: tuple[Any, ...] = (
@@ -63,3 +66,89 @@ def test_an_answer_that_the_program_does_not_give_costs_only_its_host(
 ) -> None:
     run = rolled_back(monkeypatch, {"bad": GOOD, "good": GOOD}, {"bad": answer, "good": {"offered": ["a"]}})
     assert [(one.host, one.state) for one in run.hosts] == [("bad", "blocked"), ("good", "changed")]
+
+
+class Hosts:
+    """Hosts with one checkpoint each, and what the program of checkpoints is asked there. `answers`: to `begin`, in turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: dict[str, Any]) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.requests: list[dict[str, Any]] = []
+        self._answers = [*answers]
+        monkeypatch.setattr(rollback, "gather", lambda pairs, **_: {raw.name: facts(GOOD) for raw, _ in pairs})
+        monkeypatch.setattr(rollback, "on_hosts", self._on_hosts)
+
+    def _on_hosts(self, asked: Any, _pace: Any = None) -> dict[str, Any]:
+        answers = {}
+        for name, (_, request) in asked.items():
+            self.asked.append((name, request["action"]))
+            self.requests.append(request)
+            answers[name] = self._answers.pop(0) if request["action"] == "begin" and self._answers else {}
+        return answers
+
+    def roll_back(self, *names: str) -> ApplyRun:
+        return rollback.rollback([RawHost(name=name, values=GOOD) for name in names], Options())
+
+
+def test_an_interrupt_before_hosts_were_read_leaves_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply(pairs: Any, options: Options, *_: Any, **__: Any) -> ApplyRun:
+        return ApplyRun(run=options.run, hosts=[], interrupted=True)
+
+    hosts = Hosts(monkeypatch)
+    monkeypatch.setattr(rollback, "apply", apply)
+    run = hosts.roll_back("gpu1", "gpu2")
+    assert ([one.state for one in run.hosts], run.exit_code) == (["not-started", "not-started"], 130)
+    assert hosts.asked[2:] == [("gpu1", "end"), ("gpu2", "end")]
+    assert all(request["over"] for request in hosts.requests[2:])
+    assert {request["owner"]["run"] for request in hosts.requests} == {run.run}
+
+
+def row(status: ResultStatus, reboot: str = "") -> Result:
+    return Result(
+        host="gpu1", capability="nvidia_driver", check="nvidia_driver.loaded", status=status,
+        expected="535.261.03", found="535.309.01", reboot=reboot, fields=("version",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("results", "there"),
+    [([row("pass")], True), ([row("fail", "the driver changed")], False), ([row("skip")], False), ([], False)],
+)
+def test_a_rollback_has_ended_where_verify_is_green(
+    monkeypatch: pytest.MonkeyPatch, results: list[Result], there: bool
+) -> None:
+    def apply(pairs: Any, options: Options, *_: Any, **__: Any) -> ApplyRun:
+        return ApplyRun(run=options.run, hosts=[HostOutcome(host="gpu1", state="changed", results=results)])
+
+    hosts = Hosts(monkeypatch)
+    monkeypatch.setattr(rollback, "apply", apply)
+    run = hosts.roll_back("gpu1")
+    assert (hosts.requests[-1]["there"], hosts.requests[-1]["over"]) == ("one" if there else "", False)
+    assert ("1 waiting for a reboot (rollback --reboot)" in summary(run)) == any(one.reboot for one in results)
+
+
+def test_a_host_on_which_another_run_works_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = {**process.describe("theirs", "0.1.0"), "controller": "another machine"}
+    begun: list[str] = []
+
+    def apply(pairs: Any, options: Options, *_: Any, **__: Any) -> ApplyRun:
+        begun.extend(raw.name for raw, _ in pairs)
+        return ApplyRun(run=options.run, hosts=[HostOutcome(host=name) for name in begun])
+
+    hosts = Hosts(monkeypatch, {"locked": {"holder": holder, "id": "theirs", "text": "{}", "left": 200}})
+    monkeypatch.setattr(rollback, "apply", apply)
+    run = hosts.roll_back("gpu1", "gpu2")
+    assert ([one.state for one in run.hosts], begun) == (["locked", "unchanged"], ["gpu2"])
+    assert "lock theirs" in run.hosts[0].message
+    assert "roll back with --break-lock theirs" in run.hosts[0].hint
+    assert hosts.asked == [("gpu1", "begin"), ("gpu2", "begin"), ("gpu2", "end")]
+
+
+def test_a_lock_that_a_dead_run_of_this_machine_has_left_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = {**process.describe("dead", "0.1.0"), "pid_start": "1"}
+    hosts = Hosts(monkeypatch, {"locked": {"holder": holder, "id": "dead", "text": "its text", "left": 200}}, {})
+    monkeypatch.setattr(
+        rollback, "apply", lambda _, options, *__, **___: ApplyRun(run=options.run, hosts=[HostOutcome(host="gpu1")])
+    )
+    assert hosts.roll_back("gpu1").hosts[0].state == "unchanged"
+    assert hosts.requests[1]["stale"] == "its text"

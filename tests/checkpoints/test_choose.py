@@ -63,6 +63,16 @@ def test_the_one_before_what_was_applied_last() -> None:
     assert run_of(back(found(*BOTH), receipt(NEW))) == "one"
 
 
+def test_what_was_added_since_makes_the_last_one_the_one_to_go_back_to() -> None:
+    """An apply that adds a block, and is red: nothing else is taken back."""
+    more = spec("535.309.01", mig=Mig(), pcie=Pcie())
+    assert run_of(back(found(*BOTH), receipt(more, at=AFTER))) == "two"
+    assert run_of(back(found(*BOTH, 'last {"run": "two"}'), receipt(more, at=AFTER), last=True)) == "two"
+    # What a rollback could not take away was there before it came to its end.
+    ended = 'last {"run": "two", "at": "2026-11-14T10:00:00Z"}'
+    assert run_of(back(found(*BOTH, ended), receipt(more, at=AFTER))) == "one"
+
+
 def test_one_that_is_like_the_present_is_none_to_go_back_to() -> None:
     assert run_of(back(found(*BOTH, line("again", AFTER, NEW)), receipt(NEW))) == "one"
 

@@ -71,10 +71,13 @@ def test_a_rollback_that_was_killed_is_completed_by_the_next(lab: Lab, older: st
     until = time.monotonic() + 120
     while machine.sh("cat /var/lib/gpuprov/applying.json 2>/dev/null || true") == "" and time.monotonic() < until:
         time.sleep(0.5)
-    time.sleep(3)
+    second = lab.run("rollback", machine.name, inventory, "--yes")
+    assert second.code == 5, second
+    assert "locked by" in second.text
     running.kill()
     lab.finish(running)
-    assert json.loads(machine.sh("cat /var/lib/gpuprov/checkpoints/target.json")) == {"run": first["run"]}
+    target = json.loads(machine.sh("cat /var/lib/gpuprov/checkpoints/target.json"))
+    assert (target["run"], target["before"]) == (first["run"], "")
     ran = lab.run("rollback", machine.name, inventory, "--yes")
     assert ran.code == 0, ran
     assert f"rolled back to {first['run']}" in ran.text

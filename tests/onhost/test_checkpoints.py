@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import checkpoints, kept_debs, kept_files, kept_rpms
+from gpuprov.onhost import checkpoints, kept_debs, kept_files, kept_rpms, lock, process
 from gpuprov.onhost.packages.model import Refused
 from tests.here import program
+
+MINE, OTHERS = (process.describe(run, "0.1.0") for run in ("mine", "others"))
 
 
 @pytest.fixture(autouse=True)
@@ -23,14 +25,30 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "TARGET": folder / "target.json",
         "LAST": folder / "last.json",
     }
-    for name, path in {**names, "MARK": tmp_path / "applying.json"}.items():
+    for name, path in names.items():
         monkeypatch.setattr(checkpoints, name, str(path))
+    for name, file in {"BASE": "run", "LOCK": "run/lock", "KEPT": "lock"}.items():
+        monkeypatch.setattr(lock, name, str(tmp_path / file))
     monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "")  # no package manager that is known
     return folder
 
 
 def keep(run: str, **spec: Any) -> None:
-    checkpoints.keep({"run": run, "checkpoint": {"schema": 1, "spec": spec, "digests": []}})
+    checkpoints.keep({"run": run, "owner": MINE, "checkpoint": {"schema": 1, "spec": spec, "digests": []}})
+
+
+def begin(run: Any, owner: dict[str, object] = MINE) -> dict[str, Any]:
+    return checkpoints.begin({"run": run, "owner": owner})
+
+
+def end(owner: dict[str, object] = MINE, *, over: bool = False, there: str = "") -> None:
+    checkpoints.end({"owner": owner, "over": over, "there": there})
+
+
+def target(place: Path) -> str:
+    """The checkpoint that a rollback goes to."""
+    file = place / "target.json"
+    return str(json.loads(file.read_text())["run"]) if file.exists() else ""
 
 
 def there(place: Path) -> set[str]:
@@ -43,28 +61,57 @@ def test_the_newest_three_stay_each_state_once(place: Path) -> None:
     assert there(place) == {"b", "c", "d"}
     keep("e", number=2)
     assert there(place) == {"b", "d", "e"}, "c was the like of e"
-    assert json.loads((place / "last.json").read_text()) == {"run": "e"}
+    assert json.loads((place / "last.json").read_text())["run"] == "e"
     assert (place.stat().st_mode & 0o777, (place / "e" / "checkpoint.json").stat().st_mode & 0o777) == (0o700, 0o600)
 
 
 def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
     keep("a", number=1)
     keep("b", number=2)
-    assert checkpoints.begin({"run": "a"}) == {"offered": [], "missing": [], "unasked": ""}
-    mark = Path(checkpoints.MARK)
-    mark.write_text("{}")
-    checkpoints.end({"over": True, "there": ""})
-    assert json.loads((place / "target.json").read_text()) == {"run": "a"}, "an apply is half-way here"
-    mark.unlink()
-    checkpoints.end({"over": True, "there": "a"})
-    assert not (place / "target.json").exists()
-    assert json.loads((place / "last.json").read_text()) == {"run": "a"}
+    assert begin("a") == {"offered": [], "missing": [], "unasked": ""}
+    end()
+    assert target(place) == "a", "it failed, or waits for a reboot: the next one goes on"
+    begin("b", OTHERS)
+    end(OTHERS, over=True)
+    assert target(place) == "a", "the second was left alone: the first has not ended"
+    begin("a")
+    end(there="a")
+    assert target(place) == ""
+    last = json.loads((place / "last.json").read_text())
+    assert (last["run"], last["at"] > json.loads((place / "b/checkpoint.json").read_text())["at"]) == ("a", True)
+    begin("b")
+    end(over=True)
+    assert target(place) == ""
+
+
+def test_a_second_operator_has_no_part_in_a_rollback(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("a", number=1)
+    keep("b", number=2)
+    source = tmp_path / "kept.sources"
+    monkeypatch.setattr(kept_debs, "SOURCE", str(source))
+    monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
+    monkeypatch.setattr(kept_debs, "offered", lambda _: {})
+    assert "locked" not in begin("a")
+    source.write_text("of the first")
+    locked = begin("b", OTHERS)["locked"]
+    assert (locked["taken"], locked["holder"]["run"]) == (False, "mine")
+    end(OTHERS, over=True)
+    assert (target(place), source.exists(), (lock.held() or "") != "") == ("a", True, True)
+    request = {"run": "c", "owner": OTHERS, "checkpoint": {"spec": {}, "digests": []}}
+    with pytest.raises(ValueError, match=r"another run has the host's lock by now \(mine\)"):
+        checkpoints.keep(request)
+    assert source.exists()
+    end(there="a")
+    assert (target(place), source.exists(), lock.held()) == ("", False, None)
+    assert "locked" not in begin("b", OTHERS)
 
 
 def test_a_name_is_no_way_out_of_the_folder(place: Path) -> None:
     for name in ("../x", "", ".", "a/b", 7):
         with pytest.raises(ValueError, match="no name of a run"):
-            checkpoints.begin({"run": name})
+            begin(name)
 
 
 @pytest.mark.parametrize(("family", "kind"), [("debian", kept_debs), ("redhat", kept_rpms), ("suse", kept_rpms)])
@@ -107,14 +154,11 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
     assert (brought[2], told["files"]) == (["libcuda1"], {package.file: kept_files.digest(str(file))})
 
 
-@pytest.mark.parametrize("half_way", [False, True])
 def test_a_rollback_that_cannot_begin_leaves_nothing(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half_way: bool
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep("a")
     source = tmp_path / "kept.sources"
-    if half_way:
-        Path(checkpoints.MARK).write_text("{}")
 
     def offered(names: list[str]) -> None:
         source.write_text("Trusted: yes\n")
@@ -124,11 +168,8 @@ def test_a_rollback_that_cannot_begin_leaves_nothing(
     monkeypatch.setattr("gpuprov.onhost.family.here", lambda: "debian")
     monkeypatch.setattr(kept_debs, "offered", offered)
     with pytest.raises(ValueError, match="update fails"):
-        checkpoints.begin({"run": "a"})
-    assert not source.exists()
-    assert (place / "target.json").exists() == half_way, (
-        "the next rollback goes on with it only where an apply was cut off"
-    )
+        begin("a")
+    assert (source.exists(), target(place), lock.held()) == (False, "", None)
 
 
 @pytest.mark.parametrize(("kept", "missing"), [(True, ["nvidia-smi"]), (False, ["libcuda1", "nvidia-smi"])])
@@ -151,7 +192,7 @@ def test_repositories_that_do_not_answer_keep_no_rollback_from_the_files(
     monkeypatch.setattr(kept_rpms, "withdraw", lambda: None)
     monkeypatch.setattr(kept_rpms, "offered", offered)
     monkeypatch.setattr(kept_rpms, "offer", lambda files, _pool: offers.extend(files))
-    assert checkpoints.begin({"run": "a"}) == {
+    assert begin("a") == {
         "offered": ["libcuda1"] if kept else [],
         "missing": missing,
         "unasked": "dnf: Failed to download metadata for repo 'cuda'",
@@ -173,7 +214,7 @@ def test_what_there_is_no_room_for_is_not_downloaded(place: Path, monkeypatch: p
     monkeypatch.setattr(kept_debs, "mine", lambda: mine)
     monkeypatch.setattr(kept_debs, "bring", bring)
     monkeypatch.setattr(checkpoints, "BYTES", 1000)
-    answer = checkpoints.keep({"run": "a", "checkpoint": {"schema": 1, "spec": {}, "digests": []}})
+    answer = checkpoints.keep({"run": "a", "owner": MINE, "checkpoint": {"schema": 1, "spec": {}, "digests": []}})
     assert brought == ["a", "c", "d"]
     assert answer["left_out"] == ["b", "d"], "of d nobody said how large it is"
 

@@ -29,7 +29,7 @@ class Host:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.calls = root, list[str]()
         self.layers, self.system, self.container, self.running = "", "ext2", False, "running"
-        self.smi, self.module = True, "535.1 AAA"
+        self.smi, self.module, self.serves = True, "535.1 AAA", False
         self.code, self.judge = first_boot, first_boot_judge
         monkeypatch.setattr(first_boot_tools, "run", self.program)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
@@ -91,8 +91,8 @@ class Host:
                 answer = self.module.split()[field == "srcversion"]
             case ["systemctl", "is-system-running"]:
                 answer = self.running
-            case ["systemctl", "is-active", *_]:
-                status = 3
+            case ["systemctl", "is-active", *_, unit]:
+                status = 0 if unit == "default.target" and self.serves else 3
             case ["nvidia-smi", "-L"]:
                 status = int(not self.smi)
             case ["update-grub"]:
@@ -306,6 +306,42 @@ def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
     assert "systemctl reboot --force" in host.calls
     host.boots("third", f"{LINE} gpuprov.kept")
     assert f"({OLD} was to start; it was not complete after 0.05 s (maintenance))" in host.code.came_up()
+
+
+def test_a_host_in_service_is_judged_though_a_job_of_systemd_goes_on(host: Host) -> None:
+    """cloud-init's scripts, or a mount without a time limit: users are on the host since long."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.running, host.serves = "starting", True
+    assert host.judge.judge() == "a good first boot"
+    assert host.counted == ""
+    assert not any("reboot" in call for call in host.calls)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "left"),
+    [
+        ("0::/system.slice/slurmstepd.scope/job_1/step_0", True),
+        ("0::/user.slice/user-1000.slice/session-1.scope", True),
+        ("0::/system.slice/nvidia-persistenced.service", False),
+        ("0::/system.slice/nvidia-dcgm.service", False),
+    ],
+)
+def test_nobody_ends_a_boot_in_which_a_process_has_a_gpu(host: Host, cgroup: str, left: bool) -> None:
+    """slurmd may have started, and given the host a job, while something else keeps the default target from being reached."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.running = "starting"
+    host.write("/proc/77/cgroup", f"{cgroup}\n")
+    host.write("/proc/77/comm", "python3\n")
+    (host.root / "proc/77/fd").mkdir()
+    (host.root / "proc/77/fd/5").symlink_to("/dev/nvidia0")
+    said = host.judge.judge()
+    assert ("left as it is for process 77 (python3)" in said) is left
+    assert ("systemctl reboot --force" in host.calls) is not left
+    assert host.counted == "back"
 
 
 def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:

@@ -25,19 +25,21 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """In the order of their times, the newest last. `last`: the one that the host was at when verify was last green. `target`: the
-    one that a rollback which has not ended goes back to. `half_way`: capabilities that an apply which was cut off has begun.
-    `damaged`: how many cannot be read."""
+    """In the order of their times, the newest last. `last`: the one that the host was at when verify was last green, at `last_at`;
+    empty: nobody knows when. `target`: the one that a rollback which has not ended goes back to. `half_way`: capabilities that an
+    apply which was cut off has begun. `damaged`: how many cannot be read."""
 
     all: tuple[Checkpoint, ...] = ()
     last: Checkpoint | None = None
     target: str = ""
     half_way: tuple[str, ...] = ()
     damaged: int = 0
+    last_at: str = ""
 
 
 class _Run(msgspec.Struct):
     run: str
+    at: str = ""
 
 
 class _Mark(msgspec.Struct):
@@ -48,7 +50,7 @@ def parse(output: Output) -> Checkpoints:
     if output.status:
         raise ProbeFailed(f"the checkpoints cannot be read: {output.error.strip()[:200] or f'status {output.status}'}")
     found: list[Checkpoint] = []
-    target, last, damaged = "", "", 0
+    target, last, damaged = "", _Run(""), 0
     half: tuple[str, ...] = ()
     for line in output.text.splitlines():
         kind, _, text = line.partition(" ")
@@ -56,7 +58,7 @@ def parse(output: Output) -> Checkpoints:
             if kind == "checkpoint":
                 found.append(typed_json(text, Checkpoint))
             elif kind == "last":
-                last = typed_json(text, _Run).run
+                last = typed_json(text, _Run)
             elif kind == "target":
                 target = typed_json(text, _Run).run
             elif kind == "mark":
@@ -66,10 +68,11 @@ def parse(output: Output) -> Checkpoints:
     found.sort(key=lambda one: one.at)
     return Checkpoints(
         tuple(found),
-        next((one for one in found if one.run == last), found[-1] if found else None),
+        next((one for one in found if one.run == last.run), found[-1] if found else None),
         target,
         half,
         damaged,
+        last.at,
     )
 
 
