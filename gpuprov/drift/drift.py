@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import UnreachableError, defect
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
@@ -34,7 +34,11 @@ def drift(
         if isinstance(found, UnreachableError):
             judged[name] = HostDrift(host=name, state="unreachable", why=results[0].found)
         else:
-            judged[name] = judge(specs[name], results, found, only=only, since=since)
+            try:
+                judged[name] = judge(specs[name], results, found, only=only, since=since)
+            except Exception as error:
+                told, hint = defect("the search for drift", error)
+                judged[name] = HostDrift(host=name, state="unknown", why=f"{told}; {hint}")
         if on_done:
             on_done(name)
 

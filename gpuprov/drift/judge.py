@@ -10,7 +10,7 @@ from typing import Any
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
-from gpuprov.probe.host.readings import READINGS, Noted
+from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
 from gpuprov.records.masking import masked
 from gpuprov.render import digests
@@ -39,19 +39,19 @@ def judge(
     receipt = facts.known(house.RECEIPT)
     changed = _changed(spec, receipt, only)
     log = facts.known(history.HISTORY)
-    begin = since or _time(receipt.applied_at if receipt else "")
-    events = [one for one in log.events if begin is None or one.at > begin] if log else []
+    applied = _applied(receipt)
+    begin = since or applied.get("")
     kept = facts.known(READINGS)
-    noted = [one for one in kept.noted if begin is None or (one.at or one.end) > begin] if kept else []
     minded: set[tuple[datetime, str]] = set()
     placed: list[Noted] = []
     differences = []
     for one in results:
         if one.status not in FAILING or one.moment == "preflight":
             continue
-        mine = _events_of(one, events)
+        own = since or applied.get(one.capability, begin)
+        mine = _events_of(one, _logged(log, own))
         minded |= {(event.at, event.package) for event in mine}
-        near = _near(one, noted, {event.package for event in mine})
+        near = _near(one, _kept(kept, own), {event.package for event in mine})
         placed += near
         differences.append(
             Difference(
@@ -65,7 +65,7 @@ def judge(
                 reboot_fixes=bool(one.reboot),
                 spec_changed=one.capability in changed,
                 follows=one.follows,
-                causes=(*_causes(mine), *_as_causes(near)),
+                causes=(*_causes(mine), *_as_causes(near, applied.values())),
             )
         )
     boot = next_boot(results).get(spec.name)
@@ -79,10 +79,14 @@ def judge(
         next_boot_reasons=boot.reasons if boot else (),
         spec_changed=changed,
         differences=tuple(differences),
-        harmless=len({one.package for one in events if (one.at, one.package) not in minded})
+        harmless=len({one.package for one in _logged(log, begin) if (one.at, one.package) not in minded})
         if log and log.logs and begin
         else None,
-        noted=_as_causes([one for one in noted if one not in placed and _matters(one)]),
+        noted=_as_causes(
+            one
+            for one in _kept(kept, begin)
+            if one not in placed and _matters(one) and not _spans(one, applied.values())
+        ),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )
 
@@ -114,17 +118,50 @@ def _changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str
     return told
 
 
+def _applied(receipt: house.Receipt | None) -> dict[str, datetime]:
+    """When each capability was last applied; by the empty name, when anything was."""
+    told = (
+        {"": receipt.applied_at} | {name: one.applied_at for name, one in receipt.capabilities.items()}
+        if receipt
+        else {}
+    )
+    return {name: at for name, text in told.items() if (at := _time(text))}
+
+
+def _logged(log: history.History | None, begin: datetime | None) -> list[history.Event]:
+    """What package managers did after this time."""
+    return [one for one in log.events if begin is None or one.at > begin] if log else []
+
+
+def _kept(kept: Readings | None, begin: datetime | None) -> list[Noted]:
+    """What may have changed after this time. A reading with a time that is still to come was taken by a wrong clock."""
+    if kept is None or begin is None:
+        return list(kept.noted) if kept else []
+    return [
+        one
+        for one in kept.noted
+        if (one.at or max((at for at in (one.begin, one.end) if at <= kept.clock), default=one.end)) > begin
+    ]
+
+
+def _spans(one: Noted, applied: Iterable[datetime]) -> bool:
+    """Whether gpuprov applied something between its two readings, which may be what changed it."""
+    return one.at is None and any(one.begin < at <= one.end for at in applied)
+
+
 def _events_of(result: Result, events: Iterable[history.Event]) -> list[history.Event]:
     """Of packages that the check would change, and those whose name, unit or version stands in what it expected or found."""
     names = {change.name for change in result.changes if change.kind == "package"}
     said = f"{result.expected} {result.found}"
     versions = set(VERSION.findall(said))
-    words = {word.removesuffix(".service") for word in re.findall(r"[a-z0-9][a-z0-9+._-]{2,}", said)}
-    return [
-        one
-        for one in events
-        if one.package in names or one.package in words or any(_names(one, version) for version in versions)
-    ]
+    names |= _packages_in(said)
+    return [one for one in events if one.package in names or any(_names(one, version) for version in versions)]
+
+
+def _packages_in(said: str) -> set[str]:
+    """Words that may be names of packages: of units, and with a digit or a hyphen; `file`, `mount` and `time` are packages, too."""
+    words = re.findall(r"[a-z0-9][a-z0-9+._-]{2,}", said)
+    return {word.removesuffix(".service") for word in words if re.search(r"[0-9-]|\.service\Z", word)}
 
 
 def _names(event: history.Event, version: str) -> bool:
@@ -154,27 +191,33 @@ def _near(result: Result, noted: Iterable[Noted], logged: Collection[str]) -> li
     """What the host's own readings have of a difference: of packages only those that no log names."""
     said = f"{result.expected} {result.found} {result.hint}"
     versions = set(VERSION.findall(said))
-    words = {word.strip(".,:;()") for word in said.split()} | {change.name for change in result.changes}
-    names = {word.removesuffix(".service") for word in words}
+    changes = {change.name.removesuffix(".service") for change in result.changes}
+    words = {word.strip(".,:;()").removesuffix(".service") for word in said.split()}
+    packages = _packages_in(said)
     return [
         one
         for one in noted
         if not (one.kind == "package" and one.name in logged)
         and (
-            one.name.removesuffix(".service") in names
+            one.name.removesuffix(".service") in changes | (packages if one.kind == "package" else words)
             or (one.kind in ("module", "kernel") and {one.before, one.after} & versions)
         )
     ]
 
 
-def _as_causes(noted: Sequence[Noted]) -> tuple[Cause, ...]:
+def _as_causes(noted: Iterable[Noted], applied: Collection[datetime] = ()) -> tuple[Cause, ...]:
     """Each the time at which a file was written, or the two readings between which it happened; together what has the same times."""
     times: dict[tuple[str, str], list[Noted]] = {}
     for one in noted:
         after = "" if one.at else one.begin.isoformat(timespec="minutes")
         times.setdefault(((one.at or one.end).isoformat(timespec="minutes"), after), []).append(one)
     return tuple(
-        Cause(at=at, after=after, packages=tuple(_noted(one) for one in found))
+        Cause(
+            at=at,
+            after=after,
+            spans_apply=_spans(found[0], applied),
+            packages=tuple(_noted(one) for one in found),
+        )
         for (at, after), found in list(times.items())[-CLOSE:]
     )
 

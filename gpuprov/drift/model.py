@@ -16,10 +16,12 @@ ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied"
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601.
-    Of a reading of the host's own: what changed before `at` and `after` the reading before it."""
+    Of a reading of the host's own: what changed before `at` and `after` the reading before it; `spans_apply`: gpuprov applied
+    something between them, which may be what changed it."""
 
     at: str
     after: str = ""
+    spans_apply: bool = False
     command: str = ""
     user: str = ""
     packages: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -34,6 +35,13 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     return "\n".join([*lines, summary(hosts)]) + "\n"
 
 
+def _state(one: HostDrift) -> str:
+    """What differs though its spec changed may be what the spec changed, or not: then the host is not called as applied."""
+    words = WORDS[one.state]
+    differs = one.state == "spec changed" and any(not each.unread for each in one.differences)
+    return words.removeprefix("as applied, but ") if differs else words
+
+
 def _rank(one: HostDrift) -> tuple[int, int]:
     return ORDER.index(one.state), one.next_boot != "wrong"
 
@@ -47,7 +55,7 @@ def _key(one: HostDrift) -> object:
 def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     first = group[0]
     names = folded(one.host for one in group)
-    yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {WORDS[first.state]}"
+    yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {_state(first)}"
     if first.why:
         yield from _labelled("why", first.why, width)
     if first.applied_at:
@@ -93,7 +101,7 @@ def _difference(one: Difference, followers: Sequence[str], group: Sequence[HostD
         yield from _labelled("by", cause_in_words(cause) + of, width)
     if not one.causes and not one.unread:
         said = (
-            "the spec changed"
+            "the spec changed; no log and no reading of the host names another cause"
             if one.spec_changed
             else "no log of the host's package managers names it, and no reading of its own"
         )
@@ -109,17 +117,22 @@ def cause_in_words(cause: Cause) -> str:
     """`Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
     at = datetime.fromisoformat(cause.at)
     zone = at.isoformat()[-6:]
-    since = f"between {datetime.fromisoformat(cause.after):%a %Y-%m-%d %H:%M} and " if cause.after else ""
+    when = f"{at:%a %Y-%m-%d %H:%M} {zone}"
+    if cause.after:
+        after = datetime.fromisoformat(cause.after)
+        told = f"{after:%a %Y-%m-%d %H:%M}"
+        when = f"between {told} and {when}" if after <= at else f"after {told} {zone}, when the clock was set back"
+        when += ", while gpuprov applied, too" if cause.spans_apply else ""
     more = f" and {len(cause.packages) - MOST} more" if len(cause.packages) > MOST else ""
     user = f", by {cause.user}" if cause.user else ""
     command = f": {cause.command}" if cause.command else ""
-    return f"{since}{at:%a %Y-%m-%d %H:%M} {zone}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
+    return f"{when}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
 
 
 def summary(hosts: Sequence[HostDrift]) -> str:
     """`4 hosts: 1 drifted, 3 as applied`."""
-    counts = [(state, sum(one.state == state for one in hosts)) for state in ORDER]
-    parts = [f"{count} {WORDS[state]}" for state, count in counts if count]
+    counts = Counter(_state(one) for one in sorted(hosts, key=_rank))
+    parts = [f"{count} {words}" for words, count in counts.items()]
     lost = [one.host for one in hosts if one.is_lost]
     told = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
     return told + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")

@@ -19,6 +19,8 @@ from typing import Any, Iterator
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 FOLDER = ROOT + "/var/lib/gpuprov/readings"
 LAST, CHANGES = "last.json", "changes.jsonl"
+GAP = 31
+"""Days between two looks beyond which the clock may have been set wrong, however few days are kept."""
 MOST = 5000
 """Lines that are kept, however many days they reach back."""
 LARGEST = 4 << 20
@@ -127,7 +129,8 @@ def _units() -> Iterator[tuple[str, list[Any]]]:
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         name = values.get("Id", "")
         if name and not name.endswith("gpuprov-readings.service"):
-            active = values.get("ActiveState", "").replace("activating", "active").replace("reloading", "active")
+            active = values.get("ActiveState", "")
+            active = "active" if active in ("activating", "reloading", "refreshing") else active
             yield "unit:" + name, [" ".join(word for word in (values.get("UnitFileState"), active) if word)]
 
 
@@ -169,13 +172,13 @@ def take(days: int, at: str) -> str:
     now = look()
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     last, lost = _last()
-    lines = _kept(days, at, str(last.get("at", "")))
+    lines = _kept(str(last.get("at", "")))
     changed = compared(last["values"], now) if last else {}
-    if changed:
-        lines.append(json.dumps({"from": last["at"], "to": at, "changed": changed}, sort_keys=True))
+    if changed or (last and last["at"] < _before(at, max(days, GAP))):
+        lines.append({"from": last["at"], "to": at, "changed": changed})
     elif lost:
-        lines.append(json.dumps({"from": "", "to": at, "changed": {}, "lost": lost}, sort_keys=True))
-    _write(CHANGES, "".join(line + "\n" for line in lines[-MOST:]))
+        lines.append({"from": "", "to": at, "changed": {}, "lost": lost})
+    _write(CHANGES, "".join(json.dumps(line, sort_keys=True) + "\n" for line in _young(lines, days, at)[-MOST:]))
     _write(LAST, json.dumps({"at": at, "values": now}, sort_keys=True) + "\n")
     if not last:
         return f"the first reading: {len(now)} values" + (f" ({lost})" if lost else "")
@@ -196,22 +199,37 @@ def _last() -> tuple[dict[str, Any], str]:
         return {}, f"the last reading was damaged: {error}"
 
 
-def _kept(days: int, at: str, last: str) -> list[str]:
-    """The lines that are young enough and whole. One that goes on from the last look is of a call that was cut off before its end."""
-    oldest = _shown(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) - datetime.timedelta(days=days))
+def _kept(last: str) -> list[dict[str, Any]]:
+    """The lines that are whole. One that goes on from the last look is of a call that was cut off before its end."""
     kept = []
     try:
         with open(f"{FOLDER}/{CHANGES}", encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
                     told = json.loads(line)
-                    if told["to"] >= oldest and not (last and told["from"] == last):
-                        kept.append(line.rstrip("\n"))
-                except (ValueError, KeyError, TypeError):
+                    _before(told["to"], 0)
+                    if isinstance(told["from"], str) and not (last and told["from"] == last):
+                        kept.append(told)
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
                     continue
     except FileNotFoundError:
         pass
     return kept
+
+
+def _young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
+    """Those of these days, by the latest time of theirs that is not to come. After a gap that may be a clock that was set wrong,
+    nothing goes until the gap itself is as old."""
+    oldest, latest, jumped = _before(at, days), "", False
+    young = []
+    for told in lines:
+        begin, end = (time if time <= at else "" for time in (told["from"], told["to"]))
+        latest = max(latest, begin)
+        jumped = jumped or (end >= oldest and "" < latest < _before(end, max(days, GAP)))
+        latest = max(latest, end)
+        if max(begin, end) >= oldest or not (begin or end):
+            young.append(told)
+    return lines if jumped else young
 
 
 def _write(name: str, text: str) -> None:
@@ -225,6 +243,10 @@ def _write(name: str, text: str) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _before(at: str, days: int) -> str:
+    return _shown(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) - datetime.timedelta(days=days))
 
 
 def _shown(moment: datetime.datetime) -> str:

@@ -16,8 +16,10 @@ _NAME = (
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
 _NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")
+_OPTION = re.compile(rf"""(?i)(?P<head>(?<!\S)--(?P<name>{_NAME})[ \t]+)(?!-)(?:{_VALUE})""")
+"""`--proxy-password VALUE`, in a command."""
 _HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\*+)\Z")
-_PLACE = re.compile(r"(?i).*(?:file|path|dir)\Z")
+_PLACE = re.compile(r"(?i).*(?:file|path|dir|stdin)\Z")
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)(?!\*\*\*@)[^/\s@\"']+@"), rf"\1{MASK}@"),
@@ -50,4 +52,5 @@ def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
         quote = found["quote"] or ""
         return f"{found['head']}{quote}{MASK}{quote}"
 
-    return _NAMED.sub(hide, text), count + hidden_values
+    text = _OPTION.sub(hide, _NAMED.sub(hide, text))
+    return text, count + hidden_values

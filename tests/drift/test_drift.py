@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -12,17 +13,21 @@ import pytest
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.drift import document, text
+from gpuprov.drift import judge as judging
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
 from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.host.readings import Noted
+from gpuprov.probe.software.history import Event
 from gpuprov.render import digests
-from gpuprov.spec.model import HostSpec
-from gpuprov.verify.evaluate import evaluate
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result, evaluate
 from tests import documents
 from tests.capabilities import readings_host
 from tests.capabilities.asking import NEWER, good, packages, units
 
+PLAIN = ("file", "mount", "less", "time")
 APPLIED = "2026-11-10T09:00:00Z"
 SPEC = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()})
 UPGRADE = """@zone +0100
@@ -89,7 +94,10 @@ def test_another_spec_is_no_drift_of_the_host() -> None:
     before = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version="535.247.01")})
     found = drifted(receipt=receipt(before))
     assert (found.state, found.spec_changed) == ("spec changed", {"nvidia_driver": "what is asked for"})
-    assert "as applied, but the spec has changed since" in text.as_text([found])
+    assert "gpu1: as applied, but the spec has changed since" in text.as_text([found])
+    purged = text.as_text([drifted(receipt=receipt(before), packages="")])
+    assert "gpu1: the spec has changed since" in purged
+    assert "1 the spec has changed since" in purged.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +206,7 @@ def test_what_no_check_names_is_noted_for_the_host() -> None:
         readings=noted(
             **{
                 "file:/etc/modprobe.d/x.conf": ["aa", ""],
-                "file:/etc/modprobe.d/y.conf": ["aa", "bb", 1_795_010_520, 1000],
+                "file:/etc/modprobe.d/y.conf": ["aa", "bb", 1_794_922_200, 1000],
                 "unit:docker.service": ["enabled inactive", "enabled active"],
                 "package:tzdata": ["1", "2"],
             }
@@ -209,3 +217,93 @@ def test_what_no_check_names_is_noted_for_the_host() -> None:
         [("/etc/modprobe.d/x.conf removed",), ("/etc/modprobe.d/y.conf written, which is of uid 1000",)],
     )
     assert "/etc/modprobe.d/x.conf removed" in " ".join(text.as_text([found]).split())
+
+
+def spanning(begin: str, end: str, **changed: Any) -> str:
+    line = {"from": begin, "to": end, "changed": changed}
+    return readings_host.told("2026-11-24T11:05:00Z", 900000, "enabled", "active", line)
+
+
+def test_a_file_that_was_put_back_with_its_old_time_or_one_to_come_lies_between_two_readings() -> None:
+    changed = {
+        "file:/etc/old.conf": ["aa", "bb", 1_750_000_000, 0],
+        "file:/etc/new.conf": ["aa", "bb", 1_999_000_000, 0],
+    }
+    (cause,) = drifted(readings=noted(**changed)).noted
+    assert (cause.after, cause.at) == ("2026-11-17T13:00+00:00", "2026-11-17T14:00+00:00")
+    assert cause.packages == ("/etc/old.conf written", "/etc/new.conf written")
+
+
+def test_what_apply_itself_may_have_done_is_not_noted_and_marked_as_a_cause() -> None:
+    wanted = HostSpec(name="gpu1", capabilities={"persistence": Persistence()})
+    readings = spanning(
+        "2026-11-10T08:30:00Z",
+        "2026-11-10T09:30:00Z",
+        **{
+            "kernel": ["6.1.0-46-amd64", "6.1.0-47-amd64"],
+            "file:/etc/modprobe.d/old.conf": ["aa", ""],
+            "file:/etc/modprobe.d/x.conf": ["aa", "bb", int(datetime(2026, 11, 10, 9, 20, tzinfo=UTC).timestamp()), 0],
+            "unit:nvidia-persistenced.service": ["enabled active", "disabled inactive"],
+        },
+    )
+    found = drifted(wanted, units=units(daemon=("inactive", "")), readings=readings)
+    assert [one.packages for one in found.noted] == [("/etc/modprobe.d/x.conf written",)], "after the apply"
+    (causes,) = {one.causes for one in found.differences if one.check == "persistence.enabled"}
+    assert [one.spans_apply for one in causes] == [True]
+    assert "between Tue 2026-11-10 08:30 and Tue 2026-11-10 09:30 +00:00, while gpuprov applied, too: unit" in " ".join(
+        text.as_text([found]).split()
+    )
+
+
+def test_an_apply_of_something_else_hides_no_cause() -> None:
+    told = json.loads(receipt(SPEC, applied_at="2026-11-18T09:00:00Z"))
+    told["capabilities"]["mig"] = {"digest": "", "applied_at": "2026-11-18T09:00:00Z"}
+    found = drifted(receipt=json.dumps(told), **UPGRADED)
+    assert "alice (1000)" in {cause.user for one in found.differences for cause in one.causes}
+    told["capabilities"]["nvidia_driver"]["applied_at"] = "2026-11-18T09:00:00Z"
+    found = drifted(receipt=json.dumps(told), **UPGRADED)
+    assert not any(one.causes for one in found.differences)
+
+
+def test_what_a_wrong_clock_dated_is_told() -> None:
+    back = spanning("2026-11-17T13:00:00Z", "2000-01-01T00:00:20Z", kernel=["a", "b"])
+    found = drifted(readings=back)
+    assert "noted after Tue 2026-11-17 13:00 +00:00, when the clock was set back: kernel a → b" in " ".join(
+        text.as_text([found]).split()
+    )
+    before = spanning("2036-11-17T13:00:00Z", "2026-11-09T14:00:00Z", kernel=["a", "b"])
+    assert drifted(readings=before).noted == ()
+
+
+@pytest.mark.parametrize("found", ["no such file", "an unmount; mount", "less than 8 GPUs", "took more time"])
+def test_ordinary_words_are_no_packages(found: str) -> None:
+    result = Result(host="h", capability="c", check="c", status="fail", expected="x", found=found)
+    events = [Event(at=datetime(2026, 11, 17, tzinfo=UTC), action="upgraded", package=one) for one in PLAIN]
+    assert judging._events_of(result, events) == []
+    noted = [Noted(kind="package", name=one.package, begin=one.at, end=one.at) for one in events]
+    assert judging._near(result, noted, ()) == []
+
+
+def test_a_host_whose_content_breaks_the_judge_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = [(RawHost(name=name, values={}), HostSpec(name=name, capabilities={})) for name in ("gpu1", "gpu2")]
+
+    def each(pairs: Any, note: Any, **_: Any) -> None:
+        for raw, _spec in pairs:
+            note(raw.name, [], Facts({}))
+
+    def broken(spec: HostSpec, *_: Any, **__: Any) -> HostDrift:
+        if spec.name == "gpu1":
+            raise TypeError("can't compare")
+        return HostDrift(host=spec.name, state="as applied")
+
+    module = importlib.import_module("gpuprov.drift.drift")
+    monkeypatch.setattr(module, "verify_each", each)
+    monkeypatch.setattr(module, "judge", broken)
+    first, second = module.drift(fleet)
+    assert (first.state, second.state) == ("unknown", "as applied")
+    assert "TypeError: can't compare" in text.as_text([first])
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    found = drifted(readings=spanning("2026-11-17T13:00:00", "2026-11-17T14:00:00", kernel=["a", "b"]))
+    assert [one.at for one in found.noted] == ["2026-11-17T14:00+00:00"]

@@ -88,6 +88,39 @@ def test_what_is_old_goes(root: Path) -> None:
     assert [one["to"][:10] for one in kept(root)] == ["2026-11-24"]
 
 
+def changed_at(root: Path, *times: str) -> list[str]:
+    """When each change was seen, after looks at these times, each with a change."""
+    for at in times:
+        (root / "etc/modprobe.d/gpuprov.conf").write_text(at)
+        readings.take(90, at)
+    return [one["to"] for one in kept(root) if one["changed"]]
+
+
+def test_a_clock_that_was_wrong_for_a_while_costs_no_reading(root: Path) -> None:
+    ahead = ["2036-11-23T10:00:00Z", "2036-11-23T11:00:00Z", "2026-11-23T12:00:00Z"]
+    assert changed_at(root, AT[0], AT[1], *ahead) == [AT[1], *ahead]
+
+
+def test_what_changed_at_a_boot_with_a_dead_battery_is_kept(root: Path) -> None:
+    behind = ["2000-01-01T00:00:20Z", "2026-11-25T10:00:00Z"]
+    assert changed_at(root, AT[0], AT[1], *behind) == [AT[1], *behind]
+    later = ["2027-02-20T00:00:00Z", "2027-02-25T00:00:00Z"]
+    assert changed_at(root, *later) == later, "and goes when it is old"
+
+
+def test_a_host_that_was_off_for_long_keeps_what_was_before_for_as_long_again(root: Path) -> None:
+    seen = changed_at(root, AT[0], AT[1], "2027-06-01T00:00:00Z", "2027-08-29T00:00:00Z")
+    assert seen == [AT[1], "2027-06-01T00:00:00Z", "2027-08-29T00:00:00Z"]
+    assert changed_at(root, "2027-08-31T00:00:00Z") == ["2027-08-29T00:00:00Z", "2027-08-31T00:00:00Z"]
+
+
+def test_a_unit_that_stops_is_not_called_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for state, told in (("deactivating", "deactivating"), ("activating", "active"), ("reloading", "active")):
+        shown = f"Id=docker.service\nActiveState={state}\nUnitFileState=enabled\n"
+        monkeypatch.setattr(readings, "_run", lambda *_, shown=shown: shown)
+        assert list(readings._units()) == [("unit:docker.service", [f"enabled {told}"])]
+
+
 def test_a_link_is_not_followed(root: Path) -> None:
     secret = root / "secret"
     secret.write_text("x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -27,7 +27,8 @@ class Line(msgspec.Struct, frozen=True):
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """Something that changed after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
-    `at`: when a file was written, and `owner` whose it is, by number."""
+    `at`: when a file was written, where its time lies between the two: one that was put back keeps an older one. `owner`: whose it is,
+    by number."""
 
     begin: datetime
     end: datetime
@@ -55,7 +56,7 @@ class Readings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Readings:
-    clock, up, last, lost = datetime.min, 0.0, None, ""
+    clock, up, last, lost = None, 0.0, None, ""
     start = ""
     timer = {"UnitFileState": "", "ActiveState": ""}
     files: dict[str, str] = {}
@@ -83,7 +84,7 @@ def parse(output: Output) -> Readings:
                 lost = told.lost or lost
             except (Unreadable, ValueError) as error:
                 lost = f"a line of {CHANGES} cannot be read: {error}"
-    if clock == datetime.min:
+    if clock is None:
         raise ValueError("the host's clock is not told")
     return Readings(
         clock=clock,
@@ -106,6 +107,7 @@ def _noted(line: Line) -> list[Noted]:
     for key, values in line.changed.items():
         kind, _, name = key.partition(":")
         before, after, stamp, owner = [*values, *[None] * 4][:4]
+        at = datetime.fromtimestamp(stamp, begin.tzinfo) if isinstance(stamp, int) and 0 < stamp < 1 << 34 else None
         found.append(
             Noted(
                 begin=begin,
@@ -114,9 +116,7 @@ def _noted(line: Line) -> list[Noted]:
                 name=name or kind,
                 before=str(before or ""),
                 after=str(after or ""),
-                at=datetime.fromtimestamp(stamp, begin.tzinfo)
-                if isinstance(stamp, int) and 0 < stamp < 1 << 34
-                else None,
+                at=at if at and begin <= at <= end else None,
                 owner=owner if isinstance(owner, int) else None,
             )
         )
@@ -124,7 +124,9 @@ def _noted(line: Line) -> list[Noted]:
 
 
 def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    """UTC where the zone is missing."""
+    then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    return then if then.tzinfo else then.replace(tzinfo=UTC)
 
 
 READINGS = Probe(
@@ -135,7 +137,7 @@ systemctl show -p ExecStart {SERVICE} | sed 's/^/@start /'
 sha256sum {PROGRAM} /etc/systemd/system/{SERVICE} /etc/systemd/system/{TIMER} 2>/dev/null | sed 's/^/@sum /'
 cd {FOLDER} 2>/dev/null || exit 0
 sed -n 's/^{{"at": "\\([0-9TZ:-]*\\)".*/@last \\1/p' {LAST} 2>/dev/null | head -n 1
-tail -c 300000 {CHANGES} 2>/dev/null | grep '^{{' | tail -n 2000; true""",
+tail -c 300000 {CHANGES} 2>/dev/null | tr -d '\\000' | grep -a '^{{' | tail -n 2000; true""",
     parse,
     f"journalctl -u {SERVICE}; less {FOLDER}/{CHANGES}",
     speaks=True,

@@ -1,13 +1,14 @@
 """What a host's package managers remember: which package was changed when, by which command, and for whom where they say it.
 
-apt's history.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt and libzypp write local time
-without a zone; the host's present offset is taken for it, so that a time before a change of the clocks can be an hour off.
+apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and libzypp
+write local time without a zone: the host says which offset it had at these times, or, in older captures, only which it has now.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
@@ -44,28 +45,53 @@ _RPM = re.compile(
 _DNF = {"Installed": "installed", "Reinstall": "reinstalled", "Upgrade": "upgraded", "Downgrade": "downgraded"}
 _DNF |= {"Erase": "removed", "Removed": "removed", "Obsoleted": "removed"}
 _DNF_OLD = {"Upgraded": "upgraded", "Downgraded": "downgraded"}
-_READS = (
-    "makecache repolist repoquery list info search provides check-update check help versionlock config-manager".split()
+_DNF_BEGINS = "--- logging initialized ---"
+_DNF_AUTOMATIC = "Started dnf-automatic."
+_DNF_READS = frozenset(
+    "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update check-upgrade check help alias"
+    " versionlock config-manager updateinfo needs-restarting changelog clean download mark reposync repoclosure".split()
 )
-_DNF_READS = re.compile(rf"\S+(?: -\S+)* (?:{'|'.join(_READS)})\b")
 """Commands that change no package, of those that dnf logs."""
+_DNF_CHANGES = {
+    "history": ("undo", "redo", "rollback", "replay"),
+    "module": ("install", "remove", "update", "upgrade", "switch-to"),
+    "group": ("install", "remove", "erase", "update", "upgrade"),
+}
+"""What of these commands changes one."""
+_DNF_VALUED = frozenset(
+    "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo --disablerepo"
+    " --repo --repoid --repofrompath --installroot --releasever --rpmverbosity --color --forcearch --comment --destdir --downloaddir"
+    " --advisory --bz --cve --sec-severity --enableplugin --disableplugin --disableexcludes".split()
+)
+"""Options whose value may be the next word."""
+_LOCAL = "%Y-%m-%d %H:%M:%S"
+_APT_RUN = timedelta(hours=6)
+"""What dpkg does for apt, it does so soon after apt began."""
+
+Zones = Sequence[tuple[datetime, timezone]]
+"""Since which local time the host had which offset."""
 
 
 def parse_history(output: Output) -> History:
-    zone: timezone = UTC
+    zones: list[tuple[datetime, timezone]] = [(datetime.min, UTC)]
     parts: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in output.text.splitlines():
         if line.startswith("@zone "):
-            zone = _offset(line.removeprefix("@zone ").strip())
-        elif line in ("@apt", "@dnf", "@zypper"):
+            zones[0] = (datetime.min, _offset(line.removeprefix("@zone ").strip()))
+        elif line.startswith("@since "):
+            offset, _, since = line.removeprefix("@since ").partition(" ")
+            zones.append((datetime.strptime(since, _LOCAL), _offset(offset)))
+        elif line in ("@apt", "@dpkg", "@dnf", "@zypper"):
             lines = parts.setdefault(line[1:], [])
         else:
             lines.append(line)
+    by_apt = tuple(_of_apt(parts.get("apt", []), zones))
     events = [
-        *_of_apt(parts.get("apt", []), zone),
+        *by_apt,
+        *_of_dpkg(parts.get("dpkg", []), zones, by_apt),
         *_of_dnf(parts.get("dnf", [])),
-        *_of_zypper(parts.get("zypper", []), zone),
+        *_of_zypper(parts.get("zypper", []), zones),
     ]
     return History(tuple(sorted(events, key=lambda event: event.at)), tuple(parts))
 
@@ -78,20 +104,20 @@ def _offset(text: str) -> timezone:
     return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
 
 
-def _of_apt(lines: list[str], zone: timezone) -> Iterator[Event]:
+def _of_apt(lines: list[str], zones: Zones) -> Iterator[Event]:
     """Blocks that begin with Start-Date; what is before the first one was cut off by the limit of what is read."""
     block: dict[str, str] = {}
     for line in [*lines, "Start-Date: "]:
         key, _, value = line.partition(": ")
         if key == "Start-Date":
-            yield from _of_block(block, zone)
+            yield from _of_block(block, zones)
             block = {}
         if key == "Start-Date" or "start-date" in block:
             block[key.lower()] = value.strip()
 
 
-def _of_block(block: dict[str, str], zone: timezone) -> Iterator[Event]:
-    if not (at := _local(" ".join(block.get("start-date", "").split()), zone)):
+def _of_block(block: dict[str, str], zones: Zones) -> Iterator[Event]:
+    if not (at := _local(" ".join(block.get("start-date", "").split()), zones)):
         return
     for key, action in _APT.items():
         for name, _arch, told in _APT_PACKAGE.findall(block.get(key, "")):
@@ -108,21 +134,71 @@ def _of_block(block: dict[str, str], zone: timezone) -> Iterator[Event]:
             )
 
 
+def _of_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterator[Event]:
+    """What dpkg did and apt's own log does not tell. It logs no command."""
+    told: dict[tuple[str, str, str], list[datetime]] = {}
+    for one in sorted(by_apt, key=lambda one: one.at):
+        told.setdefault((one.package, one.after, one.after or one.before), []).append(one.at)
+    for line in lines:
+        cells = line.split()
+        if len(cells) != 6 or cells[2] not in ("install", "upgrade", "remove"):
+            continue
+        package = cells[3].partition(":")[0]
+        before, after = ("" if cell == "<none>" else cell for cell in cells[4:])
+        begun = told.get((package, after, after or before), [])
+        if not (at := _local(" ".join(cells[:2]), zones)):
+            continue
+        if not (number := bisect_right(begun, at)) or at > begun[number - 1] + _APT_RUN:
+            action = {"install": "installed", "upgrade": "upgraded", "remove": "removed"}[cells[2]]
+            gone = cells[2] == "remove"
+            yield Event(
+                at=at, action=action, package=package, before=before, after="" if gone else after, command="dpkg"
+            )
+
+
+def _dnf_reads(command: str) -> bool:
+    """Whether it changes no package."""
+    words = iter(command.split()[1:])
+    plain: list[str] = []
+    for word in words:
+        if word in _DNF_VALUED:
+            next(words, None)
+        elif not word.startswith("-"):
+            plain.append(word)
+    verb, of = [*plain, "", ""][:2]
+    return not verb or verb in _DNF_READS or (verb in _DNF_CHANGES and of not in _DNF_CHANGES[verb])
+
+
+def _of_runs(told: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, str]]:
+    """When each run of dnf began, and its command; what uses dnf as a library, as Ansible does, logs a begin only. A command that
+    changes no package is left out with its begin: it may run beside one that does."""
+    runs: list[tuple[datetime, str]] = []
+    for at, kind, value in told:
+        if kind == _DNF_BEGINS:
+            runs.append((at, ""))
+            continue
+        if runs and not runs[-1][1]:
+            at = runs.pop()[0]
+        if kind == _DNF_AUTOMATIC:
+            runs.append((at, "dnf-automatic"))
+        elif not _dnf_reads(value):
+            runs.append((at, value))
+    return runs
+
+
 def _of_dnf(lines: list[str]) -> Iterator[Event]:
-    """Each package by the last command before it that can change one. Its old version stands in a line of its own, later."""
+    """Each package by the run before it. Its old version stands in a line of its own, later."""
     told: list[tuple[datetime, str, str]] = []
+    begun: list[tuple[datetime, str, str]] = []
     for line in lines:
         stamp, _, rest = line.partition(" ")
-        with_kind = rest.partition(" ")[2].partition(": ")
-        if (at := _stamped(stamp)) and with_kind[1]:
-            told.append((at, with_kind[0], with_kind[2].strip()))
-    command = ""
+        kind, _, value = rest.partition(" ")[2].strip().partition(": ")
+        if at := _stamped(stamp):
+            (begun if kind in ("Command", _DNF_BEGINS, _DNF_AUTOMATIC) else told).append((at, kind, value))
+    runs = _of_runs(sorted(begun, key=lambda one: one[0]))
     events: list[Event] = []
     without: dict[tuple[str, str], list[int]] = {}
-    for at, kind, value in sorted(told, key=lambda one: (one[0], one[1] != "Command")):
-        if kind == "Command":
-            command = command if _DNF_READS.match(value) else value
-            continue
+    for at, kind, value in sorted(told, key=lambda one: one[0]):
         if not (found := _RPM.match(value)):
             continue
         version = (f"{found['epoch']}:" if found["epoch"] not in (None, "0") else "") + found["version"]
@@ -140,19 +216,19 @@ def _of_dnf(lines: list[str]) -> Iterator[Event]:
                     package=found["name"],
                     before=version if gone else "",
                     after="" if gone else version,
-                    command=command,
+                    command=runs[number - 1][1] if (number := bisect_right(runs, at, key=lambda run: run[0])) else "",
                 )
             )
     yield from events
 
 
-def _of_zypper(lines: list[str], zone: timezone) -> Iterator[Event]:
+def _of_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
     """Each package by the command above it. An upgrade is logged as an install of the new version
     (https://opensuse.github.io/libzypp/group__g__ZyppHistory.html)."""
     command = user = ""
     for line in lines:
         cells = [cell.strip() for cell in line.split("|")]
-        if line.startswith("#") or len(cells) < 4 or not (at := _local(cells[0], zone)):
+        if line.startswith("#") or len(cells) < 4 or not (at := _local(cells[0], zones)):
             continue
         if cells[1] == "command":
             user, command = cells[2], cells[3].replace("'", "")
@@ -169,11 +245,12 @@ def _of_zypper(lines: list[str], zone: timezone) -> Iterator[Event]:
             )
 
 
-def _local(text: str, zone: timezone) -> datetime | None:
+def _local(text: str, zones: Zones) -> datetime | None:
     try:
-        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=zone)
+        local = datetime.strptime(text, _LOCAL)
     except ValueError:
         return None
+    return local.replace(tzinfo=zones[max(bisect_right(zones, local, key=lambda one: one[0]) - 1, 0)][1])
 
 
 def _stamped(text: str) -> datetime | None:
@@ -187,16 +264,25 @@ def _stamped(text: str) -> datetime | None:
 HISTORY = Probe(
     "package_history",
     r"""printf '@zone %s\n' "$(date +%z)"
-old() { for f in "$@"; do [ -r "$f" ] && zcat -f "$f" 2>/dev/null; done; }
+both() {
+  old=$(ls -t "$1".1 "$1".1.gz "$1".1.xz "$1"-[0-9]* 2>/dev/null | head -n 1)
+  { case $old in *.xz) xz -dc "$old";; ?*) zcat -f "$old";; esac; cat "$1"; } 2>/dev/null | tr -d '\000'
+}
+by_apt() { both apt/history.log | tail -c 300000; }
+by_dpkg() { both dpkg.log | grep -aE '^[0-9-]+ [0-9:]+ (install|upgrade|remove) ' | tail -n 1000; }
+by_zypper() { both zypp/history | grep -aE '^[^#]*\|(command|install|remove) *\|' | tail -n 3000; }
 cd /var/log || exit 0
-if [ -r apt/history.log ]; then echo @apt; old apt/history.log.1.gz apt/history.log | tail -c 300000; echo; fi
+if [ -r apt/history.log ]; then echo @apt; by_apt; echo; fi
+if [ -r dpkg.log ]; then echo @dpkg; by_dpkg; fi
 if [ -r dnf.rpm.log ]; then echo @dnf
-  { old dnf.log.1 dnf.log | grep ' Command: ' | tail -n 1000
-    old dnf.rpm.log.1 dnf.rpm.log | grep ' SUBDEBUG ' | tail -n 3000; }; fi
-if [ -r zypp/history ]; then echo @zypper; grep -E '^[^#]*\|(command|install|remove) *\|' zypp/history | tail -n 3000; fi
+  both dnf.log | grep -aE ' Command: | --- logging initialized ---| Started dnf-automatic' | tail -n 3000
+  both dnf.rpm.log | grep -a ' SUBDEBUG ' | tail -n 3000; fi
+if [ -r zypp/history ]; then echo @zypper; by_zypper; fi
+{ by_apt; by_dpkg; by_zypper; } | grep -aoE '^(Start-Date: )?[0-9]{4}-[0-9]{2}-[0-9]{2} +[0-9:]{8}' |
+  sed 's/^Start-Date: //; s/  */ /' | sort -u | date -f - '+@since %z %F %T' 2>/dev/null | uniq -w 12
 true""",
     parse_history,
-    "less /var/log/apt/history.log; dnf history; less /var/log/zypp/history",
+    "less /var/log/apt/history.log /var/log/dpkg.log; dnf history; less /var/log/zypp/history",
     speaks=True,
     blank="@",
 )
