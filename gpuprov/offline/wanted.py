@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.judge.judging import judge
-from gpuprov.offline.model import Named
+from gpuprov.offline.model import FOLDER, Named
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.driver.driver_packages import BUILDING
 from gpuprov.probe.host import system
@@ -122,7 +123,7 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
     driver = made.get("nvidia_driver", {})
     _refuse_installed(name, made)
     distribution, version, architecture = kind(facts)
-    return Wanted(
+    found = Wanted(
         family=kin,
         release=version,
         distribution=distribution,
@@ -134,6 +135,12 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
         downloads=tuple(sorted(set(_downloads(spec)))),
         keys=tuple(sorted(set(_keys(spec)))),
     )
+    if not re.fullmatch(FOLDER, found.folder):
+        raise GpuprovError(
+            f"{name} says that it is {found.folder[:80]!r}, which can be no folder of a bundle",
+            "correct ID and VERSION_ID in its /etc/os-release: lower-case letters, digits, and . _ -",
+        )
+    return found
 
 
 def _packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -233,6 +234,32 @@ def test_an_index_is_read() -> None:
 def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
     with pytest.raises(GpuprovError, match=said):
         wanted.refuse_unsupported(fleet(tmp_path, spec).pairs)
+
+
+@pytest.mark.parametrize(
+    ("version", "machine"),
+    [
+        ("9.6-x86_64/../../../victim/www", "x86_64"),
+        ("9.6", "../x86_64"),
+        ("9.6", "x86_64/../debian12-amd64"),
+        ("9.6 ", "x86_64"),
+        ("9.6", "X"),
+        ("9.6\x1b[1m", "x86_64"),
+    ],
+)
+def test_a_host_names_no_folder_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, machine: str
+) -> None:
+    monkeypatch.setattr(wanted, "judge", lambda *_, **__: SimpleNamespace(refusals=(), desired={}))
+    ((_, spec),) = fleet(tmp_path, {"persistence": {}}).pairs
+
+    def said(version: str, machine: str) -> Facts:
+        release = Output(f'ID=rocky\nVERSION_ID="{version}"\n')
+        return Facts({"os_release": release, "platform": Output(f"Linux 5.14.0 {machine}\n")})
+
+    assert wanted.wanted("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
+    with pytest.raises(GpuprovError, match="can be no folder of a bundle"):
+        wanted.wanted("gpu1", spec, said(version, machine))
 
 
 def test_another_folder_is_not_touched(tmp_path: Path) -> None:
