@@ -24,7 +24,7 @@ from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
 from gpuprov.probe.host.family import Family
-from gpuprov.reading.archives import Member
+from gpuprov.reading.archives import MEMBERS, Member
 from gpuprov.spec.model import RawHost
 
 BEGIN = r"""set -eu
@@ -163,7 +163,7 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, kno
             if strange := [name for name in files if name.endswith(".deb") != (wanted.family == "debian")]:
                 raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
             fresh = judged(texts.get(INDEX, ""), files) if wanted.family == "debian" else {}
-        except (tarfile.TarError, ValueError, EOFError) as error:
+        except (tarfile.TarError, ValueError, EOFError, OverflowError, RecursionError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
     again = texts.get("kept", "").splitlines()
     for name in again:
@@ -194,11 +194,20 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
     texts: dict[str, str] = {}
     files = set[str]()
     total = 0
-    for member in archive:
+    for count, member in enumerate(iter(archive.next, None)):
+        archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all that it has read
         text = member.name in TEXTS
         total += member.size
-        if not member.isreg() or total > MOST or not (text or NAME.fullmatch(member.name)):
+        # A sparse file is as large as its header says, and the archive is not.
+        if (
+            not member.isreg()
+            or member.sparse is not None
+            or member.size < 0
+            or not (text or NAME.fullmatch(member.name))
+        ):
             raise tarfile.TarError(f"unexpected {member.name[:80]!r}")
+        if count >= MEMBERS or total > MOST:
+            raise tarfile.TarError(f"more than {MEMBERS} files or {MOST >> 30} GiB")
         if member.name in files or member.name in texts:
             raise tarfile.TarError(f"{member.name[:80]!r} twice")
         data = archive.extractfile(member)

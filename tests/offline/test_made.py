@@ -140,6 +140,31 @@ def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.Ta
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
+@pytest.mark.parametrize("size", [-(1 << 40), 1 << 20, 0])
+def test_a_file_of_another_size_than_it_takes_in_the_archive(tmp_path: Path, size: int) -> None:
+    """GNU tar's sparse files: a few bytes that stand for as many as the header says, also for less than none."""
+    sparse = tarfile.TarInfo("a_1_amd64.deb")
+    told = {"major": "1", "minor": "0", "name": sparse.name, "realsize": str(size)}
+    sparse.pax_headers = {f"GNU.sparse.{name}": value for name, value in told.items()}
+    sparse.size = 512
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as file:
+        file.addfile(sparse, io.BytesIO(b"0\n".ljust(512, b"\0")))
+    made.seek(0)
+    with tarfile.open(fileobj=made) as read, pytest.raises(tarfile.TarError, match=r"unexpected 'a_1_amd64\.deb'"):
+        resolve._unpacked(read, tmp_path, "gpu1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_has_no_more_files_than_it_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "MEMBERS", 2)
+    with pytest.raises(tarfile.TarError, match="more than 2 files"):
+        resolve._unpacked(archive(*(member(f"a{n}.deb") for n in range(3))), tmp_path, "gpu1")
+    read = archive(*(member(f"b{n}.deb") for n in range(2)))
+    assert resolve._unpacked(read, tmp_path, "gpu1")[1] == {"b0.deb", "b1.deb"}
+    assert vars(read)["members"] == []
+
+
 def stanza(**other: str) -> str:
     told = {
         "Package": "a",
