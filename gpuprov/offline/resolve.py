@@ -124,6 +124,11 @@ TEXTS = (INDEX, "kept", "modules.yaml")
 LARGEST = 64 << 20
 """Bytes of a text: an index, for one."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
+ODD = re.compile(r"[\x00\r]|^[ \t]+$|(?:\A|\n\n)[ \t]|^(?!$|[ \t]|(?![#-])[!-9;-~]+:)", re.MULTILINE)
+"""In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a colon of a later
+line), and others more for an end."""
+WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", re.MULTILINE)
+"""Fields of one word: apt reads a value to the end of the lines that continue it."""
 
 
 def script(wanted: Wanted) -> str:
@@ -231,15 +236,17 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
 
 
 def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
-    """The stanzas of an index by file: one for each package that came with it, and no field twice, of which apt reads the other one.
+    """The stanzas of an index by file: one for each package that came with it, which apt reads as it is read here, so no field twice.
 
     Raises ValueError."""
-    if re.search(r"[\x00\r]|^[ \t]+$", index, re.MULTILINE):
-        raise ValueError("its index has a line that readers take for an end, and others not")
+    if odd := ODD.search(index):
+        number = index.count("\n", 0, odd.end()) + 1
+        raise ValueError(f"its index has in line {number} what apt may read as something else")
     found: dict[str, dict[str, str]] = {}
     for stanza in stanzas(index):
         name = stanza.get("Filename", "")
-        missing = [field for field in NEEDED if not stanza.get(field)]
+        words = dict(WORDS.findall(stanza[""]))
+        missing = [field for field in NEEDED if field not in words]
         names = [line.partition(":")[0].casefold() for line in stanza[""].split("\n") if line[:1] not in (" ", "\t")]
         if missing or len(names) != len({*names}) or name in found or not reading.is_whole(stanza["Size"]):
             raise ValueError(

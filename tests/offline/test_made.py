@@ -165,46 +165,6 @@ def test_an_archive_has_no_more_files_than_it_may_have(tmp_path: Path, monkeypat
     assert vars(read)["members"] == []
 
 
-def stanza(**other: str) -> str:
-    told = {
-        "Package": "a",
-        "Version": "1",
-        "Architecture": "all",
-        "Filename": "./a.deb",
-        "Size": "1",
-        "SHA256": "0" * 64,
-    }
-    return "".join(f"{name}: {value}\n" for name, value in {**told, **other}.items()) + "\n"
-
-
-@pytest.mark.parametrize(
-    "index",
-    [
-        "",
-        stanza(Filename="/etc/hostname"),
-        stanza(Filename="./../b/a.deb"),
-        stanza(Filename="./b.deb"),
-        stanza(Size="9" * 5000),
-        stanza(Size="-1"),
-        stanza(SHA256=""),
-        stanza(filename="./b.deb"),
-        stanza() + stanza(),
-        stanza() + stanza(Filename="./b.deb"),
-        stanza(Description="x\r\nPackage: b"),
-        stanza(Description="x\n \nPackage: b"),
-        "Package: a\n\n",
-        "no field",
-    ],
-)
-def test_an_index_that_says_another_thing_than_its_packages_is_refused(index: str) -> None:
-    with pytest.raises(ValueError, match="its index"):
-        resolve.judged(index, {"a.deb"})
-
-
-def test_an_index_and_its_packages() -> None:
-    assert [*resolve.judged(stanza(Description="x\u2028y\n .\n z"), {"a.deb"})] == ["./a.deb"]
-
-
 def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "LARGEST", 0)
     with pytest.raises(tarfile.TarError, match="its index has more"):
@@ -236,13 +196,6 @@ def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(transfer, "LIMIT", 0.1)
     with pytest.raises(GpuprovError, match=r"gpu1 did not end within 0.1 s"):
         transfer.run(HERE, "exec sleep 60")
-
-
-def test_an_index_is_read() -> None:
-    text = "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n\n\nPackage: e\nFilename: ./e.deb\n\n"
-    first, second = resolve.stanzas(text)
-    assert (first["Package"], first["Filename"], " c" in first, second["Package"]) == ("a", "./a.deb", False, "e")
-    assert first[""] == "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n"
 
 
 @pytest.mark.parametrize(
