@@ -132,7 +132,7 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
         packages=tuple(sorted({*_packages(made), *_headers(spec, facts, driver)})),
         pin=driver.get("pin", {}),
         stream=driver.get("stream", ""),
-        downloads=tuple(sorted(set(_downloads(spec)))),
+        downloads=tuple(sorted(set(downloads(spec)))),
         keys=tuple(sorted(set(_keys(spec)))),
     )
     if not re.fullmatch(FOLDER, found.folder):
@@ -174,7 +174,8 @@ def _blocks(spec: HostSpec) -> Iterator[tuple[str, Any]]:
         yield from inside(name, fragment)
 
 
-def _downloads(spec: HostSpec) -> Iterator[Named]:
+def downloads(spec: HostSpec) -> Iterator[Named]:
+    """The files that the spec names by their address."""
     for place, one in _blocks(spec):
         if getattr(one, "sha256", "") and getattr(one, "url", ""):
             yield Named(of=place, url=one.url, sha256=one.sha256.lower())

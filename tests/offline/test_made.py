@@ -23,7 +23,7 @@ from gpuprov.cli import cli
 from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import with_environment
-from gpuprov.offline import bundles, licences, opened, placed, repository, resolve, transfer, wanted
+from gpuprov.offline import bundles, licences, placed, repository, resolve, transfer, wanted
 from gpuprov.offline.bom import bom
 from gpuprov.offline.model import Named
 from gpuprov.offline.specs import identifier
@@ -34,7 +34,7 @@ from gpuprov.probe.driver.driver_packages import ARCHIVES
 from gpuprov.probe.host.family import FAMILIES, Family
 from gpuprov.shared import reach
 from gpuprov.spec.model import RawHost
-from tests.offline.carried import ARCHIVE, EL, NOW, REPOSITORY, Carried, asked, fleet
+from tests.offline.carried import ARCHIVE, EL, REPOSITORY, Carried, asked, fleet
 from tests.pull.site import new_key
 
 
@@ -285,7 +285,7 @@ def test_a_host_without_debians_own_archive_is_understood() -> None:
 
 def test_the_script_on_a_host_is_a_script() -> None:
     texts = [resolve.script(asked(family)) for family in FAMILIES]
-    texts += [placed.script("abc", family) for family in FAMILIES] + [placed.script("abc")]
+    texts += [placed.script("abc", "a-b", family) for family in FAMILIES] + [placed.script("abc", "a-b")]
     for text in texts:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
@@ -305,7 +305,7 @@ def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
         "cuda_toolkit": {},
     }
     ((_, typed),) = fleet(tmp_path, spec).pairs
-    assert list(wanted._downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
+    assert list(wanted.downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
     assert list(wanted._keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
 
 
@@ -382,7 +382,7 @@ def test_dnf_sees_the_bundle_alone_with_the_hosts_own_settings(tmp_path: Path) -
     (tmp_path / "conf").write_text(OWN)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/dnf").write_text("#!/bin/sh\n")
-    text = placed.READY["redhat"].replace("/etc/dnf/dnf.conf", str(tmp_path / "conf"))
+    text = placed.PREPARE["redhat"].replace("/etc/dnf/dnf.conf", str(tmp_path / "conf"))
     subprocess.run(["sh", "-e"], input=f"d={tmp_path}\n{text}\n", text=True, check=True)
     wanted_lines = ["[main]", "proxy=http://p", f"reposdir={tmp_path}/repos.d", f"cachedir={tmp_path}/cache"]
     assert (tmp_path / "dnf.conf").read_text().splitlines()[:4] == wanted_lines
@@ -469,28 +469,6 @@ def test_no_half_bundle_is_left_and_the_old_one_stays(
 
 def contents(folder: Path) -> list[tuple[str, Path]]:
     return [(str(path.relative_to(folder)), path) for path in sorted(folder.rglob("*")) if path.is_file()]
-
-
-def carried(folder: Path, archive: bytes) -> subprocess.CompletedProcess[bytes]:
-    """What runs on a host, with that folder in the place of its own."""
-    text = placed.script("abc", "suse").replace(placed.PLACE, str(folder))
-    text = text.replace(placed.READY["suse"], ":")
-    return subprocess.run(["sh", "-c", text], input=archive, capture_output=True, check=False)
-
-
-def test_an_archive_that_is_cut_short_or_changed_on_its_way_leaves_nothing(tmp_path: Path) -> None:
-    made = Carried(tmp_path)
-    manifest = opened.opened(made.place, made.signers, NOW)
-    data = placed.packed(made.place, manifest, REPOSITORY, "abc", tmp_path).read_bytes()
-    changed = data.replace(b"a package", b"a virus!!")
-    for bad, said in ((data[:2000], b"tar"), (changed, b"FAILED")):
-        ran = carried(tmp_path / "host", bad)
-        assert ran.returncode
-        assert said in ran.stderr
-        assert list((tmp_path / "host").iterdir()) == []
-    ran = carried(tmp_path / "host", data)
-    assert ran.stdout == b"there\n"
-    assert (tmp_path / "host/abc/ready").exists()
 
 
 def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
