@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.model import FILES, KEY, Manifest, Repository
@@ -22,6 +23,9 @@ from gpuprov.spec.model import PACKAGE_BUNDLE, HostSpec, RawHost
 
 PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
+BLOCK = 4096
+MARGIN = 256 << 20
+"""Bytes that stay free on the host beside the packages: lists are made of them there, and services go on writing."""
 TEXTS: dict[Family, dict[str, str]] = {
     "debian": {
         "apt.conf.new": """Dir::Etc::sourcelist "/dev/null";
@@ -86,7 +90,10 @@ SCRIPT = r"""set -eu
 umask 022
 d=@PLACE@/@ID@
 if [ "@CARRIED@" = no ]; then
-  if [ "$(cat "$d/@READY@" 2>/dev/null)" = @MARK@ ]; then touch "$d"; echo there; else echo absent; fi
+  if [ "$(cat "$d/@READY@" 2>/dev/null)" = @MARK@ ]; then touch "$d"; echo there; exit 0; fi
+  p=@PLACE@
+  while [ ! -d "$p" ]; do p=$(dirname "$p"); done
+  echo "absent $(df -Pk "$p" | awk 'END { print $4 }')"
   exit 0
 fi
 mkdir -p @PLACE@
@@ -109,12 +116,15 @@ echo there
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host gets: the bundle's files by where they lie there, with their checksums. `mark` tells it from any other."""
+    """What a host gets: the bundle's files by where they lie there, their checksums, and the bytes that they take.
+
+    `mark` tells it from any other."""
 
     family: Family
     names: dict[str, str]
     sums: str
     mark: str
+    size: int
 
 
 def place(
@@ -134,7 +144,9 @@ def place(
         def carry(raw: RawHost) -> None:
             one = loads[raw.name]
             try:
-                if transfer.run(raw, script(number, one.mark)).strip() != "there":
+                said = transfer.run(raw, script(number, one.mark)).split()
+                if said != ["there"]:
+                    _refuse_full(raw.name, one, said)
                     transfer.run(raw, script(number, one.mark, one.family), given=archives[one.mark])
             except GpuprovError as error:
                 refused[raw.name] = error
@@ -157,7 +169,18 @@ def load(manifest: Manifest, one: Repository, spec: HostSpec) -> Load:
     names |= {name: name for name in also if name in manifest.files}
     sums = "".join(f"{manifest.files[name].sha256}  {at}\n" for name, at in names.items())
     mark = f"{one.folder}-{hashlib.sha256(sums.encode()).hexdigest()}"
-    return Load(family=one.family, names=names, sums=sums, mark=mark)
+    size = sum(manifest.files[name].size // BLOCK * BLOCK + BLOCK for name in names)
+    return Load(family=one.family, names=names, sums=sums, mark=mark, size=size)
+
+
+def _refuse_full(name: str, one: Load, said: Sequence[str]) -> None:
+    """`said`: that they are absent, and the KiB that are free. A host that does not say may try: it takes all or nothing."""
+    free, needed = reading.whole(said[-1]) if said else None, one.size + MARGIN
+    if free is not None and free * 1024 < needed:
+        raise GpuprovError(
+            f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need {needed / 1e6:.0f} MB",
+            f"make room there, or mount another file system at {PLACE}; nothing was carried",
+        )
 
 
 def identifier(manifest: Manifest) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -76,14 +78,14 @@ def test_what_is_there_is_that_of_another_release(
     host = tmp_path / "host"
     other = msgspec.structs.replace(REPOSITORY, folder="debian13-amd64", release="13")
     upgraded = placed.load(manifest, other, fleet(tmp_path, {"persistence": {}}).pairs[0][1])
-    assert on_host(host, load.mark).stdout == b"absent\n"
+    assert on_host(host, load.mark).stdout.startswith(b"absent ")
     on_host(host, load.mark, archive)
     assert on_host(host, load.mark).stdout == b"there\n"
-    assert on_host(host, upgraded.mark).stdout == b"absent\n"
+    assert on_host(host, upgraded.mark).stdout.startswith(b"absent ")
     assert on_host(host, upgraded.mark, archive).stdout == b"there\n"
-    assert on_host(host, load.mark).stdout == b"absent\n"
+    assert on_host(host, load.mark).stdout.startswith(b"absent ")
     (host / "abc/ready").write_text("")  # as an older gpuprov left it
-    assert on_host(host, upgraded.mark).stdout == b"absent\n"
+    assert on_host(host, upgraded.mark).stdout.startswith(b"absent ")
 
 
 def test_another_runs_bundle_stays_for_a_week(load: placed.Load, archive: bytes, tmp_path: Path) -> None:
@@ -95,6 +97,24 @@ def test_another_runs_bundle_stays_for_a_week(load: placed.Load, archive: bytes,
         os.utime(host / name, (then, then))
     on_host(host, load.mark, archive)
     assert {path.name for path in host.iterdir()} == {"abc", "other", ".new.now"}
+
+
+def test_a_host_without_room_is_left_out_before_anything_is_carried(
+    made: Carried, manifest: Manifest, load: placed.Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placed, "PLACE", str(tmp_path / "not/there/yet"))
+    free = shutil.disk_usage(tmp_path).free
+    said = on_host(tmp_path / "not/there/yet", load.mark).stdout.split()
+    assert said[0] == b"absent"
+    assert abs(int(said[1]) * 1024 - free) < free // 10 + (64 << 20)
+    assert load.size == 2 * placed.BLOCK
+    pairs = made.fleet.pairs
+    monkeypatch.setattr(placed, "MARGIN", 3 * free)
+    placed_there, refused = placed.place(made.place, manifest, pairs, {"gpu1": REPOSITORY})
+    assert placed_there == ()
+    told = rf"gpu1 has \d+ MB free for {placed.PLACE}, and the bundle's packages need {(3 * free + load.size) / 1e6:.0f} MB"
+    assert re.fullmatch(told, refused["gpu1"].message)
+    assert not (tmp_path / "not").exists()
 
 
 def test_a_host_gets_the_files_that_its_own_spec_names(made: Carried, tmp_path: Path) -> None:
