@@ -58,6 +58,18 @@ from tests.pull.site import new_key
         ("datacenter-gpu-manager-4-core", "non-free/NVIDIA Proprietary", "nvidia-sdk"),
         ("bash", "main/GPLv3+", "free"),
         ("mlnx-ofed-kernel-dkms", "net", "nvidia-doca"),
+        ("cudnn9-cuda-12", "libs", "nvidia-sdk"),
+        ("tensorrt", "libs", "nvidia-sdk"),
+        ("python3-libnvinfer", "python", "nvidia-sdk"),
+        ("libnvfatbin-12-8", "libs", "nvidia-sdk"),
+        ("libcutensor2", "libs", "unknown"),
+        ("libcudss0-cuda-12", "libs", "unknown"),
+        ("libnvshmem3-cuda-12", "libs", "unknown"),
+        ("libnvsdm-580", "libs", "unknown"),
+        ("mft", "main/Proprietary", "nvidia-doca"),
+        ("hcoll", "net", "nvidia-doca"),
+        ("rshim", "net", "free"),
+        ("nvme-cli", "admin", "free"),
     ],
 )
 def test_a_licence(name: str, section: str, key: str) -> None:
