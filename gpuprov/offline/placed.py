@@ -105,11 +105,10 @@ tar -xf - --no-same-owner --no-same-permissions -C "$n"
 (cd "$n" && sha256sum --quiet --strict -c SHA256SUMS) >&2
 rm -rf "$d"
 mv "$n" "$d"
-prepare() {
+trap 'rm -rf "$d"' EXIT
 @PREPARE@
-}
-(set -e; prepare) || { rm -rf "$d"; exit 1; }
 echo @MARK@ > "$d/@READY@"
+trap - EXIT
 find @PLACE@ -mindepth 1 -maxdepth 1 ! -name @ID@ \( -name '.new.*' -mmin +1440 -o -mmin +10080 \) -exec rm -rf {} +
 echo there
 """

@@ -31,10 +31,12 @@ from tests.offline.carried import NOW, REPOSITORY, Carried, fleet
 NAMED = {"sha256": "b" * 64, "url": "https://example.org/nccl.tar.gz"}
 
 
-def on_host(folder: Path, mark: str, archive: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+def on_host(
+    folder: Path, mark: str, archive: bytes | None = None, prepare: str = ":"
+) -> subprocess.CompletedProcess[bytes]:
     """What runs on a host, with that folder in the place of its own."""
     text = placed.script("abc", mark, "suse" if archive else None).replace(placed.PLACE, str(folder))
-    text = text.replace(placed.PREPARE["suse"], ":")
+    text = text.replace(placed.PREPARE["suse"], prepare)
     return subprocess.run(["sh", "-c", text], input=archive or b"", capture_output=True, check=False)
 
 
@@ -69,6 +71,15 @@ def test_an_archive_that_is_cut_short_or_changed_on_its_way_leaves_nothing(
         assert list((tmp_path / "host").iterdir()) == []
     assert on_host(tmp_path / "host", load.mark, archive).stdout == b"there\n"
     assert (tmp_path / "host/abc/ready").exists()
+
+
+def test_where_its_package_manager_cannot_be_prepared_nothing_is_left(
+    load: placed.Load, archive: bytes, tmp_path: Path
+) -> None:
+    """A configuration that was half written, on a full disk, would have it see the host's own sources."""
+    ran = on_host(tmp_path / "host", load.mark, archive, "false\n:")
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    assert list((tmp_path / "host").iterdir()) == []
 
 
 def test_what_is_there_is_that_of_another_release(
