@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpuprov.onhost import bundle
 from gpuprov.shared import ended
 
 LOGGED_IN = "gpuprov-login"
@@ -174,6 +175,7 @@ _CONTAINER = (
         "see which containers run ({kind} ps --all), then try it by hand",
     ),
 )
+_BUNDLE = (_Rule(re.escape(bundle.MISSING), bundle.WAY_OUT, bundle.MISSING),)
 _KEY = (
     (r"Identity file (?P<key>.+?) not accessible: (?P<why>[^.]+)", "the key file {key} cannot be read: {why}"),
     (r"Permissions \S+ for '(?P<key>.+)' are too open", "the key file {key} is open to others, so ssh leaves it aside"),
@@ -212,6 +214,8 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
     if become:
         complained = complained[complained.index(LOGGED_IN) + 1 :]
     told = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
+    if found := _first(_BUNDLE, told, login):
+        return found.reason
     if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, told))):
         return _of_sudo(told, login, status)
     rules: tuple[_Rule, ...] = _SHELL

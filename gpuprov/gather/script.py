@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpuprov.onhost import bundle
 from gpuprov.probe.base import Output, Probe
 
 PROBE_LIMIT = 30
@@ -75,7 +76,9 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
     for probe in probes:
         if "\n" in probe.name or scripts.setdefault(probe.name, probe.script) != probe.script:
             raise ValueError(f"two probes are called {probe.name!r}, or the name has a line break")
-    head = _HEAD.replace("RUN", _RUN, 2).replace("LIMIT", str(limit), 1).replace("TIMED_OUT", str(TIMED_OUT))
+    head = bundle.REQUIRED + _HEAD.replace("RUN", _RUN, 2).replace("LIMIT", str(limit), 1).replace(
+        "TIMED_OUT", str(TIMED_OUT)
+    )
     calls = "".join(f"probe {shlex.quote(name)} {shlex.quote(script)}\n" for name, script in scripts.items())
     return head + calls + _TAIL
 
@@ -83,8 +86,8 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
 def with_environment(script: str, environment: Mapping[str, str]) -> str:
     """The script with more in the environment of its snippets, and a bundle's own programs first."""
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
-    if "GPUPROV_BUNDLE" in environment:
-        lines.append('export PATH="$GPUPROV_BUNDLE/bin:$PATH"\n')
+    if bundle.VARIABLE in environment:
+        lines.append(f'export PATH="${bundle.VARIABLE}/bin:$PATH"\n')
     return "".join(lines) + script
 
 

@@ -12,6 +12,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.errors import GpuprovError, defect
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import compose, split
+from gpuprov.onhost import bundle
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
@@ -36,6 +37,8 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
 def facts_of(streams: str) -> Facts:
     """The facts that the script printed, from both of its streams. Raises GpuprovError where it did not come to its end."""
     outputs = split(streams.encode(errors="surrogateescape"))
+    if outputs is None and bundle.MISSING in streams:
+        raise GpuprovError(bundle.MISSING, bundle.WAY_OUT)
     if outputs is None:
         raise GpuprovError("the host could not be read to the end", "apply again; gpuprov verify shows what it says")
     return HostFacts(outputs)

@@ -13,6 +13,8 @@ MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
 """Files of a bundle; `manifest` begins with its signature."""
 FILES, KEYS = "files", "keys"
 """Folders of it: what the specs name by address, called by its SHA-256; keys of package sources, by the SHA-256 of their address."""
+FOLDER = r"[a-z0-9][a-z0-9._-]*"
+"""What the folder of a release may be called."""
 SIGNERS = ".allowed_signers"
 """The end of the file beside a bundle with the line by which its key is known: in it, it would prove nothing."""
 
@@ -47,7 +49,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, order=True):
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one release and architecture. `kernels`: those that modules can be built for."""
 
-    folder: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]*$")]
+    folder: Annotated[str, msgspec.Meta(pattern=rf"^{FOLDER}\Z")]
     family: Literal["debian", "redhat", "suse"]
     distribution: str
     release: str

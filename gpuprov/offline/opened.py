@@ -118,7 +118,7 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
 def matching(
     manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
 ) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
-    """The repository of each host that answers, and why a host has none: it has another release, architecture or kernel. Raises
+    """The repository of each host, and why a host has none: it does not answer, or has another release, architecture or kernel. Raises
     GpuprovError where one has another spec."""
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
@@ -127,7 +127,8 @@ def matching(
     refused: dict[str, GpuprovError] = {}
     for name, facts in found.items():
         if isinstance(facts, UnreachableError):
-            continue  # the run itself says so
+            refused[name] = facts  # if it is back for the run, it has no packages
+            continue
         try:
             answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
         except ProbeFailed as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import tarfile
 import tempfile
@@ -11,15 +12,20 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.model import FILES, KEY, Manifest, Repository
-from gpuprov.offline.wanted import Pair
+from gpuprov.offline.wanted import Pair, downloads
+from gpuprov.onhost.bundle import READY
 from gpuprov.probe.host.family import Family
-from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
+from gpuprov.spec.model import PACKAGE_BUNDLE, HostSpec, RawHost
 
 PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
+BLOCK = 4096
+MARGIN = 256 << 20
+"""Bytes that stay free on the host beside the packages: lists are made of them there, and services go on writing."""
 TEXTS: dict[Family, dict[str, str]] = {
     "debian": {
         "apt.conf.new": """Dir::Etc::sourcelist "/dev/null";
@@ -62,7 +68,7 @@ pkg_gpgcheck=0
 """Files of the folder on a host, by family. `@` is the folder."""
 # The host's own settings, but for where packages come from: of the section [main] alone, since others are repositories.
 _OWN = r"""awk '/^\[/ { main = $0 ~ /^\[main\]/; next } main && !/^[[:space:]]*(@NAMES@)[[:space:]]*[=:]/'"""
-READY: dict[Family, str] = {
+PREPARE: dict[Family, str] = {
     "debian": r"""mv "$d/apt.conf.new" "$d/apt.conf"
 mkdir -p "$d/lists/partial"
 APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sandbox::User=root update >&2""",
@@ -78,12 +84,16 @@ APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sand
 ZYPP_CONF="$d/zypp.conf" zypper --non-interactive --quiet refresh --force >&2""",
 }
 """Shell: what makes the family's package manager see the folder, once all of it is there."""
-# `ready` comes last: what a cut left half there is never used. Another bundle may be another run's: it goes a day after its last use.
+# `ready` comes last: what a cut left half there is never used. Another bundle may be another run's, which may last for days: it goes a
+# week after its last use.
 SCRIPT = r"""set -eu
 umask 022
 d=@PLACE@/@ID@
 if [ "@CARRIED@" = no ]; then
-  if [ -f "$d/ready" ]; then touch "$d"; echo there; else echo absent; fi
+  if [ "$(cat "$d/@READY@" 2>/dev/null)" = @MARK@ ]; then touch "$d"; echo there; exit 0; fi
+  p=@PLACE@
+  while [ ! -d "$p" ]; do p=$(dirname "$p"); done
+  echo "absent $(df -Pk "$p" | awk 'END { print $4 }')"
   exit 0
 fi
 mkdir -p @PLACE@
@@ -95,46 +105,81 @@ tar -xf - --no-same-owner --no-same-permissions -C "$n"
 (cd "$n" && sha256sum --quiet --strict -c SHA256SUMS) >&2
 rm -rf "$d"
 mv "$n" "$d"
-ready() {
-@READY@
-}
-(set -e; ready) || { rm -rf "$d"; exit 1; }
-touch "$d/ready"
-find @PLACE@ -mindepth 1 -maxdepth 1 ! -name @ID@ -mmin +1440 -exec rm -rf {} +
+trap 'rm -rf "$d"' EXIT
+@PREPARE@
+echo @MARK@ > "$d/@READY@"
+trap - EXIT
+find @PLACE@ -mindepth 1 -maxdepth 1 ! -name @ID@ \( -name '.new.*' -mmin +1440 -o -mmin +10080 \) -exec rm -rf {} +
 echo there
 """
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host gets: the bundle's files by where they lie there, their checksums, and the bytes that they take.
+
+    `mark` tells it from any other."""
+
+    family: Family
+    names: dict[str, str]
+    sums: str
+    mark: str
+    size: int
 
 
 def place(
     folder: Path, manifest: Manifest, pairs: Sequence[Pair], repositories: Mapping[str, Repository]
 ) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
     """Have each host's packages on it. The hosts with the place that apt takes them from, and why a host does not have them: it is
-    not among the others then. Raises GpuprovError."""
+    not among the others then, as none is that has no repository. Raises GpuprovError."""
     refused: dict[str, GpuprovError] = {}
     number = identifier(manifest)
+    left = [pair for pair in pairs if pair[0].name in repositories]
+    loads = {raw.name: load(manifest, repositories[raw.name], spec) for raw, spec in left}
     with tempfile.TemporaryDirectory(prefix="gpuprov-bundle-") as scratch:
         archives = {
-            one.folder: packed(folder, manifest, one, number, Path(scratch))
-            for one in {x.folder: x for x in repositories.values()}.values()
+            one.mark: packed(folder, one, number, Path(scratch)) for one in {x.mark: x for x in loads.values()}.values()
         }
 
         def carry(raw: RawHost) -> None:
-            one = repositories[raw.name]
+            one = loads[raw.name]
             try:
-                if transfer.run(raw, script(number)).strip() != "there":
-                    transfer.run(raw, script(number, one.family), given=archives[one.folder])
+                said = transfer.run(raw, script(number, one.mark)).split()
+                if said != ["there"]:
+                    _refuse_full(raw.name, one, said)
+                    transfer.run(raw, script(number, one.mark, one.family), given=archives[one.mark])
             except GpuprovError as error:
                 refused[raw.name] = error
 
         with ThreadPoolExecutor(AT_A_TIME) as pool:
-            for _ in pool.map(carry, [raw for raw, _ in pairs if raw.name in repositories]):
+            for _ in pool.map(carry, [raw for raw, _ in left]):
                 pass
     placed = tuple(
         (msgspec.structs.replace(raw, connection={**raw.connection, PACKAGE_BUNDLE: f"{PLACE}/{number}"}), spec)
-        for raw, spec in pairs
+        for raw, spec in left
         if raw.name not in refused
     )
     return placed, refused
+
+
+def load(manifest: Manifest, one: Repository, spec: HostSpec) -> Load:
+    """The packages of the host's release, and the files that its own spec names."""
+    also = [KEY, *(f"{FILES}/{each.sha256}" for each in sorted(set(downloads(spec))))]
+    names = {name: f"packages/{name.partition('/')[2]}" for name in manifest.files if name.startswith(f"{one.folder}/")}
+    names |= {name: name for name in also if name in manifest.files}
+    sums = "".join(f"{manifest.files[name].sha256}  {at}\n" for name, at in names.items())
+    mark = f"{one.folder}-{hashlib.sha256(sums.encode()).hexdigest()}"
+    size = sum(manifest.files[name].size // BLOCK * BLOCK + BLOCK for name in names)
+    return Load(family=one.family, names=names, sums=sums, mark=mark, size=size)
+
+
+def _refuse_full(name: str, one: Load, said: Sequence[str]) -> None:
+    """`said`: that they are absent, and the KiB that are free. A host that does not say may try: it takes all or nothing."""
+    free, needed = reading.whole(said[-1]) if said else None, one.size + MARGIN
+    if free is not None and free * 1024 < needed:
+        raise GpuprovError(
+            f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need {needed / 1e6:.0f} MB",
+            f"make room there, or mount another file system at {PLACE}; nothing was carried",
+        )
 
 
 def identifier(manifest: Manifest) -> str:
@@ -144,30 +189,26 @@ def identifier(manifest: Manifest) -> str:
     return manifest.key[-16:].lower()
 
 
-def script(number: str, family: Family | None = None) -> str:
+def script(number: str, mark: str, family: Family | None = None) -> str:
     """What runs on the host: asks whether the packages are there, or takes those of this family from its standard input."""
-    told = {"@READY@": READY[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
-    told |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number}
+    told = {"@PREPARE@": PREPARE[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
+    told |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number, "@MARK@": shlex.quote(mark), "@READY@": READY}
     text = SCRIPT
-    for mark, value in told.items():
-        text = text.replace(mark, value)
+    for name, value in told.items():
+        text = text.replace(name, value)
     return text
 
 
-def packed(folder: Path, manifest: Manifest, one: Repository, number: str, scratch: Path) -> Path:
-    """The archive that hosts of this release get."""
-    made = scratch / f"{one.folder}.tar"
+def packed(folder: Path, one: Load, number: str, scratch: Path) -> Path:
+    """The archive that hosts get which have the same of the bundle."""
+    made = scratch / f"{one.mark}.tar"
     here = f"{PLACE}/{number}"
-    names = [name for name in manifest.files if name.startswith(f"{one.folder}/")]
-    also = [KEY, *(name for name in manifest.files if name.startswith(f"{FILES}/"))]
-    placed = {name: f"packages/{name.partition('/')[2]}" for name in names} | {name: name for name in also}
-    sums = "".join(f"{manifest.files[name].sha256}  {at}\n" for name, at in placed.items())
     with tarfile.open(made, "w", format=tarfile.PAX_FORMAT) as archive:
-        for name, text in {**TEXTS[one.family], "SHA256SUMS": sums}.items():
+        for name, text in {**TEXTS[one.family], "SHA256SUMS": one.sums}.items():
             file = scratch / "text"
             file.write_text(text.replace("@/", f"{here}/"), encoding="utf-8")
             archive.add(file, arcname=name, filter=_plain)
-        for name, at in placed.items():
+        for name, at in one.names.items():
             archive.add(folder / name, arcname=at, filter=_plain, recursive=False)
     return made
 

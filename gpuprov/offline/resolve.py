@@ -24,7 +24,7 @@ from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
 from gpuprov.probe.host.family import Family
-from gpuprov.reading.archives import Member
+from gpuprov.reading.archives import MEMBERS, Member
 from gpuprov.spec.model import RawHost
 
 BEGIN = r"""set -eu
@@ -124,6 +124,11 @@ TEXTS = (INDEX, "kept", "modules.yaml")
 LARGEST = 64 << 20
 """Bytes of a text: an index, for one."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
+ODD = re.compile(r"[\x00\r]|^[ \t]+$|(?:\A|\n\n)[ \t]|^(?!$|[ \t]|(?![#-])[!-9;-~]+:)", re.MULTILINE)
+"""In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a colon of a later
+line), and others more for an end."""
+WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", re.MULTILINE)
+"""Fields of one word: apt reads a value to the end of the lines that continue it."""
 
 
 def script(wanted: Wanted) -> str:
@@ -163,7 +168,7 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, kno
             if strange := [name for name in files if name.endswith(".deb") != (wanted.family == "debian")]:
                 raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
             fresh = judged(texts.get(INDEX, ""), files) if wanted.family == "debian" else {}
-        except (tarfile.TarError, ValueError, EOFError) as error:
+        except (tarfile.TarError, ValueError, EOFError, OverflowError, RecursionError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
     again = texts.get("kept", "").splitlines()
     for name in again:
@@ -194,11 +199,20 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
     texts: dict[str, str] = {}
     files = set[str]()
     total = 0
-    for member in archive:
+    for count, member in enumerate(iter(archive.next, None)):
+        archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all that it has read
         text = member.name in TEXTS
         total += member.size
-        if not member.isreg() or total > MOST or not (text or NAME.fullmatch(member.name)):
+        # A sparse file is as large as its header says, and the archive is not.
+        if (
+            not member.isreg()
+            or member.sparse is not None
+            or member.size < 0
+            or not (text or NAME.fullmatch(member.name))
+        ):
             raise tarfile.TarError(f"unexpected {member.name[:80]!r}")
+        if count >= MEMBERS or total > MOST:
+            raise tarfile.TarError(f"more than {MEMBERS} files or {MOST >> 30} GiB")
         if member.name in files or member.name in texts:
             raise tarfile.TarError(f"{member.name[:80]!r} twice")
         data = archive.extractfile(member)
@@ -222,15 +236,17 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
 
 
 def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
-    """The stanzas of an index by file: one for each package that came with it, and no field twice, of which apt reads the other one.
+    """The stanzas of an index by file: one for each package that came with it, which apt reads as it is read here, so no field twice.
 
     Raises ValueError."""
-    if re.search(r"[\x00\r]|^[ \t]+$", index, re.MULTILINE):
-        raise ValueError("its index has a line that readers take for an end, and others not")
+    if odd := ODD.search(index):
+        number = index.count("\n", 0, odd.end()) + 1
+        raise ValueError(f"its index has in line {number} what apt may read as something else")
     found: dict[str, dict[str, str]] = {}
     for stanza in stanzas(index):
         name = stanza.get("Filename", "")
-        missing = [field for field in NEEDED if not stanza.get(field)]
+        words = dict(WORDS.findall(stanza[""]))
+        missing = [field for field in NEEDED if field not in words]
         names = [line.partition(":")[0].casefold() for line in stanza[""].split("\n") if line[:1] not in (" ", "\t")]
         if missing or len(names) != len({*names}) or name in found or not reading.is_whole(stanza["Size"]):
             raise ValueError(

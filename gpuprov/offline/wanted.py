@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.judge.judging import judge
-from gpuprov.offline.model import Named
+from gpuprov.offline.model import FOLDER, Named
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.driver.driver_packages import BUILDING
 from gpuprov.probe.host import system
@@ -122,7 +123,7 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
     driver = made.get("nvidia_driver", {})
     _refuse_installed(name, made)
     distribution, version, architecture = kind(facts)
-    return Wanted(
+    found = Wanted(
         family=kin,
         release=version,
         distribution=distribution,
@@ -131,9 +132,15 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
         packages=tuple(sorted({*_packages(made), *_headers(spec, facts, driver)})),
         pin=driver.get("pin", {}),
         stream=driver.get("stream", ""),
-        downloads=tuple(sorted(set(_downloads(spec)))),
+        downloads=tuple(sorted(set(downloads(spec)))),
         keys=tuple(sorted(set(_keys(spec)))),
     )
+    if not re.fullmatch(FOLDER, found.folder):
+        raise GpuprovError(
+            f"{name} says that it is {found.folder[:80]!r}, which can be no folder of a bundle",
+            "correct ID and VERSION_ID in its /etc/os-release: lower-case letters, digits, and . _ -",
+        )
+    return found
 
 
 def _packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -167,7 +174,8 @@ def _blocks(spec: HostSpec) -> Iterator[tuple[str, Any]]:
         yield from inside(name, fragment)
 
 
-def _downloads(spec: HostSpec) -> Iterator[Named]:
+def downloads(spec: HostSpec) -> Iterator[Named]:
+    """The files that the spec names by their address."""
     for place, one in _blocks(spec):
         if getattr(one, "sha256", "") and getattr(one, "url", ""):
             yield Named(of=place, url=one.url, sha256=one.sha256.lower())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.catalog.platforms import family, platform, platforms
+    from gpuprov.onhost import bundle
     from gpuprov.shared import ended, reach
 
     MISSING = ""
@@ -46,16 +48,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if MISSING:
             raise AnsibleActionFail(missing.package(MISSING, known))
         host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
-        script = reach.script(mark, self._named(known))
+        packages = str(self._templar.template(known.get("host_package_bundle") or ""))
+        script = f"{bundle.VARIABLE}={shlex.quote(packages)}\n{bundle.REQUIRED}{reach.script(mark, self._named(known))}"
         asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
         printed = f"{asked.get('stdout', '')}{asked.get('stderr', '')}"
         answer = reach.heard(str(asked.get("stdout", "")), mark)
+        if bundle.MISSING in printed:
+            raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.WAY_OUT}")
         if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(asked.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
         python = reach.chosen(answer, ansible_version)
-        bundle = str(self._templar.template(known.get("host_package_bundle") or ""))
-        environment = {"PATH": reach.path_of_bundle(bundle, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
-        environment |= reach.of_bundle(bundle)
+        environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+        environment |= reach.of_bundle(packages)
         self._task.environment = [environment]
         read = self._execute_module(
             module_name="ansible.builtin.setup",

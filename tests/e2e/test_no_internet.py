@@ -87,6 +87,12 @@ def test_a_host_without_a_route_gets_its_driver(site: Machine, tmp_path: Path) -
     assert site.state() == before
     index.write_bytes(whole)
 
+    site.sh("mkdir -p /var/lib/gpuprov/bundle; mount -t tmpfs -o size=100m none /var/lib/gpuprov/bundle")
+    code, _, said = gpuprov(tmp_path, *apply)
+    assert (code, "MB free for /var/lib/gpuprov/bundle, and the bundle's packages need" in said) == (2, True), said
+    site.sh("umount /var/lib/gpuprov/bundle")
+    assert site.state() == before
+
     site.sh(LEFT.replace("@ID@", manifest.key[-16:].lower()))
     code, told, said = gpuprov(tmp_path, *apply)
     assert told["hosts"][0]["state"] == "changed", (told, said)

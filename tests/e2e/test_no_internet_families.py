@@ -30,19 +30,20 @@ SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "580", "sour
 PORT = 8098
 SERVE = f"cd /srv && nohup python3 -m http.server --bind 127.0.0.1 {PORT} >/dev/null 2>&1 & sleep 3"
 AT = f"http://127.0.0.1:{PORT}/bundle"
-# How a host takes packages from a static web server that has the folder: each index is signed, by the key beside it.
+# How a host takes packages from a static web server that has the folder: each index is signed by the key, which comes another way.
 MIRROR = {
     "e2e-offline-debian": f"""mkdir -p /tmp/l/partial
-echo 'deb [signed-by=/srv/bundle/key.asc] {AT}/debian12-amd64 ./' > /tmp/m.list
+echo 'deb [signed-by=/srv/key.asc] {AT}/debian12-amd64 ./' > /tmp/m.list
 a() {{ apt-get -o Dir::Etc::sourcelist=/tmp/m.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=/tmp/l "$@"; }}
 a -o APT::Update::Error-Mode=any update && a -y --download-only --no-install-recommends install nvidia-driver-cuda""",
     "e2e-offline-rocky": f"""d() {{
   dnf -y --repofrompath=m,{AT}/rocky9.6-x86_64 --repo=m --setopt=m.repo_gpgcheck=1 --setopt=m.gpgcheck=0 \\
-    --setopt=m.module_hotfixes=1 --setopt=m.gpgkey={AT}/key.asc --setopt=cachedir=/tmp/c "$@"
+    --setopt=m.module_hotfixes=1 --setopt=m.gpgkey=file:///srv/key.asc --setopt=cachedir=/tmp/c "$@"
 }}
 d makecache && d --downloadonly install nvidia-driver-cuda""",
     "e2e-offline-sles": f"""mkdir -p /tmp/r
-z() {{ zypper --non-interactive --reposd-dir /tmp/r --cache-dir /tmp/c --gpg-auto-import-keys "$@"; }}
+z() {{ zypper --non-interactive --reposd-dir /tmp/r --cache-dir /tmp/c "$@"; }}
+rpm --import /srv/key.asc
 [ -e /tmp/r/m.repo ] || z addrepo --gpgcheck-strict {AT}/sles15.7-x86_64 m
 z refresh && z install --download-only nvidia-compute-G06""",
 }
@@ -77,6 +78,7 @@ def test_hosts_of_three_families(sites: dict[str, Machine], tmp_path: Path) -> N
             )
         )
         podman("cp", str(bundle), f"{container.PREFIX}{name}:/srv/bundle")
+        podman("cp", str(bundle / "key.asc"), f"{container.PREFIX}{name}:/srv/key.asc")
         site.sh(SERVE)
         site.sh(
             f"{{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1 || {{ tail -n 30 /tmp/mirror.log | paste -sd ' ' >&2; exit 1; }}"
@@ -84,7 +86,7 @@ def test_hosts_of_three_families(sites: dict[str, Machine], tmp_path: Path) -> N
         site.sh(
             f"{CHANGED}\nif {{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1; then echo 'a changed index was taken' >&2; exit 1; fi"
         )
-        site.sh("pkill -f http.server; rm -rf /srv/bundle /tmp/l /tmp/c /tmp/r")
+        site.sh("pkill -f http.server; rm -rf /srv/bundle /srv/key.asc /tmp/l /tmp/c /tmp/r")
 
     before = {
         name: site.sh("cat /etc/yum.repos.d/* /etc/zypp/repos.d/* /etc/apt/sources.list.d/* 2>/dev/null || true")

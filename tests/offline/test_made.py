@@ -9,6 +9,7 @@ import re
 import subprocess
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from gpuprov.cli import cli
 from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import with_environment
-from gpuprov.offline import bundles, licences, opened, placed, repository, resolve, transfer, wanted
+from gpuprov.offline import bundles, licences, placed, repository, resolve, transfer, wanted
 from gpuprov.offline.bom import bom
 from gpuprov.offline.model import Named
 from gpuprov.offline.specs import identifier
@@ -33,7 +34,7 @@ from gpuprov.probe.driver.driver_packages import ARCHIVES
 from gpuprov.probe.host.family import FAMILIES, Family
 from gpuprov.shared import reach
 from gpuprov.spec.model import RawHost
-from tests.offline.carried import ARCHIVE, EL, NOW, REPOSITORY, Carried, asked, fleet
+from tests.offline.carried import ARCHIVE, EL, REPOSITORY, Carried, asked, fleet
 from tests.pull.site import new_key
 
 
@@ -57,6 +58,18 @@ from tests.pull.site import new_key
         ("datacenter-gpu-manager-4-core", "non-free/NVIDIA Proprietary", "nvidia-sdk"),
         ("bash", "main/GPLv3+", "free"),
         ("mlnx-ofed-kernel-dkms", "net", "nvidia-doca"),
+        ("cudnn9-cuda-12", "libs", "nvidia-sdk"),
+        ("tensorrt", "libs", "nvidia-sdk"),
+        ("python3-libnvinfer", "python", "nvidia-sdk"),
+        ("libnvfatbin-12-8", "libs", "nvidia-sdk"),
+        ("libcutensor2", "libs", "unknown"),
+        ("libcudss0-cuda-12", "libs", "unknown"),
+        ("libnvshmem3-cuda-12", "libs", "unknown"),
+        ("libnvsdm-580", "libs", "unknown"),
+        ("mft", "main/Proprietary", "nvidia-doca"),
+        ("hcoll", "net", "nvidia-doca"),
+        ("rshim", "net", "free"),
+        ("nvme-cli", "admin", "free"),
     ],
 )
 def test_a_licence(name: str, section: str, key: str) -> None:
@@ -139,44 +152,29 @@ def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.Ta
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
-def stanza(**other: str) -> str:
-    told = {
-        "Package": "a",
-        "Version": "1",
-        "Architecture": "all",
-        "Filename": "./a.deb",
-        "Size": "1",
-        "SHA256": "0" * 64,
-    }
-    return "".join(f"{name}: {value}\n" for name, value in {**told, **other}.items()) + "\n"
+@pytest.mark.parametrize("size", [-(1 << 40), 1 << 20, 0])
+def test_a_file_of_another_size_than_it_takes_in_the_archive(tmp_path: Path, size: int) -> None:
+    """GNU tar's sparse files: a few bytes that stand for as many as the header says, also for less than none."""
+    sparse = tarfile.TarInfo("a_1_amd64.deb")
+    told = {"major": "1", "minor": "0", "name": sparse.name, "realsize": str(size)}
+    sparse.pax_headers = {f"GNU.sparse.{name}": value for name, value in told.items()}
+    sparse.size = 512
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as file:
+        file.addfile(sparse, io.BytesIO(b"0\n".ljust(512, b"\0")))
+    made.seek(0)
+    with tarfile.open(fileobj=made) as read, pytest.raises(tarfile.TarError, match=r"unexpected 'a_1_amd64\.deb'"):
+        resolve._unpacked(read, tmp_path, "gpu1")
+    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
-        "",
-        stanza(Filename="/etc/hostname"),
-        stanza(Filename="./../b/a.deb"),
-        stanza(Filename="./b.deb"),
-        stanza(Size="9" * 5000),
-        stanza(Size="-1"),
-        stanza(SHA256=""),
-        stanza(filename="./b.deb"),
-        stanza() + stanza(),
-        stanza() + stanza(Filename="./b.deb"),
-        stanza(Description="x\r\nPackage: b"),
-        stanza(Description="x\n \nPackage: b"),
-        "Package: a\n\n",
-        "no field",
-    ],
-)
-def test_an_index_that_says_another_thing_than_its_packages_is_refused(index: str) -> None:
-    with pytest.raises(ValueError, match="its index"):
-        resolve.judged(index, {"a.deb"})
-
-
-def test_an_index_and_its_packages() -> None:
-    assert [*resolve.judged(stanza(Description="x\u2028y\n .\n z"), {"a.deb"})] == ["./a.deb"]
+def test_an_archive_has_no_more_files_than_it_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "MEMBERS", 2)
+    with pytest.raises(tarfile.TarError, match="more than 2 files"):
+        resolve._unpacked(archive(*(member(f"a{n}.deb") for n in range(3))), tmp_path, "gpu1")
+    read = archive(*(member(f"b{n}.deb") for n in range(2)))
+    assert resolve._unpacked(read, tmp_path, "gpu1")[1] == {"b0.deb", "b1.deb"}
+    assert vars(read)["members"] == []
 
 
 def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,13 +210,6 @@ def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         transfer.run(HERE, "exec sleep 60")
 
 
-def test_an_index_is_read() -> None:
-    text = "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n\n\nPackage: e\nFilename: ./e.deb\n\n"
-    first, second = resolve.stanzas(text)
-    assert (first["Package"], first["Filename"], " c" in first, second["Package"]) == ("a", "./a.deb", False, "e")
-    assert first[""] == "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n"
-
-
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -233,6 +224,32 @@ def test_an_index_is_read() -> None:
 def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
     with pytest.raises(GpuprovError, match=said):
         wanted.refuse_unsupported(fleet(tmp_path, spec).pairs)
+
+
+@pytest.mark.parametrize(
+    ("version", "machine"),
+    [
+        ("9.6-x86_64/../../../victim/www", "x86_64"),
+        ("9.6", "../x86_64"),
+        ("9.6", "x86_64/../debian12-amd64"),
+        ("9.6 ", "x86_64"),
+        ("9.6", "X"),
+        ("9.6\x1b[1m", "x86_64"),
+    ],
+)
+def test_a_host_names_no_folder_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, machine: str
+) -> None:
+    monkeypatch.setattr(wanted, "judge", lambda *_, **__: SimpleNamespace(refusals=(), desired={}))
+    ((_, spec),) = fleet(tmp_path, {"persistence": {}}).pairs
+
+    def said(version: str, machine: str) -> Facts:
+        release = Output(f'ID=rocky\nVERSION_ID="{version}"\n')
+        return Facts({"os_release": release, "platform": Output(f"Linux 5.14.0 {machine}\n")})
+
+    assert wanted.wanted("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
+    with pytest.raises(GpuprovError, match="can be no folder of a bundle"):
+        wanted.wanted("gpu1", spec, said(version, machine))
 
 
 def test_another_folder_is_not_touched(tmp_path: Path) -> None:
@@ -280,7 +297,7 @@ def test_a_host_without_debians_own_archive_is_understood() -> None:
 
 def test_the_script_on_a_host_is_a_script() -> None:
     texts = [resolve.script(asked(family)) for family in FAMILIES]
-    texts += [placed.script("abc", family) for family in FAMILIES] + [placed.script("abc")]
+    texts += [placed.script("abc", "a-b", family) for family in FAMILIES] + [placed.script("abc", "a-b")]
     for text in texts:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
@@ -300,7 +317,7 @@ def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
         "cuda_toolkit": {},
     }
     ((_, typed),) = fleet(tmp_path, spec).pairs
-    assert list(wanted._downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
+    assert list(wanted.downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
     assert list(wanted._keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
 
 
@@ -377,7 +394,7 @@ def test_dnf_sees_the_bundle_alone_with_the_hosts_own_settings(tmp_path: Path) -
     (tmp_path / "conf").write_text(OWN)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/dnf").write_text("#!/bin/sh\n")
-    text = placed.READY["redhat"].replace("/etc/dnf/dnf.conf", str(tmp_path / "conf"))
+    text = placed.PREPARE["redhat"].replace("/etc/dnf/dnf.conf", str(tmp_path / "conf"))
     subprocess.run(["sh", "-e"], input=f"d={tmp_path}\n{text}\n", text=True, check=True)
     wanted_lines = ["[main]", "proxy=http://p", f"reposdir={tmp_path}/repos.d", f"cachedir={tmp_path}/cache"]
     assert (tmp_path / "dnf.conf").read_text().splitlines()[:4] == wanted_lines
@@ -464,28 +481,6 @@ def test_no_half_bundle_is_left_and_the_old_one_stays(
 
 def contents(folder: Path) -> list[tuple[str, Path]]:
     return [(str(path.relative_to(folder)), path) for path in sorted(folder.rglob("*")) if path.is_file()]
-
-
-def carried(folder: Path, archive: bytes) -> subprocess.CompletedProcess[bytes]:
-    """What runs on a host, with that folder in the place of its own."""
-    text = placed.script("abc", "suse").replace(placed.PLACE, str(folder))
-    text = text.replace(placed.READY["suse"], ":")
-    return subprocess.run(["sh", "-c", text], input=archive, capture_output=True, check=False)
-
-
-def test_an_archive_that_is_cut_short_or_changed_on_its_way_leaves_nothing(tmp_path: Path) -> None:
-    made = Carried(tmp_path)
-    manifest = opened.opened(made.place, made.signers, NOW)
-    data = placed.packed(made.place, manifest, REPOSITORY, "abc", tmp_path).read_bytes()
-    changed = data.replace(b"a package", b"a virus!!")
-    for bad, said in ((data[:2000], b"tar"), (changed, b"FAILED")):
-        ran = carried(tmp_path / "host", bad)
-        assert ran.returncode
-        assert said in ran.stderr
-        assert list((tmp_path / "host").iterdir()) == []
-    ran = carried(tmp_path / "host", data)
-    assert ran.stdout == b"there\n"
-    assert (tmp_path / "host/abc/ready").exists()
 
 
 def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_a_host_that_cannot_have_it_costs_only_itself(tmp_path: Path, monkeypatc
     monkeypatch.setattr(opened, "gather", lambda *_, **__: {**said, "gpu3": UnreachableError("gpu3 is away", "")})
     monkeypatch.setattr(opened, "_kernels", lambda *_: KERNEL)
     repositories, refused = opened.matching(manifest, pairs)
-    assert (set(repositories), set(refused)) == ({"gpu0", "gpu2"}, {"gpu1"})
+    assert (set(repositories), set(refused)) == ({"gpu0", "gpu2"}, {"gpu1", "gpu3"})
 
     def run(raw: RawHost, script: str, **_: object) -> str:
         if raw.name == "gpu2":
@@ -152,8 +152,10 @@ def test_a_host_that_cannot_have_it_costs_only_itself(tmp_path: Path, monkeypatc
         return "there\n"
 
     monkeypatch.setattr(transfer, "run", run)
+    # One that was away for a moment, and is back, has no packages: it is not among those that the run is of.
     kept, without = placed.place(made.place, manifest, [good, floods, away], repositories)
-    assert [raw.name for raw, _ in kept] == ["gpu0", "gpu3"]
+    assert [raw.name for raw, _ in kept] == ["gpu0"]
+    assert refused["gpu3"].message == "gpu3 is away"
     assert set(without) == {"gpu2"}
     assert kept[0][0].connection["host_package_bundle"] == f"{placed.PLACE}/{'a' * 16}"
     assert lies not in kept

@@ -34,6 +34,14 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return found
 
 
+def test_without_its_bundle_no_repository_is_asked(
+    program: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUPROV_BUNDLE", str(tmp_path))
+    with pytest.raises(program.Refused, match=r"dnf\.conf is not there, and no other source may be asked"):
+        program.opened({"action": "read"})
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable
 
-from .. import family
+from .. import bundle, family
 from .apt import Apt
 from .dnf import Dnf
 from .model import Manager, Refused, Settings
@@ -15,6 +15,7 @@ MANAGERS: dict[str, Callable[[Settings], Manager]] = {"debian": Apt, "redhat": D
 
 def manager(settings: Settings) -> Manager:
     """This host's. Raises Refused."""
+    bundle.required()
     found = family.here()
     if found not in MANAGERS:
         raise Refused(

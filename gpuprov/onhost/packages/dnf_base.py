@@ -32,8 +32,11 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
     base = dnf.Base()
     conf = base.conf
     # Of a bundle: its packages are then all that dnf sees.
-    of_bundle = os.path.join(os.environ.get("GPUPROV_BUNDLE", ""), "dnf.conf")
-    conf.read(of_bundle if os.environ.get("GPUPROV_BUNDLE") and os.path.exists(of_bundle) else None)
+    bundle = os.environ.get("GPUPROV_BUNDLE")
+    of_bundle = os.path.join(bundle, "dnf.conf") if bundle else None
+    if of_bundle and not os.path.exists(of_bundle):
+        raise Refused("%s is not there, and no other source may be asked" % of_bundle)
+    conf.read(of_bundle)
     conf.substitutions.update_from_etc(conf.installroot, varsdir=conf.varsdir)
     conf.exit_on_lock = True
     conf.install_weak_deps = False
