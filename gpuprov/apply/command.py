@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from gpuprov import console
 from gpuprov.apply.document import as_json
-from gpuprov.apply.model import Act, ApplyRun, Options
+from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
 from gpuprov.apply.rollback import rollback
 from gpuprov.apply.rollout import Agreed
@@ -31,9 +31,10 @@ def run(
     *,
     html: Path | None = None,
     about: About | None = None,
+    left_out: Mapping[str, HostOutcome] | None = None,
 ) -> int:
     """Apply, print the result, return the exit code. Asks only where a person can answer. agreed: refuses what was not
-    approved. html: the page, with `about`."""
+    approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are told beside the others."""
     check_writable(html)
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     outcome = apply(
@@ -43,6 +44,7 @@ def run(
         confirm=partial(confirm, act=options.act) if asked else None,
         agreed=agreed,
     )
+    outcome.hosts += (left_out or {}).values()
     _told(outcome, options)
     if html is not None:
         from gpuprov.apply.page import render
@@ -50,9 +52,9 @@ def run(
 
         known = {raw.name: known_of(raw) for raw, _ in pairs}
         write_atomic(html, render(outcome, about, known, verbose=options.verbose))
-    retry.offer("apply", outcome.again, len(pairs))
+    retry.offer("apply", outcome.again, len(outcome.hosts))
     if outcome.locked != outcome.again:
-        retry.offer("apply-locked", outcome.locked, len(pairs), to_do="that another run works on, to do later")
+        retry.offer("apply-locked", outcome.locked, len(outcome.hosts), to_do="that another run works on, to do later")
     return outcome.exit_code
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from gpuprov.apply.model import HostOutcome, Options
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
@@ -25,8 +25,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     """The host before anything is changed; `ran` names what is to be done."""
     name = pair[0].name
     if reading.lost:
-        message, hint = lost(reading.lost)
-        return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
+        return left(name, reading.lost)
     results = list(reading.results)
     try:
         decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
@@ -83,6 +82,14 @@ def _stops(result: Result, run: Collection[str], options: Options) -> bool:
     if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
         return False
     return not ((options.drain or options.act == "prepare") and result.drained)
+
+
+def left(name: str, error: GpuprovError) -> HostOutcome:
+    """A host that takes no part in the run, for this reason."""
+    if isinstance(error, UnreachableError):
+        message, hint = lost(error)
+        return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
+    return HostOutcome(host=name, state="blocked", message=error.message.removeprefix(f"{name}: "), hint=error.hint)
 
 
 def lost(error: UnreachableError) -> tuple[str, str]:

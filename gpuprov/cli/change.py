@@ -13,7 +13,7 @@ from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
 from gpuprov.cli.sections import Command
-from gpuprov.errors import ApplyError
+from gpuprov.errors import GpuprovError
 from gpuprov.limits import LEASE
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from functools import partial
 
     from gpuprov import apply as applying
+    from gpuprov.apply.first_look import left
     from gpuprov.plan.saved import agree
 
     if given["act"]:
@@ -162,15 +163,15 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"act": given["act"] or "apply"}
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
-    pairs = _with_packages(fleet, given) if given["bundle"] else fleet.pairs
+    pairs, without = _with_packages(fleet, given) if given["bundle"] else (fleet.pairs, {})
+    left_out = {name: left(name, error) for name, error in without.items()}
     agreed = partial(agree, approved) if approved else None
-    code = applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page)
-    return max(code, ApplyError.exit_code) if len(pairs) < len(fleet.pairs) else code
+    return applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page, left_out=left_out)
 
 
-def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[Pair, ...]:
-    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it. A host that cannot have
-    them is left out, and said; raises GpuprovError where that is so of all."""
+def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
+    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it; and why others cannot
+    have them. Raises GpuprovError where that is so of all."""
     from gpuprov import console
     from gpuprov.offline import opened, placed
 
@@ -183,9 +184,7 @@ def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[Pair, ...]:
     refused |= without
     if not pairs:
         raise next(iter(refused.values()))
-    for error in refused.values():
-        console.warning(f"left out: {error.message}" + (f"; {error.hint}" if error.hint else ""))
-    return pairs
+    return pairs, refused
 
 
 def _alone(given: dict[str, Any]) -> None:
