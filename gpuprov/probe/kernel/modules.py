@@ -21,7 +21,8 @@ class Modprobe(msgspec.Struct, frozen=True):
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed kernel: whether it can boot here (`bootable`: an image in /boot), its headers, its NVIDIA modules.
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none, as
+    with unified images and ostree), its headers, its NVIDIA modules.
 
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
     the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
@@ -78,20 +79,26 @@ def parse_modprobe(output: Output) -> Modprobe:
     return Modprobe(frozenset(blacklist), options)
 
 
+BESIDE = "2"
+"""A kernel's image lies beside its modules alone. In a container that has the machine's /lib/modules it is the machine's."""
+
+
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
-    for line in output.text.splitlines():
-        release, bootable, headers, nvidia, nouveau, built, runs, image = (*line.split("|"), "", "", "")[:8]
+    rows = output.text.splitlines()
+    image = "1" if any(line.split("|")[1:2] == ["1"] for line in rows) else BESIDE
+    for line in rows:
+        release, bootable, headers, nvidia, nouveau, built, runs, initial = (*line.split("|"), "", "", "")[:8]
         kernels.append(
             KernelModules(
                 release=release,
-                bootable=bootable == "1",
+                bootable=bootable == image,
                 headers=headers == "1",
                 nvidia=nvidia,
                 nouveau=nouveau == "1",
                 built=built,
                 runs=runs == "1",
-                initramfs=image != "0",
+                initramfs=initial != "0",
             )
         )
     return tuple(kernels)
@@ -120,10 +127,12 @@ KERNELS = Probe(
   { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
     awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
 }
-r=$(uname -r)
+r=$(uname -r) o=1
+{ systemd-detect-virt --container --quiet || [ -e /run/.containerenv ]; } 2>/dev/null && o=
 for d in /lib/modules/*; do
   k=${d##*/}; b=0; h=0; n=0; c=0; i=0
-  [ -e "/boot/vmlinuz-$k" ] && b=1
+  for f in "$d/vmlinuz" "$d/Image"; do [ -n "$o" ] && [ -e "$f" ] && b=2; done
+  for f in "/boot/vmlinuz-$k" "/boot/Image-$k"; do [ -e "$f" ] && b=1; done
   [ -e "$d/build/Makefile" ] && h=1
   [ "$b$h" = 00 ] && continue
   v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
