@@ -128,6 +128,20 @@ def test_hold_is_brought_about_and_taken_back_and_the_admins_holds_stay() -> Non
     assert not set(IMAGES) & set(back["hold"])
 
 
+def test_every_kind_of_kernel_is_held() -> None:
+    """Also EL's with pages of 64 KiB, which Grace runs, and for real time."""
+    own, others = (
+        ("kernel", "kernel-core"),
+        ("kernel-64k", "kernel-64k-modules-core", "kernel-rt-core", "kernel-uki-virt"),
+    )
+    there = packages() + "".join(
+        f"{'hi ' if n in own else 'ii '}|{n}|5.14.0-503.11.1.el9_5|kernel\n" for n in (*own, *others)
+    )
+    found = ask(NEXT, HOLD, packages=there)
+    assert (found.status, found.found) == ("fail", f"not held: {' '.join(sorted(others))}")
+    assert {*own, *others} <= set(make(context(HOLD, packages=there))["hold"])
+
+
 def test_headers_of_kernels_that_are_kept_away_are_kept_away_too() -> None:
     """Else an upgrade brings them alone, DKMS builds for that kernel, and where it fails, dpkg is left in pieces."""
     there = images("ii ")["packages"] + f"ii |{META}|6.1.174-1|linux-signed-amd64\n"
