@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
@@ -145,6 +148,18 @@ def test_secure_boot(case: str, on: bool) -> None:
 
 def test_no_efi_is_no_secure_boot() -> None:
     assert house.parse_secure_boot(Output("")) is False
+
+
+def test_secure_boot_that_shim_does_not_heed_is_off(tmp_path: Path) -> None:
+    """`mokutil --sb-state` says "SecureBoot validation is disabled in shim" then, and the kernel takes any module."""
+    guid = "605dab50-e046-4300-abb6-3dd810dd8b23"
+    script = house.SECURE_BOOT.script.replace("/sys/firmware/efi/efivars", str(tmp_path))
+    (tmp_path / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\6\0\0\0\1")
+    for value, on in ((None, True), (b"\6\0\0\0\0", True), (b"\6\0\0\0\1", False)):
+        if value:
+            (tmp_path / f"MokSBStateRT-{guid}").write_bytes(value)
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert house.parse_secure_boot(Output(done.stdout)) is on, value
 
 
 def test_receipt() -> None:
