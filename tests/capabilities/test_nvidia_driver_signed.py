@@ -75,9 +75,7 @@ NEXT = "6.1.0-47-amd64"
 DKMS_KEY = f"module|{NEXT}|nvidia-current|DKMS module signing key|1B:2C"
 
 
-def of_next(
-    *lines: str, enrolled: str = "aa:bb\nserial 1b:2c\n", driver: NvidiaDriver | None = None, **changed: str
-) -> Outcome:
+def of_next(*lines: str, enrolled: str = "aa:bb\nserial 1b:2c\n", driver: NvidiaDriver | None = None) -> Outcome:
     shown = "".join(f"{line}\n" for line in lines)
     return ask(SIGNED, driver, secure_boot=ON.text, module_signing=shown, enrolled_certificates=enrolled)
 
