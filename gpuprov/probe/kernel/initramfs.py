@@ -96,7 +96,7 @@ for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
     q=-; [ "$c" -ot "$i" ] && cmp -s "$i" "$c" && q='='
     echo "copy $(stat -c '%s %Y' "$i") $(stat -c '%s %Y' "$c") $q $c"
   done;; esac
-  printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
+  printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|vfio[-_]pci|nvidia[^/]*)\\.ko'
   case "$l" in *nvidia*.ko*) for n in nvidia-current nvidia-current-open nvidia; do
     m=$(modinfo -k "${r%.img}" -n $n 2>/dev/null) && [ "$m" -nt "$i" ] && echo older && break
   done;; esac

@@ -14,10 +14,13 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 
 class Modprobe(msgspec.Struct, frozen=True):
-    """modprobe's merged configuration. Module names have underscores, as the kernel writes them."""
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in the place of
+    modules. `before`: what is loaded before a module (softdep)."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +71,8 @@ def parse_built_in(output: Output) -> frozenset[str]:
 def parse_modprobe(output: Output) -> Modprobe:
     blacklist: set[str] = set()
     options: dict[str, dict[str, str]] = {}
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.strip().partition(" ")
         name, _, values = rest.strip().partition(" ")
@@ -76,7 +81,12 @@ def parse_modprobe(output: Output) -> Modprobe:
         elif kind == "options":
             pairs = (item.partition("=") for item in values.split())
             options.setdefault(underscored(name), {}).update({key: value.strip('"') for key, _, value in pairs})
-    return Modprobe(frozenset(blacklist), options)
+        elif kind == "install":
+            install[underscored(name)] = values.strip()
+        elif kind == "softdep":
+            first = values.partition("post:")[0].replace("pre:", " ").split()
+            before[underscored(name)] = frozenset(map(underscored, first))
+    return Modprobe(frozenset(blacklist), options, install, before)
 
 
 BESIDE = "2"
@@ -114,7 +124,10 @@ BUILT_IN = Probe(
 )
 """Modules that are part of the running kernel itself: always there, never in lsmod."""
 MODPROBE = Probe(
-    "modprobe_config", "modprobe -c 2>/dev/null | grep -E '^(blacklist|options) '", parse_modprobe, "modprobe -c"
+    "modprobe_config",
+    "modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) '",
+    parse_modprobe,
+    "modprobe -c",
 )
 KERNELS = Probe(
     "kernels",

@@ -86,10 +86,13 @@ def test_boot_entries() -> None:
     entries = boot.parse_boot_entries(captured("boot_entries", "grub"))
     assert ["single" in entry for entry in entries] == [False, False, True, False]
     assert [entry.get("iommu") for entry in entries] == ["pt", "pt", None, None]
+    assert [entry.kernel for entry in entries] == [*["6.1.0-47-amd64"] * 3, "6.1.0-44-amd64"]
+    with pytest.raises(ProbeFailed):
+        boot.parse_boot_entries(Output("sed: not found\n"))
 
 
 def test_boot_entries_of_boot_loader_specification_files() -> None:
-    el8, el9 = boot.parse_boot_entries(captured("boot_entries", "bls"))
+    el8, el9 = boot.parse_boot_entries(Output("set next_entry \n" + captured("boot_entries", "bls").text))
     assert el8["iommu"] == "pt", "what $kernelopts stands for in grub's environment"
     assert "$tuned_params" not in el8
     assert (el9["root"], el9["console"], el9["iommu"]) == ("UUID=5f6c", "ttyS0,115200", "pt")
@@ -103,7 +106,9 @@ def test_sysctl() -> None:
 
 def test_modules_load() -> None:
     assert boot.parse_modules_load(captured("modules_load", "driver_installed")) == {"nvidia_drm"}
-    assert boot.parse_modules_load(Output("# a\n; b\n\n ib_uverbs \nnvidia-uvm\n")) == {"ib_uverbs", "nvidia_uvm"}
+    assert boot.parse_modules_load(Output("# a\n; b\n\n ib_uverbs \nnvidia-uvm\nvfio-pci ids=10de:2330\n")) == {
+        *("ib_uverbs", "nvidia_uvm", "vfio_pci")
+    }
 
 
 def test_initramfs() -> None:
