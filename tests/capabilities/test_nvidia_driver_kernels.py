@@ -51,6 +51,8 @@ ROWS = [
     Row("a build that failed", NEXT, FOLLOW, {**came(""), **FAILED}, "fail", "its build failed (/bin/sh: line 1: g++: command"),
     Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **FAILED}, "fail", f"{NEW}: none: its build failed", "dkms status"),
     Row("a build for another kernel", NEXT, FOLLOW, {**came(""), **OF_ANOTHER}, "fail", "has none"),
+    Row("a module of an earlier set", BUILT, FOLLOW, {"kernels": f"{RUNS.strip()}|1| nvidia-modeset=390.87\n"}, "fail",
+        f"{OLD}: nvidia-modeset=390.87", "find /lib/modules"),
     Row("no headers", NEXT, None, came("", headers=0), "fail", "it has no headers", "gpuprov apply"),
     Row("another version", NEXT, None, came("525.147.05"), "fail", "has 525.147.05"),
     Row("built for another kernel", NEXT, None, came(V, built="6.1.0-46-amd64"), "fail", f"has {V} for 6.1.0-46-amd64"),

@@ -29,7 +29,8 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
 
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
     the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
-    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known.
+    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known. `strays`: other modules of the set that have
+    another version, as NAME=VERSION.
     """
 
     release: str
@@ -40,6 +41,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     built: str = ""
     runs: bool = False
     initramfs: bool = True
+    strays: tuple[str, ...] = ()
 
     @property
     def alien(self) -> bool:
@@ -98,7 +100,7 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     rows = output.text.splitlines()
     image = "1" if any(line.split("|")[1:2] == ["1"] for line in rows) else BESIDE
     for line in rows:
-        release, bootable, headers, nvidia, nouveau, built, runs, initial = (*line.split("|"), "", "", "")[:8]
+        release, bootable, headers, nvidia, nouveau, built, runs, initial, strays = (*line.split("|"), *[""] * 4)[:9]
         kernels.append(
             KernelModules(
                 release=release,
@@ -109,6 +111,7 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
                 built=built,
                 runs=runs == "1",
                 initramfs=initial != "0",
+                strays=tuple(strays.split()),
             )
         )
     return tuple(kernels)
@@ -151,10 +154,13 @@ for d in /lib/modules/*; do
   v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
   u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
   case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
+  w=""; for p in ${v:+uvm modeset drm}; do
+    x=$(modinfo -k "$k" -F version "$m-$p" 2>/dev/null); case $x in '' | "$v") ;; *) w="$w $m-$p=$x" ;; esac
+  done
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
   [ "$k" = "$r" ] && c=1
   for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done
-  echo "$k|$b|$h|$v|$n|$u|$c|$i"
+  echo "$k|$b|$h|$v|$n|$u|$c|$i|$w"
 done""",
     parse_kernels,
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",

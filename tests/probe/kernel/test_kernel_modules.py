@@ -16,6 +16,7 @@ d={root}/lib/modules/$2
 case $5$4 in
 nvidiaversion | versionnvidia) [ -e $d/nvidia ] && echo 570.86.15 ;;
 nvidiavermagic | vermagicnvidia) sed 's/$/ SMP preempt mod_unload modversions/' $d/nvidia ;;
+nvidia-*version) cat "$d/$5.version" ;;
 nvidia) sed -n 2p $d/place 2>/dev/null || true; cat $d/place ;;
 *) exit 1 ;;
 esac
@@ -111,3 +112,12 @@ def test_a_kernel_that_is_not_called_vmlinuz(tmp_path: Path) -> None:
     assert {name: one.bootable for name, one in read(tmp_path).items()} == {NEW: True}
     (tmp_path / "container").touch()
     assert read(tmp_path) == {}, "what a container sees of it is the machine's"
+
+
+def test_a_module_of_another_version_beside_it(tmp_path: Path) -> None:
+    """https://github.com/void-linux/void-packages/issues/4473: "nvidia-modeset: Version mismatch"."""
+    folder = kernel(tmp_path, OLD, OLD)
+    (folder / "nvidia-uvm.version").write_text("570.86.15\n")
+    assert read(tmp_path)[OLD].strays == ()
+    (folder / "nvidia-modeset.version").write_text("390.87\n")
+    assert read(tmp_path)[OLD].strays == ("nvidia-modeset=390.87",)
