@@ -65,9 +65,10 @@ def parse_fixed(output: Output) -> frozenset[str]:
 def parse_modules_load(output: Output) -> frozenset[str]:
     lines = (line.strip() for line in output.text.splitlines())
     names = [line.split()[0] for line in lines if line and line[0] not in "#;"]
-    if strange := [name for name in names if not MODULE.fullmatch(name)]:
-        raise ProbeFailed(f"modules-load.d has a line that names no module: {strange[0][:80]!r}")
-    return frozenset(name.replace("-", "_") for name in names)
+    found = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
+    if names and not found:
+        raise ProbeFailed(f"modules-load.d has a line that names no module: {names[0][:80]!r}")
+    return found
 
 
 def parse_login_limits(output: Output) -> dict[str, str]:
