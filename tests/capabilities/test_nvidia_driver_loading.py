@@ -51,7 +51,7 @@ ROWS = [
     Row("in a rescue entry", AWAY, None, both("single module_blacklist=nvidia"), "pass"),
     Row("in one of two", AWAY, None, both("module_blacklist=nvidia"), "pass"),
     Row("in another kernel's", AWAY, None, entries("module_blacklist=nvidia", kernel="6.0"), "pass"),
-    Row("vfio-pci, which is not loaded early", AWAY, None, modprobe(IDS), "pass"),
+    Row("vfio-pci, which is not loaded early", AWAY, None, modprobe(IDS), "pass", "nothing loads vfio-pci early"),
     Row("vfio-pci by modules-load.d", AWAY, None, {**modprobe(IDS), "modules_load": "vfio-pci\n"}, "fail",
         "vfio-pci ids=10DE:2330,10de:22a3 (modprobe.d), which takes 0000:19:00.0", "grep -rn vfio /etc/modprobe.d"),
     Row("vfio-pci by a softdep", AWAY, None, modprobe(IDS, "softdep nvidia pre: vfio-pci"), "fail", "takes 0000:19:00.0"),

@@ -102,6 +102,9 @@ def test_what_is_not_known_of_signatures_is_said_and_is_no_failure() -> None:
     assert of_next(canonical, driver=NvidiaDriver(build="precompiled")).status == "pass", (
         "the kernel's own key is not enrolled"
     )
+    nvidia = ask(SIGNED, NvidiaDriver(build="precompiled"), secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia|NVIDIA|77\n",
+        enrolled_certificates="aa:bb\nserial 1b:2c\n", os_release='ID="rhel"\nVERSION_ID="9.5"\nPRETTY_NAME="RHEL 9.5"\n')  # fmt: skip
+    assert nvidia.status == "fail", "NVIDIA's own key is no distribution's"
     assert of_next("module|6.1.0-46-amd64|nvidia||", DKMS_KEY).status == "pass", "one that does not start next"
     assert ask(SIGNED, None, secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia||\n", **PODMAN).status == "n/a"
     assert ask(SIGNED, None, module_signing=f"module|{NEXT}|nvidia||\n").status == "n/a", "Secure Boot is off"

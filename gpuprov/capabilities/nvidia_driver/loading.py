@@ -71,8 +71,15 @@ def kept_away(ctx: Ctx) -> Outcome:
         *(_names(one.get("modprobe.blacklist", "")) for one in entries)
     )
     by_name = " ".join(sorted(NEEDED & listed))
-    told = "; blacklisted, so that only what asks for it by name loads it, as nvidia-modprobe does:"
-    return ok(f"nothing does{f'{told} {by_name}' if by_name else ''}", expected)
+    told = (
+        f"; blacklisted, so that only what asks for it by name loads it, as nvidia-modprobe does: {by_name}"
+        if by_name
+        else ""
+    )
+    ids = ctx.facts.get(modules.MODPROBE).options.get(VFIO, {}).get("ids", "")
+    if any(_holds(ids, one.identifier) for one in _gpus(ctx)):
+        told += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
+    return ok(f"nothing does{told}", expected)
 
 
 def _next_entries(ctx: Ctx) -> list[BootEntry]:
@@ -104,16 +111,19 @@ def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     first = [known.before.get(name, frozenset()) for name in (*NEEDED, "nouveau")]
     images = [one.modules for one in ctx.facts.get(initramfs.INITRAMFS)]
     early = any(VFIO in names for names in (ctx.facts.get(boot.MODULES_LOAD), *first, *images))
-    gpus = [one for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) if one.driver != "vfio-pci"]
     of_entries = [one.get("vfio-pci.ids", "") or one.get("vfio_pci.ids", "") for one in entries]
     of_modprobe = known.options.get(VFIO, {}).get("ids", "")
     for every, place, cure in (
         ([of_modprobe] * (early and not built_in), "modprobe.d", f"grep -rn vfio {PLACES}, and take the ids out"),
         (of_entries * (early or built_in), "boot entries", _out_of_entries(ctx, "vfio-pci.ids")),
     ):
-        taken = [one.address for one in gpus if every and all(_holds(ids, one.identifier) for ids in every)]
+        taken = [one.address for one in _gpus(ctx) if every and all(_holds(ids, one.identifier) for ids in every)]
         if taken:
             yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", cure
+
+
+def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
+    return [one for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) if one.driver != "vfio-pci"]
 
 
 def _holds(ids: str, identifier: str) -> bool:

@@ -162,8 +162,8 @@ def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
         return fail(expected, f"{'; '.join(unsigned)}: this kernel refuses it", hint)
     by = sorted({(one.signer, one.serial) for one in mine})
     named = ", ".join(f"{signer} ({serial})" for signer, serial in by)
-    if ctx.fragment.build == "precompiled":
-        return ok(f"{len(mine)} modules, signed by {named}", expected)
+    if ctx.fragment.build == "precompiled" and family(ctx.facts.get(system.OS_RELEASE)) == "debian":
+        return ok(f"{len(mine)} modules, signed by {named}, as the kernel is", expected)
     enrolled = ctx.facts.get(ENROLLED)
     if {serial for _, serial in by} <= enrolled.serials:
         return ok(f"{len(mine)} modules, signed by {named}, whose certificate is enrolled", expected)
