@@ -49,6 +49,8 @@ ROWS = [
     Row("nouveau's alone", AWAY, None, entries("module_blacklist=nouveau"), "pass"),
     Row("in what gpuprov keeps", AWAY, None, both("gpuprov.kept module_blacklist=nvidia"), "pass"),
     Row("in a rescue entry", AWAY, None, both("single module_blacklist=nvidia"), "pass"),
+    Row("in all but a rescue entry", AWAY, None, entries("module_blacklist=nvidia", "recovery"), "fail", "module_blacklist=nvidia"),
+    Row("in all but what gpuprov keeps", AWAY, None, entries("module_blacklist=nvidia", "gpuprov.kept"), "fail", "nvidia (boot"),
     Row("in one of two", AWAY, None, both("module_blacklist=nvidia"), "pass"),
     Row("in another kernel's", AWAY, None, entries("module_blacklist=nvidia", kernel="6.0"), "pass"),
     Row("vfio-pci, which is not loaded early", AWAY, None, modprobe(IDS), "pass", "nothing loads vfio-pci early"),
