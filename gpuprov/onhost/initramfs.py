@@ -1,4 +1,4 @@
-"""Every initramfs that is older than its configuration, made anew by the program that made it.
+"""Every initramfs that is older than its configuration, or than the NVIDIA modules in it, made anew by the program that made it.
 
 Left out are images for a rescue, which dracut never rebuilds, for kdump, where no GPU driver runs, and copies that are no kernel's
 (.old-dkms, .bak): made anew, a copy would have no modules.
@@ -21,6 +21,8 @@ PARTITIONS = ("/efi", "/boot", "/boot/efi")
 """Where the partition with systemd-boot's files may be mounted: https://uapi-group.org/specifications/specs/boot_loader_specification/"""
 FAT = 2
 """Seconds that times of files on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
+NVIDIA = re.compile(r"nvidia([-_]current([-_]open)?)?([-_](uvm|modeset|drm|peermem))?\.ko(\.\w+)?")
+"""Files of the driver's modules, under the names of each distribution; the kernel has nvidiafb of its own."""
 CONFIGURATION = ("/etc/modprobe.d", "/etc/dracut.conf.d/90-gpuprov.conf")
 
 
@@ -47,7 +49,7 @@ def stale() -> list[Image]:
             continue
         if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
             image = Image(path, kernel)
-            found += [image] * (_outrun(path) or bool(old_copy(image)))
+            found += [image] * (_outrun(path) or bool(old_copy(image)) or _old_driver(image))
     return found
 
 
@@ -122,12 +124,24 @@ def _outrun(image: str) -> bool:
     return False
 
 
+def _old_driver(image: Image) -> bool:
+    """Whether it would load an NVIDIA module of before that kernel's own, which the driver's libraries do not go with
+    (https://github.com/openSUSE/nvidia-driver-G06/issues/25)."""
+    made = os.stat(image.path).st_mtime
+    places = os.walk(os.path.join(MODULES, image.kernel))
+    paths = [os.path.join(folder, name) for folder, _, names in places for name in names if NVIDIA.fullmatch(name)]
+    if not any(os.path.exists(path) and os.stat(path).st_mtime > made for path in paths):
+        return False
+    lister = "lsinitrd" if shutil.which("lsinitramfs") is None else "lsinitramfs"
+    return any(NVIDIA.fullmatch(line.rpartition("/")[2]) for line in _inside(lister, image.path).splitlines())
+
+
 def _by_dracut(image: str) -> bool:
     if shutil.which("update-initramfs") is None:
         return True
-    if shutil.which("dracut") is None:
-        return False
-    shown = subprocess.run(
-        ["lsinitramfs", image], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    ).stdout
-    return b"lib/dracut/" in shown
+    return shutil.which("dracut") is not None and "lib/dracut/" in _inside("lsinitramfs", image)
+
+
+def _inside(lister: str, image: str) -> str:
+    done = subprocess.run([lister, image], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    return done.stdout.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from gpuprov.probe.base import Output
 from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
 from gpuprov.probe.driver.driver_packages import HELD_KERNELS
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import Row, ask, judge, packages
+from tests.capabilities.asking import PODMAN, Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context
 
 NEXT, HELD, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.kernels_held", "nvidia_driver.modules_built"
@@ -42,7 +42,8 @@ FAILED = {
     "/bin/sh: line 1: g++: command not found\n"
 }
 OF_ANOTHER = {name: text.replace(NEW, OLD) for name, text in FAILED.items()}
-NO_KERNEL = {"kernels": f"{OLD}|0|1|{V}|1|{OLD}|1\n"}
+NO_KERNEL = {"kernels": f"{OLD}|0|1|{V}|1|{OLD}|1\n", **PODMAN}
+NO_IMAGE = {"kernels": NO_KERNEL["kernels"]}
 ROWS = [
     Row("what runs is what boots", NEXT, None, {}, "pass", f"{OLD} has {V}, and runs"),
     Row("a new one with a module", NEXT, FOLLOW, came(), "pass", f"{NEW} has {V}; running is {OLD}"),
@@ -50,6 +51,8 @@ ROWS = [
     Row("a build that failed", NEXT, FOLLOW, {**came(""), **FAILED}, "fail", "its build failed (/bin/sh: line 1: g++: command"),
     Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **FAILED}, "fail", f"{NEW}: none: its build failed", "dkms status"),
     Row("a build for another kernel", NEXT, FOLLOW, {**came(""), **OF_ANOTHER}, "fail", "has none"),
+    Row("a module of an earlier set", BUILT, FOLLOW, {"kernels": f"{RUNS.strip()}|1| nvidia-modeset=390.87\n"}, "fail",
+        f"{OLD}: nvidia-modeset=390.87", "find /lib/modules"),
     Row("no headers", NEXT, None, came("", headers=0), "fail", "it has no headers", "gpuprov apply"),
     Row("another version", NEXT, None, came("525.147.05"), "fail", "has 525.147.05"),
     Row("built for another kernel", NEXT, None, came(V, built="6.1.0-46-amd64"), "fail", f"has {V} for 6.1.0-46-amd64"),
@@ -60,6 +63,8 @@ ROWS = [
         change=f"setting apt-mark hold linux-image-{OLD} linux-image-amd64:  -> "),
     Row("nothing to hold", NEXT, HOLD, {}, "fail", "no package of a kernel is known", "alert"),
     Row("no kernel here", NEXT, HOLD, NO_KERNEL, "n/a", "no kernel can boot"),
+    Row("no kernel on a machine", NEXT, HOLD, NO_IMAGE, "skip", "is /boot mounted?"),
+    Row("the same before anything is held", HELD, HOLD, NO_IMAGE, "skip", "is /boot mounted?"),
     Row("can be held", HELD, HOLD, images("ii "), "pass", "linux-image-amd64"),
     Row("cannot be held", HELD, HOLD, {}, "fail", "none that gpuprov knows", "by hand"),
     Row("need not be", HELD, FOLLOW, {}, "n/a", "need not"),
@@ -125,6 +130,20 @@ def test_hold_is_brought_about_and_taken_back_and_the_admins_holds_stay() -> Non
     assert not set(IMAGES) & set(back["hold"])
 
 
+def test_every_kind_of_kernel_is_held() -> None:
+    """Also EL's with pages of 64 KiB, which Grace runs, and for real time."""
+    own, others = (
+        ("kernel", "kernel-core"),
+        ("kernel-64k", "kernel-64k-modules-core", "kernel-rt-core", "kernel-uki-virt"),
+    )
+    there = packages() + "".join(
+        f"{'hi ' if n in own else 'ii '}|{n}|5.14.0-503.11.1.el9_5|kernel\n" for n in (*own, *others)
+    )
+    found = ask(NEXT, HOLD, packages=there)
+    assert (found.status, found.found) == ("fail", f"not held: {' '.join(sorted(others))}")
+    assert {*own, *others} <= set(make(context(HOLD, packages=there))["hold"])
+
+
 def test_headers_of_kernels_that_are_kept_away_are_kept_away_too() -> None:
     """Else an upgrade brings them alone, DKMS builds for that kernel, and where it fails, dpkg is left in pieces."""
     there = images("ii ")["packages"] + f"ii |{META}|6.1.174-1|linux-signed-amd64\n"
@@ -165,6 +184,23 @@ def grub(default: str, environment: str = "") -> dict[str, str]:
 
 
 SAVED = grub("${saved_entry}", "saved_entry=1\n")
+MEMTEST = "@loader grub\n@menu\nmenuentry 'Memory test' {\nlinux /memtest86+x64.bin\n}\n@env\n"
+RESCUE = grub("0", "next_entry=1\n")["next_boot"].replace(OLD, "0-rescue-ab12").replace(NEW, OLD)
+PRUNED = f"""@loader grub
+@menu
+if [ "${{next_entry}}" ] ; then
+set default="${{next_entry}}"
+set default="${{saved_entry}}"
+fi
+blscfg
+@env
+saved_entry=1
+@entry ab12-{OLD}
+linux /vmlinuz-{OLD}
+@entry ab12-0-rescue
+linux /vmlinuz-0-rescue-ab12
+"""
+"""As an EL's whose second kernel was removed: what GRUB takes for entry 1 is its rescue."""
 LOADERS = [
     Row("pinned to the old one", NEXT, FOLLOW, {**came(""), **SAVED}, "pass", f"{OLD} has {V}, and runs (GRUB: saved_entry=1)"),
     Row("pinned to one without", NEXT, FOLLOW,
@@ -189,8 +225,16 @@ LOADERS = [
         "gpuprov apply"),
     Row("no kernel here has one", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|0\n{NEW}|1|1|{V}|1|{NEW}||0\n"}, "pass", f"{NEW} has"),
     Row("nobody knows", NEXT, FOLLOW, came(), "pass", "taken to be the newest: no configuration of GRUB or systemd-boot was found"),
-    Row("what it cannot start", NEXT, FOLLOW, {**came(), "next_boot": grub("0")["next_boot"].replace(NEW, "6.9")}, "pass",
-        "GRUB starts 6.9 (GRUB_DEFAULT=0), which is not in /boot"),
+    Row("nobody knows, of one kernel", NEXT, FOLLOW, {}, "pass", "taken to be the newest: no configuration of GRUB"),
+    Row("a menu's entry without a kernel", NEXT, FOLLOW, {"next_boot": MEMTEST}, "pass", "'Memory test' names no kernel"),
+    Row("boots that somebody else counts", NEXT, FOLLOW, grub("0", "boot_counter=1\n"), "pass", "GRUB counts boots"),
+    Row("a kernel that was removed", NEXT, FOLLOW, {**came(), "next_boot": grub("0")["next_boot"].replace(NEW, "6.9")}, "fail",
+        "6.9, the next boot's, has no modules here: it was removed, or is an entry for a rescue (GRUB: GRUB_DEFAULT=0)",
+        f"a kernel that is installed; until then do not reboot, or have {OLD} start, one time: grub-reboot 'Linux {OLD}'"),
+    Row("the same, of one kernel", NEXT, FOLLOW, grub("0"), "fail", f"{NEW}, the next boot's, has no modules here"),
+    Row("a rescue entry for one time", NEXT, FOLLOW, {"next_boot": RESCUE}, "fail",
+        "0-rescue-ab12, the next boot's, has no modules here"),
+    Row("a number that is another entry's now", NEXT, FOLLOW, {"next_boot": PRUNED}, "fail", "(GRUB: saved_entry=1)"),
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Output
-from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, MODULE_SIGNING
+from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, ENROLLED, KEY_FILE, MODULE_SIGNING
 from gpuprov.shared import certificates
 from tests import key_pairs
 from tests.capabilities.asking import PODMAN, Row, ask, judge
@@ -69,6 +69,59 @@ ROWS = [
         "gpuprov apply",
     ),
 ]
+
+
+NEXT = "6.1.0-47-amd64"
+DKMS_KEY = f"module|{NEXT}|nvidia-current|DKMS module signing key|1B:2C"
+
+
+def of_next(*lines: str, enrolled: str = "aa:bb\nserial 1b:2c\n", driver: NvidiaDriver | None = None) -> Outcome:
+    shown = "".join(f"{line}\n" for line in lines)
+    return ask(SIGNED, driver, secure_boot=ON.text, module_signing=shown, enrolled_certificates=enrolled)
+
+
+def test_with_secure_boot_on_the_next_kernels_modules_must_load() -> None:
+    """https://github.com/fedora-silverblue/issue-tracker/issues/272: akmods built a module without a signature, and it was refused."""
+    assert (of_next(DKMS_KEY).status, of_next(DKMS_KEY).found) == (
+        "pass",
+        "1 modules, signed by DKMS module signing key (1b2c), whose certificate is enrolled",
+    )
+    bare = of_next(DKMS_KEY, f"module|{NEXT}|nvidia-current-uvm||")
+    assert (bare.status, "nvidia-current-uvm is not signed" in bare.found) == ("fail", True)
+    assert "nvidia_driver.signing" in bare.hint
+    other = of_next(DKMS_KEY, enrolled="aa:bb\nserial 2d\n")
+    assert (other.status, "DKMS module signing key (1b2c), and no enrolled" in other.found) == ("fail", True)
+    assert "mokutil --import" in other.hint
+
+
+def test_what_is_not_known_of_signatures_is_said_and_is_no_failure() -> None:
+    for enrolled in ("", "2bb010e24d\n", "aa:bb\ncc:dd\nserial 2d\n"):
+        found = of_next(DKMS_KEY, enrolled=enrolled)
+        assert (found.status, "mokutil does not tell" in found.found) == ("skip", True), enrolled
+    canonical = f"module|{NEXT}|nvidia|Canonical Ltd. Kernel Module Signing|77"
+    assert of_next(canonical, driver=NvidiaDriver(build="precompiled")).status == "pass", (
+        "the kernel's own key is not enrolled"
+    )
+    nvidia = ask(SIGNED, NvidiaDriver(build="precompiled"), secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia|NVIDIA|77\n",
+        enrolled_certificates="aa:bb\nserial 1b:2c\n", os_release='ID="rhel"\nVERSION_ID="9.5"\nPRETTY_NAME="RHEL 9.5"\n')  # fmt: skip
+    assert nvidia.status == "fail", "NVIDIA's own key is no distribution's"
+    assert of_next("module|6.1.0-46-amd64|nvidia||", DKMS_KEY).status == "pass", "one that does not start next"
+    assert ask(SIGNED, None, secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia||\n", **PODMAN).status == "n/a"
+    assert ask(SIGNED, None, module_signing=f"module|{NEXT}|nvidia||\n").status == "n/a", "Secure Boot is off"
+    assert of_next().status == "skip"
+
+
+def test_serial_numbers_of_real_certificates(tmp_path: Path) -> None:
+    """Of a list that mokutil printed, and one with a small number, as openssl shows it."""
+    listed = Path(__file__).parents[1] / "real/mok-list-one-canonical/mokutil-list-enrolled.txt"
+    small = "[key 2]\nSHA1 Fingerprint: aa:bb\nCertificate:\n    Data:\n        Serial Number: 26 (0x1a)\n"
+    (tmp_path / "list").write_text(listed.read_text() + small)
+    (tmp_path / "mokutil").write_text(f'#!/bin/sh\n[ "$1" != --list-enrolled ] || cat {tmp_path}/list\n')
+    (tmp_path / "mokutil").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", ENROLLED.script], env=environment, capture_output=True, text=True, check=True)
+    found = ENROLLED.parse(Output(done.stdout))
+    assert (len(found), found.serials, found.whole) == (2, frozenset(("b94124a0182c9267", "1a")), True)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")

@@ -96,12 +96,17 @@ def _copy(boot: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy
 
 
+def holds(boot: Path, *paths: str) -> None:
+    (boot / "bin/lsinitramfs").write_text("".join(["#!/bin/sh\n", *(f"echo {path}\n" for path in paths)]))
+    (boot / "bin/lsinitramfs").chmod(0o755)
+
+
 def of_probe(boot: Path) -> Initramfs:
     script = INITRAMFS.script.replace("/sys/firmware/efi/efivars", f"{boot}/efivars")
     for folder in ("/boot", "/etc/modprobe.d", "/lib/modules", "/efi"):
         script = re.sub(rf"(?<![\w]){folder}(?=[/ \n])", f"{boot}{folder}", script)
-    (boot / "bin/lsinitramfs").write_text("#!/bin/sh\necho etc/modprobe.d/gpuprov.conf\n")
-    (boot / "bin/lsinitramfs").chmod(0o755)
+    if not (boot / "bin/lsinitramfs").exists():
+        holds(boot, "etc/modprobe.d/gpuprov.conf")
     environment = {"PATH": f"{boot}/bin:/usr/bin:/bin"}
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment)
     (image,) = INITRAMFS.parse(Output(done.stdout))
@@ -163,3 +168,27 @@ def test_the_probe_looks_into_the_same_images(boot: Path) -> None:
     )
     assert done.stdout.split()[:2] == ["image", f"{boot}/boot/initrd.img-{RELEASE}"]
     assert done.stdout.count("image") == 1
+
+
+@pytest.mark.parametrize(
+    ("inside", "old"),
+    [
+        ("updates/dkms/nvidia-current.ko", True),
+        ("updates/nvidia-modeset.ko.xz", True),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko", False),
+    ],
+)
+def test_an_image_with_modules_of_the_driver_before(boot: Path, inside: str, old: bool) -> None:
+    """As where /etc/initramfs-tools/modules or dracut's force_drivers names nvidia: nothing makes it anew when the driver changes."""
+    (image,) = initramfs.stale()
+    initramfs.rebuild(image)
+    module = boot / f"lib/modules/{RELEASE}/updates/dkms/nvidia-current.ko"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    holds(boot, f"lib/modules/{RELEASE}/{inside}")
+    (boot / "bin/modinfo").write_text(f'#!/bin/sh\n[ "$4" = nvidia-current ] && echo {module}\n')
+    (boot / "bin/modinfo").chmod(0o755)
+    made = os.stat(image.path).st_mtime
+    for age, now in ((-60, False), (60, old)):
+        os.utime(module, (made + age, made + age))
+        assert (initramfs.stale() == [image], of_probe(boot).old_driver) == (now, now)

@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.nvidia_driver import (
     built_once,
     kernels,
+    loading,
     machine,
     now,
     origin,
@@ -188,6 +189,7 @@ CHECKS = (
         *precompiled.CHECKS,
         *runfile.CHECKS,
         *kernels.CHECKS,
+        *loading.CHECKS,
     ),
     *(
         *preflight.CHECKS,
@@ -221,7 +223,7 @@ CAPABILITY = Capability(
             *DRIVER_PACKAGES,
             "nvidia_driver.headers",
         ),
-        "signed": ("nvidia_driver.modules_built",),
+        **dict.fromkeys(("signed", "initramfs"), ("nvidia_driver.modules_built",)),
         "loaded": ("host.gpu", "nouveau.running", "nvidia_driver.modules_built", *DRIVER_PACKAGES),
         "module_parameters": LOADED,
         "cuda": (*DRIVER_PACKAGES, *LOADED),

@@ -78,6 +78,9 @@ def modules_built(ctx: Ctx) -> Outcome:
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         hint += before_the_boot(ctx, {kernel.release for kernel in lacking})
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
+    if strays := [f"{kernel.release}: {one}" for kernel in targets for one in kernel.strays]:
+        hint = "dkms status; find /lib/modules -name 'nvidia*.ko*', and remove what an earlier installation has left; gpuprov apply"
+        return fail(f"every module of the set in {wanted}", "; ".join(strays), hint)
     if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
         hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
         return fail(f"{wanted}, built for the kernel that it lies with", "; ".join(alien), hint)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.nvidia_driver.booting import coming
+from gpuprov.capabilities.nvidia_driver.booting import Coming, coming, none_boots
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -51,7 +51,7 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 @check(
     "nvidia_driver.next_kernel",
-    *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, DKMS_LOGS),
+    *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, system.CONTAINER, DKMS_LOGS),
     fields=(FIELD,),
     moment="next-boot",
     evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
@@ -60,21 +60,12 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     """The kernel of the next boot has the driver's modules and an initramfs, and a new one comes only as the policy has it."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
-        return not_asked("no kernel can boot here: a container's is the machine's")
+        return none_boots(ctx.facts)
     kernel, told = ahead.kernel, f" ({ahead.told})" if ahead.told else ""
     policy, wanted = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
     expected = f"{kernel.release} with {wanted or 'a driver'}"
-    for one in ahead.each:
-        which = "the next boot's" if one is kernel else "the one that boots after the next"
-        bare = not one.initramfs and any(other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable)
-        if one.nvidia != wanted or not wanted or one.alien:
-            has = f"{one.nvidia} for {one.built}" if one.alien else one.nvidia or "none"
-            found = f"{one.release}, {which}, has {has}{why(ctx, one)}{'; and no initramfs' * bare}{told}"
-            return fail(f"{one.release} with {wanted or 'a driver'}", found, _hint(ctx, one, running))
-        if bare:
-            made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(one.release)
-            found = f"{one.release}, {which}, has no initramfs, as others have: it may not find its disk{told}"
-            return fail(f"an initramfs for {one.release}", found, f"{repair(ctx)}{made}{_stay(ctx, one, running)}")
+    if bad := next(filter(None, (_lacking(ctx, ahead, one, wanted) for one in ahead.each)), None):
+        return bad
     if holds_kernels(ctx):
         known = images(ctx.facts)
         loose = sorted(name for name, held in known.items() if not held)
@@ -95,6 +86,26 @@ def of_next_boot(ctx: Ctx) -> Outcome:
         return fail(f"{running} at the next boot, too", found, hint)
     runs = ", and runs" if kernel.release == running else f"; running is {running}"
     return ok(f"{kernel.release} has {wanted}{runs}{told}")
+
+
+def _lacking(ctx: Ctx, ahead: Coming, one: KernelModules, wanted: str) -> Outcome | None:
+    """What one of the kernels that start has not."""
+    running, told = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.told})" if ahead.told else ""
+    which = "the next boot's" if one is ahead.kernel else "the one that boots after the next"
+    bare = not one.initramfs and any(other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable)
+    if not one.bootable:
+        found = f"{one.release}, {which}, has no modules here: it was removed, or is an entry for a rescue{told}"
+        hint = f"have the bootloader start a kernel that is installed{_stay(ctx, one, running)}"
+        return fail(f"an installed kernel with {wanted or 'a driver'}", found, hint)
+    if one.nvidia != wanted or not wanted or one.alien:
+        has = f"{one.nvidia} for {one.built}" if one.alien else one.nvidia or "none"
+        found = f"{one.release}, {which}, has {has}{why(ctx, one)}{'; and no initramfs' * bare}{told}"
+        return fail(f"{one.release} with {wanted or 'a driver'}", found, _hint(ctx, one, running))
+    if bare:
+        made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(one.release)
+        found = f"{one.release}, {which}, has no initramfs, as others have: it may not find its disk{told}"
+        return fail(f"an initramfs for {one.release}", found, f"{repair(ctx)}{made}{_stay(ctx, one, running)}")
+    return None
 
 
 def why(ctx: Ctx, kernel: KernelModules) -> str:
@@ -149,7 +160,7 @@ def repair(ctx: Ctx) -> str:
 
 @check(
     "nvidia_driver.kernels_held",
-    *(*BASE_PROBES, modules.KERNELS),
+    *(*BASE_PROBES, modules.KERNELS, system.CONTAINER),
     fields=(FIELD,),
     moment="preflight",
     evidence="dpkg -l 'linux-image*'; rpm -qa 'kernel*'",
@@ -159,7 +170,7 @@ def holdable(ctx: Ctx) -> Outcome:
     if ctx.fragment.kernel_upgrades != "hold":
         return not_asked("kernels need not be held")
     if coming(ctx.facts) is None:
-        return not_asked("no kernel can boot here")
+        return none_boots(ctx.facts)
     if not images(ctx.facts):
         hint = f"kernel_upgrades: alert, and hold the kernel by hand ({words(ctx.facts.get(system.OS_RELEASE)).hold})"
         return fail("packages of kernels that can be held", "none that gpuprov knows", hint)

@@ -18,14 +18,12 @@ from gpuprov.capabilities.nvidia_driver.installed import module_package
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import words
 from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import PACKAGES
+from gpuprov.probe.software.packages import BOOTING, PACKAGES
 from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.problem import Problem
 
 Ctx = Context[NvidiaDriver]
 HERE = "nvidia_driver"
-KERNELS = r"linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(core|modules|modules-core|modules-extra|hwe|uek|uek-core))?"
-"""Packages that bring a kernel which boots."""
 
 
 def problems(driver: NvidiaDriver) -> Iterable[Problem]:
@@ -82,7 +80,7 @@ def precompiled(ctx: Ctx) -> Outcome:
     if broken := [name for name in mine if not found[name].whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; gpuprov apply")
-    kernels = [name for name, one in found.items() if name == one.name and re.fullmatch(KERNELS, name)]
+    kernels = [name for name, one in found.items() if name == one.name and re.fullmatch(BOOTING, name)]
     loose = [name for name in (*mine, *kernels) if not found[name].held]
     if loose and ctx.fragment.hold:
         command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"

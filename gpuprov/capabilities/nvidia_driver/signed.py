@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.nvidia_driver.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.probe.host import house, system
 from gpuprov.probe.host.family import family, words
@@ -16,6 +19,7 @@ from gpuprov.probe.kernel.signing import (
     MODULE_SIGNING,
     SETTINGS_FILE,
     SHORT,
+    Signature,
 )
 from gpuprov.probe.software.packages import INDEX, PACKAGES
 from gpuprov.shared import certificates, resolve
@@ -99,19 +103,21 @@ def signing_tool(ctx: Ctx) -> Outcome:
 @check(
     "nvidia_driver.signed",
     *(MODULE_SIGNING, modules.KERNELS, NEXT_BOOT, system.OS_RELEASE),
+    *(house.SECURE_BOOT, ENROLLED, system.CONTAINER),
     fields=("signing",),
     moment="next-boot",
-    evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; cat /etc/dkms/framework.conf.d/*.conf",
+    evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; mokutil --list-enrolled; cat /etc/dkms/framework.conf.d/*.conf",
 )
 def signed(ctx: Ctx) -> Outcome:
-    """The modules of every kernel that can boot are signed with the site's key, and so will DKMS sign those of the next one."""
+    """The modules of every kernel that can boot are signed with the site's key, and so will DKMS sign those of the next one. Without
+    such a key, and with Secure Boot on, those of the kernels that start next are signed with one that is enrolled."""
     wanted, found = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
     elsewhere = served(ctx.host, ctx.fragment)
     if not wanted.key_file or (elsewhere and (found.written or found.key)):
         if found.written or found.key:
             left = SETTINGS_FILE if found.written else KEY_FILE
             return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
-        return not_asked("DKMS signs with its own key")
+        return _by_others(ctx, found.modules)
     mine = certificates.of_file(wanted.certificate_file)
     expected = f"signed with the certificate {mine['serial']} ({wanted.certificate_file})"
     problem = "" if elsewhere else _kept(found.key, found.certificate == mine["content"], pair=found.pair)
@@ -139,6 +145,32 @@ def signed(ctx: Ctx) -> Outcome:
         way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
         return skip(f"without openssl nobody can tell whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
     return ok(f"{len(found.modules)} modules of {' '.join(targets)}", expected)
+
+
+def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
+    """Without a key of the site's: whether Secure Boot lets the modules of the kernels that start next be loaded."""
+    ahead = coming(ctx.facts)
+    if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(house.SECURE_BOOT) or ahead is None:
+        return not_asked("DKMS signs with its own key")
+    expected = "modules that the next boot loads with Secure Boot on"
+    next_ones = {kernel.release for kernel in ahead.each}
+    mine = [one for one in found if one.kernel in next_ones]
+    if not mine:
+        return skip(f"no NVIDIA module of {' '.join(sorted(next_ones))}")
+    hint = "nvidia_driver.signing, with a certificate that is enrolled; or switch Secure Boot off"
+    if unsigned := [f"{one.kernel}: {one.module} is not signed" for one in mine if not one.serial]:
+        return fail(expected, f"{'; '.join(unsigned)}: this kernel refuses it", hint)
+    by = sorted({(one.signer, one.serial) for one in mine})
+    named = ", ".join(f"{signer} ({serial})" for signer, serial in by)
+    if ctx.fragment.build == "precompiled" and family(ctx.facts.get(system.OS_RELEASE)) == "debian":
+        return ok(f"{len(mine)} modules, signed by {named}, as the kernel is", expected)
+    enrolled = ctx.facts.get(ENROLLED)
+    if {serial for _, serial in by} <= enrolled.serials:
+        return ok(f"{len(mine)} modules, signed by {named}, whose certificate is enrolled", expected)
+    if not enrolled.whole:
+        return skip(f"signed by {named}: mokutil does not tell here whether that certificate is enrolled")
+    known = f"enrol its certificate (mokutil --import FILE, reboot, confirm at the console); or {hint}"
+    return fail(expected, f"signed by {named}, and no enrolled certificate has that serial number", known)
 
 
 def _kept(key: str, certificate: bool, *, pair: bool | None) -> str:

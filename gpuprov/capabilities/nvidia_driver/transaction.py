@@ -10,12 +10,11 @@ import msgspec
 from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, seen
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
 from gpuprov.capabilities.nvidia_driver.installed import header_metapackages
-from gpuprov.capabilities.nvidia_driver.precompiled import KERNELS
 from gpuprov.catalog.drivers.sets import DriverPackages
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver.driver_packages import BUILDING, INSTALLED, Row
-from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.probe.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
 from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import package_lists
 
@@ -87,7 +86,7 @@ def images(facts: Facts) -> dict[str, bool]:
     return {
         name: one.held
         for name, one in found.items()
-        if name == one.name and (name in headers or re.fullmatch(KERNELS, name))
+        if name == one.name and (name in headers or re.fullmatch(BOOTING, name))
     }
 
 

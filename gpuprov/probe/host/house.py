@@ -139,11 +139,15 @@ REBOOT_REASONS = Probe(
 )
 SECURE_BOOT = Probe(
     "secure_boot",
-    "cat /sys/firmware/efi/efivars/SecureBoot-* 2>/dev/null | od -An -tu1; true",
+    """cd /sys/firmware/efi/efivars 2>/dev/null || exit 0
+case "$(cat MokSBStateRT-* 2>/dev/null | od -An -tu1)" in *' 1') exit 0 ;; esac
+cat SecureBoot-* 2>/dev/null | od -An -tu1; true""",
     parse_secure_boot,
     "mokutil --sb-state",
     blank=r"[\s\d]+$",
 )
+"""It is off for the kernel, too, where shim was told not to validate (mokutil --disable-validation):
+https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c"""
 LEFTOVERS = Probe(
     "runfile_leftovers",
     "ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer 2>/dev/null; true",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from gpuprov.onhost import first_boot_judge
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
+from gpuprov.probe.kernel.grub_menu import kernel_of
 
+MODULE = re.compile(r"[\w.+-]+", re.ASCII)
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
 """A sysctl as `sysctl -a` calls it; a level may be a network interface."""
 
@@ -22,17 +24,26 @@ def parse_running(output: Output) -> dict[str, str]:
     return parse_command_line(Output(" ".join(first_boot_judge.without_first(output.text.split()))))
 
 
-def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
+class BootEntry(dict[str, str]):
+    """The words of an entry's command line. `kernel`: the release that it starts, empty where its file's name has none."""
+
+    kernel: str = ""
+
+
+def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
     variables: dict[str, str] = {}
     entries = []
     for line in output.text.splitlines():
         words = line.split(None, 2)
-        if len(words) == 3 and words[0] == "set":
-            variables.setdefault(words[1], words[2])
+        if words[:1] == ["set"] and len(words) > 1:
+            variables.setdefault(words[1], words[2] if len(words) == 3 else "")
+        elif words and not words[0].startswith("linux"):
+            raise ProbeFailed(f"boot entries have a line that is none of theirs: {line.strip()[:80]!r}")
         elif len(words) >= 2:
             options = words[2].split() if len(words) == 3 else []
             expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
-            entries.append(parse_command_line(Output(" ".join(expanded))))
+            entries.append(BootEntry(parse_command_line(Output(" ".join(expanded)))))
+            entries[-1].kernel = kernel_of(words[1])
     return tuple(entries)
 
 
@@ -53,7 +64,11 @@ def parse_fixed(output: Output) -> frozenset[str]:
 
 def parse_modules_load(output: Output) -> frozenset[str]:
     lines = (line.strip() for line in output.text.splitlines())
-    return frozenset(line.replace("-", "_") for line in lines if line and line[0] not in "#;")
+    names = [line.split()[0] for line in lines if line and line[0] not in "#;"]
+    found = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
+    if names and not found:
+        raise ProbeFailed(f"modules-load.d has a line that names no module: {names[0][:80]!r}")
+    return found
 
 
 def parse_login_limits(output: Output) -> dict[str, str]:
@@ -89,7 +104,7 @@ true""",
     parse_boot_entries,
     "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
 )
-"""The command line of each entry that the bootloader offers; empty where there is no grub.
+"""The command line of each entry that the bootloader offers, with its kernel; empty where there is no grub.
 
 With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
 EL 8 keeps the whole line there, as $kernelopts

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gpuprov.onhost.initramfs import PARTITIONS, Copy, old_of
+from gpuprov.onhost.initramfs import NVIDIA, PARTITIONS, Copy, old_of
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.systemd_boot import EFI
 
@@ -15,7 +15,8 @@ class Initramfs(msgspec.Struct, frozen=True):
     """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
 
     `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools. `old_copy`: of an earlier
-    state of it, from which systemd-boot starts the host: what the image holds, that one does not.
+    state of it, from which systemd-boot starts the host: what the image holds, that one does not. `old_driver`: it holds
+    NVIDIA modules, and was made before those of its kernel were put in place.
     """
 
     image: str
@@ -24,6 +25,7 @@ class Initramfs(msgspec.Struct, frozen=True):
     readable: bool
     by_dracut: bool = False
     old_copy: str = ""
+    old_driver: bool = False
 
     @property
     def release(self) -> str:
@@ -56,6 +58,9 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
             size, made, copied_size, copied = map(int, match.groups()[:4])
             copies.append(Copy(copied_size, copied, match[5] == "=", match[6]))
             images[-1] = msgspec.structs.replace(images[-1], old_copy=old_of(size, made, copies))
+        elif line == "older" and images:
+            old = any(NVIDIA.fullmatch(f"{name}.ko") for name in images[-1].modules)
+            images[-1] = msgspec.structs.replace(images[-1], old_driver=old)
         elif line and images:
             last = images[-1]
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
@@ -91,7 +96,10 @@ for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
     q=-; [ "$c" -ot "$i" ] && cmp -s "$i" "$c" && q='='
     echo "copy $(stat -c '%s %Y' "$i") $(stat -c '%s %Y' "$c") $q $c"
   done;; esac
-  printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
+  printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|vfio[-_]pci|nvidia[^/]*)\\.ko'
+  case "$l" in *nvidia*.ko*) for n in nvidia-current nvidia-current-open nvidia; do
+    m=$(modinfo -k "${r%.img}" -n $n 2>/dev/null) && [ "$m" -nt "$i" ] && echo older && break
+  done;; esac
 done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' for place in PARTITIONS)),
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",

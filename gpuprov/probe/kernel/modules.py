@@ -14,18 +14,23 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 
 class Modprobe(msgspec.Struct, frozen=True):
-    """modprobe's merged configuration. Module names have underscores, as the kernel writes them."""
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in the place of
+    modules. `before`: what is loaded before a module (softdep)."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed kernel: whether it can boot here (`bootable`: an image in /boot), its headers, its NVIDIA modules.
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none, as
+    with unified images and ostree), its headers, its NVIDIA modules.
 
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
     the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
-    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known.
+    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known. `strays`: other modules of the set that have
+    another version, as NAME=VERSION.
     """
 
     release: str
@@ -36,6 +41,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     built: str = ""
     runs: bool = False
     initramfs: bool = True
+    strays: tuple[str, ...] = ()
 
     @property
     def alien(self) -> bool:
@@ -67,6 +73,8 @@ def parse_built_in(output: Output) -> frozenset[str]:
 def parse_modprobe(output: Output) -> Modprobe:
     blacklist: set[str] = set()
     options: dict[str, dict[str, str]] = {}
+    install: dict[str, str] = {}
+    before: dict[str, frozenset[str]] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.strip().partition(" ")
         name, _, values = rest.strip().partition(" ")
@@ -75,23 +83,35 @@ def parse_modprobe(output: Output) -> Modprobe:
         elif kind == "options":
             pairs = (item.partition("=") for item in values.split())
             options.setdefault(underscored(name), {}).update({key: value.strip('"') for key, _, value in pairs})
-    return Modprobe(frozenset(blacklist), options)
+        elif kind == "install":
+            install[underscored(name)] = values.strip()
+        elif kind == "softdep":
+            first = values.partition("post:")[0].replace("pre:", " ").split()
+            before[underscored(name)] = frozenset(map(underscored, first))
+    return Modprobe(frozenset(blacklist), options, install, before)
+
+
+BESIDE = "2"
+"""A kernel's image lies beside its modules alone. In a container that has the machine's /lib/modules it is the machine's."""
 
 
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
-    for line in output.text.splitlines():
-        release, bootable, headers, nvidia, nouveau, built, runs, image = (*line.split("|"), "", "", "")[:8]
+    rows = output.text.splitlines()
+    image = "1" if any(line.split("|")[1:2] == ["1"] for line in rows) else BESIDE
+    for line in rows:
+        release, bootable, headers, nvidia, nouveau, built, runs, initial, strays = (*line.split("|"), *[""] * 4)[:9]
         kernels.append(
             KernelModules(
                 release=release,
-                bootable=bootable == "1",
+                bootable=bootable == image,
                 headers=headers == "1",
                 nvidia=nvidia,
                 nouveau=nouveau == "1",
                 built=built,
                 runs=runs == "1",
-                initramfs=image != "0",
+                initramfs=initial != "0",
+                strays=tuple(strays.split()),
             )
         )
     return tuple(kernels)
@@ -107,7 +127,10 @@ BUILT_IN = Probe(
 )
 """Modules that are part of the running kernel itself: always there, never in lsmod."""
 MODPROBE = Probe(
-    "modprobe_config", "modprobe -c 2>/dev/null | grep -E '^(blacklist|options) '", parse_modprobe, "modprobe -c"
+    "modprobe_config",
+    "modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) '",
+    parse_modprobe,
+    "modprobe -c",
 )
 KERNELS = Probe(
     "kernels",
@@ -120,19 +143,24 @@ KERNELS = Probe(
   { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
     awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
 }
-r=$(uname -r)
+r=$(uname -r) o=1
+{ systemd-detect-virt --container --quiet || [ -e /run/.containerenv ]; } 2>/dev/null && o=
 for d in /lib/modules/*; do
   k=${d##*/}; b=0; h=0; n=0; c=0; i=0
-  [ -e "/boot/vmlinuz-$k" ] && b=1
+  for f in "$d/vmlinuz" "$d/Image"; do [ -n "$o" ] && [ -e "$f" ] && b=2; done
+  for f in "/boot/vmlinuz-$k" "/boot/Image-$k"; do [ -e "$f" ] && b=1; done
   [ -e "$d/build/Makefile" ] && h=1
   [ "$b$h" = 00 ] && continue
   v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
   u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
   case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
+  w=""; for p in ${v:+uvm modeset drm}; do
+    x=$(modinfo -k "$k" -F version "$m-$p" 2>/dev/null); case $x in '' | "$v") ;; *) w="$w $m-$p=$x" ;; esac
+  done
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
   [ "$k" = "$r" ] && c=1
   for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done
-  echo "$k|$b|$h|$v|$n|$u|$c|$i"
+  echo "$k|$b|$h|$v|$n|$u|$c|$i|$w"
 done""",
     parse_kernels,
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",

@@ -56,8 +56,21 @@ SHORT = 10
 """Hexadecimal digits of a fingerprint that mokutil shows in a short list."""
 
 
-def parse_enrolled(output: Output) -> frozenset[str]:
-    return frozenset(line.strip().replace(":", "").lower() for line in output.text.splitlines() if line.strip())
+class Enrolled(frozenset[str]):
+    """Fingerprints of certificates. `serials`: their serial numbers; `whole`: of every one of them."""
+
+    serials: frozenset[str] = frozenset()
+    whole: bool = False
+
+
+def parse_enrolled(output: Output) -> Enrolled:
+    lines = [line.strip().lower() for line in output.text.splitlines() if line.strip()]
+    serials = [line.removeprefix("serial ") for line in lines if line.startswith("serial ")]
+    prints = [line.replace(":", "") for line in lines if not line.startswith("serial ")]
+    found = Enrolled(prints)
+    found.serials = frozenset(map(serial, serials))
+    found.whole = len(serials) == len(prints) > 0
+    return found
 
 
 MODULE_SIGNING = Probe(
@@ -93,14 +106,15 @@ ENROLLED = Probe(
     r"""for what in --list-enrolled --db; do
   o=$(LC_ALL=C mokutil $what 2>/dev/null)
   case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing $what 2>/dev/null); o=${v:-$o} ;; esac
-  printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: *//p; s/^\([0-9a-f]\{10\}\) .*/\1/p'
+  printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: *//p; s/^\([0-9a-f]\{10\}\) .*/\1/p
+    s/^ *Serial Number: .*(0x\([0-9a-f]*\)).*/serial \1/p; /^ *Serial Number: *$/{n;s/^ *\([0-9a-f:]*\)$/serial \1/p}'
 done
 true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
-"""SHA-1 fingerprints of the certificates that the firmware, or shim, trusts; where mokutil shows no more of them, their beginnings
-(`SHORT` digits).
+"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; where mokutil shows no more of them,
+the beginnings of their fingerprints (`SHORT` digits).
 
 mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short, unless it is told --verbose-listing; before it and
 from 0.7.2 on they are shown whole."""

@@ -36,7 +36,10 @@ def _named(entries: Iterable[dict[str, str]], name: str) -> dict[str, str]:
 
 
 def _release(entry: Mapping[str, str]) -> str:
-    return kernel_of(entry.get("linux", "")) or entry.get("version", "")
+    """Of a unified image the version is the distribution's; later ones list the kernel's, too
+    (https://github.com/systemd/systemd/pull/43312)."""
+    path = entry.get("linux", "")
+    return entry.get("uname", "") if path.endswith(".efi") else kernel_of(path) or entry.get("version", "")
 
 
 def _kernel(entry: Mapping[str, str]) -> dict[str, Any]:

@@ -54,6 +54,13 @@ INSTALL_ONLY = (
 and -lt, but not their headers and tools). The newest stands under the plain name; each also under NAME-KERNEL
 (`kernel-devel-5.14.0-570.el9.x86_64`)."""
 
+BOOTING = (
+    "linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(uek64k|uek|hwe|ml|lt|64k|rt(-64k)?))?(-debug)?(-(core|modules(-[a-z]+)*))?|"
+    "kernel(-(64k|rt(-64k)?))?(-debug)?-uki(-[a-z]+)*"
+)
+"""Packages of kernels that boot, and of their modules; SUSE's are not held. https://gitlab.com/redhat/centos-stream/rpms/kernel,
+https://docs.oracle.com/en/operating-systems/uek/8/relnotes8.0/uek8.0-ChangestoUEKContentDistributionandPackaging.html"""
+
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
 RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
@@ -83,10 +86,13 @@ def test_boot_entries() -> None:
     entries = boot.parse_boot_entries(captured("boot_entries", "grub"))
     assert ["single" in entry for entry in entries] == [False, False, True, False]
     assert [entry.get("iommu") for entry in entries] == ["pt", "pt", None, None]
+    assert [entry.kernel for entry in entries] == [*["6.1.0-47-amd64"] * 3, "6.1.0-44-amd64"]
+    with pytest.raises(ProbeFailed):
+        boot.parse_boot_entries(Output("sed: not found\n"))
 
 
 def test_boot_entries_of_boot_loader_specification_files() -> None:
-    el8, el9 = boot.parse_boot_entries(captured("boot_entries", "bls"))
+    el8, el9 = boot.parse_boot_entries(Output("set next_entry \n" + captured("boot_entries", "bls").text))
     assert el8["iommu"] == "pt", "what $kernelopts stands for in grub's environment"
     assert "$tuned_params" not in el8
     assert (el9["root"], el9["console"], el9["iommu"]) == ("UUID=5f6c", "ttyS0,115200", "pt")
@@ -100,7 +106,9 @@ def test_sysctl() -> None:
 
 def test_modules_load() -> None:
     assert boot.parse_modules_load(captured("modules_load", "driver_installed")) == {"nvidia_drm"}
-    assert boot.parse_modules_load(Output("# a\n; b\n\n ib_uverbs \nnvidia-uvm\n")) == {"ib_uverbs", "nvidia_uvm"}
+    assert boot.parse_modules_load(Output("# a\n; b\n\n ib_uverbs \nnvidia-uvm\nvfio-pci ids=10de:2330\n")) == {
+        *("ib_uverbs", "nvidia_uvm", "vfio_pci")
+    }
 
 
 def test_initramfs() -> None:
@@ -145,6 +153,18 @@ def test_secure_boot(case: str, on: bool) -> None:
 
 def test_no_efi_is_no_secure_boot() -> None:
     assert house.parse_secure_boot(Output("")) is False
+
+
+def test_secure_boot_that_shim_does_not_heed_is_off(tmp_path: Path) -> None:
+    """`mokutil --sb-state` says "SecureBoot validation is disabled in shim" then, and the kernel takes any module."""
+    guid = "605dab50-e046-4300-abb6-3dd810dd8b23"
+    script = house.SECURE_BOOT.script.replace("/sys/firmware/efi/efivars", str(tmp_path))
+    (tmp_path / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\6\0\0\0\1")
+    for value, on in ((None, True), (b"\6\0\0\0\0", True), (b"\6\0\0\0\1", False)):
+        if value:
+            (tmp_path / f"MokSBStateRT-{guid}").write_bytes(value)
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        assert house.parse_secure_boot(Output(done.stdout)) is on, value
 
 
 def test_receipt() -> None:

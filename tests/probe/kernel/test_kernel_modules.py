@@ -16,6 +16,7 @@ d={root}/lib/modules/$2
 case $5$4 in
 nvidiaversion | versionnvidia) [ -e $d/nvidia ] && echo 570.86.15 ;;
 nvidiavermagic | vermagicnvidia) sed 's/$/ SMP preempt mod_unload modversions/' $d/nvidia ;;
+nvidia-*version) cat "$d/$5.version" ;;
 nvidia) sed -n 2p $d/place 2>/dev/null || true; cat $d/place ;;
 *) exit 1 ;;
 esac
@@ -28,11 +29,11 @@ def read(root: Path) -> dict[str, modules.KernelModules]:
     (folder / "modinfo").write_text(KMOD.replace("{root}", str(root)))
     (folder / "modprobe").write_text(KMOD.replace("{root}", str(root)))
     (folder / "uname").write_text(f"#!/bin/sh\necho {OLD}\n")
+    (folder / "systemd-detect-virt").write_text(f"#!/bin/sh\ntest -e {root}/container\n")
     for file in folder.iterdir():
         file.chmod(0o755)
-    script = modules.KERNELS.script.replace("/lib/modules/", f"{root}/lib/modules/").replace(
-        "/boot/vmlinuz-$k", f"{root}/boot/vmlinuz-$k"
-    )
+    script = modules.KERNELS.script.replace("/lib/modules/", f"{root}/lib/modules/").replace("/boot/", f"{root}/boot/")
+    script = script.replace("/run/.containerenv", f"{root}/.containerenv")
     done = subprocess.run(
         ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{folder}:/usr/bin:/bin"}
     )
@@ -95,3 +96,28 @@ def test_no_module_and_what_runs(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert (found[OLD].nvidia, found[OLD].built, found[OLD].alien) == ("", "", False)
     assert (found[OLD].runs, found[NEW].runs) == (True, False)
+
+
+def test_a_kernel_that_is_not_called_vmlinuz(tmp_path: Path) -> None:
+    """SLES has /boot/Image-K on aarch64 (https://github.com/SUSE/kernel-source, rpm/kernel-binary.spec.in); where the image was
+    built into another, or /boot is no part of the system, as with ostree, it lies beside the modules."""
+    kernel(tmp_path, OLD, headers=False)
+    (tmp_path / "boot" / f"vmlinuz-{OLD}").rename(tmp_path / "boot" / f"Image-{OLD}")
+    kernel(tmp_path, NEW, headers=False)
+    (tmp_path / "boot" / f"vmlinuz-{NEW}").unlink()
+    (tmp_path / "lib/modules" / NEW / "vmlinuz").touch()
+    found = read(tmp_path)
+    assert (found[OLD].bootable, found[NEW].bootable) == (True, False), "one that was not put into /boot does not boot"
+    (tmp_path / "boot" / f"Image-{OLD}").unlink()
+    assert {name: one.bootable for name, one in read(tmp_path).items()} == {NEW: True}
+    (tmp_path / "container").touch()
+    assert read(tmp_path) == {}, "what a container sees of it is the machine's"
+
+
+def test_a_module_of_another_version_beside_it(tmp_path: Path) -> None:
+    """https://github.com/void-linux/void-packages/issues/4473: "nvidia-modeset: Version mismatch"."""
+    folder = kernel(tmp_path, OLD, OLD)
+    (folder / "nvidia-uvm.version").write_text("570.86.15\n")
+    assert read(tmp_path)[OLD].strays == ()
+    (folder / "nvidia-modeset.version").write_text("390.87\n")
+    assert read(tmp_path)[OLD].strays == ("nvidia-modeset=390.87",)

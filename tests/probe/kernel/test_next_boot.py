@@ -155,6 +155,23 @@ def test_systemd_boot() -> None:
     assert "no default" in of_systemd(listing="").unknown
 
 
+def test_a_unified_image() -> None:
+    """https://github.com/systemd/systemd/issues/24500: the version is that of the distribution. With the kernel's, as systemd lists
+    it from https://github.com/systemd/systemd/pull/43312 on."""
+    image = """         type: Boot Loader Specification Type #2 (.efi)
+        title: Fedora Linux 36 (Workstation Edition) (36 (Workstation Edition)) (default) (selected)
+           id: linux-5.18.19-200.fc36.x86_64.efi
+       source: /boot/efi/EFI/Linux/linux-5.18.19-200.fc36.x86_64.efi
+     sort-key: fedora
+      version: 36 (Workstation Edition)
+        linux: EFI/Linux/linux-5.18.19-200.fc36.x86_64.efi
+      options: root=...
+"""
+    assert "names no kernel" in of_systemd(listing=image).unknown
+    named = image.replace("        linux:", "        uname: 5.18.19-200.fc36.x86_64\n        linux:")
+    assert of_systemd(listing=named).kernel == "5.18.19-200.fc36.x86_64"
+
+
 def test_nothing_is_known_of_other_loaders() -> None:
     assert read("").unknown
     assert read("@loader grub\n@menu\n@env\n").unknown

@@ -311,3 +311,21 @@ def test_words_for_hints() -> None:
 def test_dnf_is_asked_for_streams_that_are_not_enabled_where_one_of_them_can_be(index: Any, streams: bool) -> None:
     assert "repoquery" in index.script
     assert ("--disable-modular-filtering" in index.script) == streams, "dnf would find nothing to install"
+
+
+KERNELS = """
+    kernel kernel-core kernel-modules kernel-modules-core kernel-modules-extra kernel-64k kernel-64k-core kernel-64k-modules
+    kernel-64k-modules-core kernel-rt kernel-rt-core kernel-rt-64k-core kernel-rt-debug-modules-extra kernel-debug-core kernel-uki-virt
+    kernel-64k-debug-uki-virt kernel-uki-virt-addons kernel-uek kernel-uek-core kernel-uek-modules-extra-netfilter kernel-uek64k-core
+    kernel-uek64k-modules-core kernel-hwe kernel6.12 kernel6.12-modules-extra kernel-ml-core kernel-lt-modules
+"""
+
+
+def test_packages_that_bring_a_kernel() -> None:
+    for name in KERNELS.split():
+        assert re.fullmatch(packages.BOOTING, name), name
+        assert re.fullmatch(packages.INSTALL_ONLY, name), name
+    for name in ("linux-image-amd64", "linux-image-6.8.0-1014-nvidia-64k", "linux-image-generic"):
+        assert re.fullmatch(packages.BOOTING, name), name
+    for name in ("kernel-devel", "kernel-64k-devel", "kernel-rt-devel-matched", "kernel-headers", "kernel-tools"):
+        assert not re.fullmatch(packages.BOOTING, name), name

@@ -1,0 +1,141 @@
+"""What the next boot would load in place of the driver's modules, or instead of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.nvidia_driver.booting import coming
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog.drivers.sets import MODULE_NAMES
+from gpuprov.onhost.first_boot_tools import KEPT
+from gpuprov.probe.host import pci, system
+from gpuprov.probe.host.family import family
+from gpuprov.probe.kernel import boot, initramfs, modules
+from gpuprov.probe.kernel.boot import BootEntry
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+
+Ctx = Context[NvidiaDriver]
+NEEDED = frozenset(modules.underscored(f"{name}{part}") for name in MODULE_NAMES for part in ("", "-uvm"))
+NOTHING = frozenset(("true", "false", ":"))
+VFIO = "vfio_pci"
+ENTRIES = {
+    "debian": "take {} out of /etc/default/grub and /etc/default/grub.d; update-grub",
+    "redhat": "grubby --update-kernel=ALL --remove-args={}",
+    "suse": "take {} out of /etc/default/grub; grub2-mkconfig -o /boot/grub2/grub.cfg",
+}
+"""By family: how a word leaves the boot entries."""
+PLACES = "/etc/modprobe.d /usr/lib/modprobe.d /run/modprobe.d"
+
+
+@check(
+    "nvidia_driver.initramfs",
+    initramfs.INITRAMFS,
+    fields=("version",),
+    moment="next-boot",
+    evidence=initramfs.INITRAMFS.evidence,
+)
+def in_initramfs(ctx: Ctx) -> Outcome:
+    """No initramfs holds NVIDIA modules of before those of its kernel, which would be loaded and not match the driver's libraries."""
+    images = ctx.facts.get(initramfs.INITRAMFS)
+    if not images:
+        return skip("no initramfs in /boot")
+    if unreadable := [image for image in images if not image.readable]:
+        return skip(f"not readable: {' '.join(image.image for image in unreadable)}; {unreadable[0].listing}")
+    if old := [image for image in images if image.old_driver]:
+        made_anew = old if "kernel" in ctx.host.capabilities else []  # its role alone makes images
+        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in made_anew]
+        told = (
+            f"older than the driver's modules, and with NVIDIA modules inside: {' '.join(image.image for image in old)}"
+        )
+        hint = f"{old[0].rebuild}; without, the next boot ends in Driver/library version mismatch"
+        return fail("no older NVIDIA module in any image", told, hint, changes=changes)
+    return ok(f"no older NVIDIA module in {len(images)} images")
+
+
+@check(
+    "nvidia_driver.kept_away",
+    *(modules.MODPROBE, modules.BUILT_IN, modules.KERNELS, boot.MODULES_LOAD, boot.BOOT_ENTRIES, NEXT_BOOT),
+    *(initramfs.INITRAMFS, pci.NVIDIA_FUNCTIONS, system.OS_RELEASE),
+    fields=("version",),
+    moment="next-boot",
+    evidence="modprobe -c | grep -E '^(blacklist|install|options|softdep) (nvidia|vfio)'; grep linux /boot/grub*/grub.cfg",
+)
+def kept_away(ctx: Ctx) -> Outcome:
+    """No setting keeps the driver from the host's GPUs at the next boot: modprobe's, or a word of the entry that starts."""
+    expected, entries = "nothing that keeps NVIDIA's driver from the GPUs", _next_entries(ctx)
+    wrong = dict([*_not_loaded(ctx, entries), *_taken(ctx, entries)])
+    if wrong:
+        return fail(expected, "; ".join(wrong), "; ".join(dict.fromkeys(wrong.values())))
+    listed = ctx.facts.get(modules.MODPROBE).blacklist.union(
+        *(_names(one.get("modprobe.blacklist", "")) for one in entries)
+    )
+    by_name = " ".join(sorted(NEEDED & listed))
+    told = (
+        f"; blacklisted, so that only what asks for it by name loads it, as nvidia-modprobe does: {by_name}"
+        if by_name
+        else ""
+    )
+    ids = ctx.facts.get(modules.MODPROBE).options.get(VFIO, {}).get("ids", "")
+    if any(_holds(ids, one.identifier) for one in _gpus(ctx)):
+        told += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
+    return ok(f"nothing does{told}", expected)
+
+
+def _next_entries(ctx: Ctx) -> list[BootEntry]:
+    """Those of the kernels that start next; not what somebody chooses for a rescue, nor what gpuprov keeps for a boot that fails."""
+    ahead = coming(ctx.facts)
+    releases = {one.release for one in ahead.each} if ahead else set()
+    known = [one for one in ctx.facts.get(boot.BOOT_ENTRIES) if one.kernel in releases]
+    return [one for one in known if not {"single", "recovery", KEPT} & set(one)]
+
+
+def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
+    """What is wrong, and its cure: a command in a module's place that loads nothing, and `module_blacklist`, which holds for whoever
+    loads (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
+    for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
+        first = command.partition(" ")[0].rpartition("/")[2]
+        if name in NEEDED and first in NOTHING and "modprobe" not in command:
+            yield f"install {name} {command} (modprobe.d)", f"grep -rn install {PLACES}, and take it out"
+    if entries and all(NEEDED & _names(one.get("module_blacklist", "")) for one in entries):
+        yield (
+            f"module_blacklist={entries[0]['module_blacklist']} (boot entries)",
+            _out_of_entries(ctx, "module_blacklist"),
+        )
+
+
+def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
+    """GPUs that vfio-pci takes by their ids, where it comes before NVIDIA's driver: by a list, out of an initramfs, by a softdep, as a
+    part of the kernel. Those that it has now are meant for it (https://docs.kernel.org/driver-api/vfio.html)."""
+    known, built_in = ctx.facts.get(modules.MODPROBE), VFIO in ctx.facts.get(modules.BUILT_IN)
+    first = [known.before.get(name, frozenset()) for name in (*NEEDED, "nouveau")]
+    images = [one.modules for one in ctx.facts.get(initramfs.INITRAMFS)]
+    early = any(VFIO in names for names in (ctx.facts.get(boot.MODULES_LOAD), *first, *images))
+    of_entries = [one.get("vfio-pci.ids", "") or one.get("vfio_pci.ids", "") for one in entries]
+    of_modprobe = known.options.get(VFIO, {}).get("ids", "")
+    for every, place, cure in (
+        ([of_modprobe] * (early and not built_in), "modprobe.d", f"grep -rn vfio {PLACES}, and take the ids out"),
+        (of_entries * (early or built_in), "boot entries", _out_of_entries(ctx, "vfio-pci.ids")),
+    ):
+        taken = [one.address for one in _gpus(ctx) if every and all(_holds(ids, one.identifier) for ids in every)]
+        if taken:
+            yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", cure
+
+
+def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
+    return [one for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) if one.driver != "vfio-pci"]
+
+
+def _holds(ids: str, identifier: str) -> bool:
+    return identifier in [":".join(one.lower().split(":")[:2]) for one in ids.split(",")]
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(map(modules.underscored, listed.split(",")))
+
+
+def _out_of_entries(ctx: Ctx, word: str) -> str:
+    return ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"].format(word)
+
+
+CHECKS = (in_initramfs, kept_away)
