@@ -26,7 +26,7 @@ STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
 PATIENCE = 900
 """Seconds for a first boot to be complete; then the host is started again, with what was kept, unless it is in service or at work."""
-DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|$)")
+DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|\n|\Z)")
 """In the cgroup of what has GPUs open without working on them."""
 
 
