@@ -193,15 +193,8 @@ def test_what_slurmd_starts_and_jobs_that_run_on_other_hosts(tmp_path: Path) -> 
 def test_a_scheduler_that_does_not_answer_says_nothing_of_a_job(tmp_path: Path, says: str, unasked: bool) -> None:
     (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
     (tmp_path / "squeue").chmod(0o755)
-    shell = shutil.copy("/bin/sh", tmp_path / "slurmd")
-    with (
-        subprocess.Popen(["slurmd", "-c", "sleep 60 & wait"], executable=shell, start_new_session=True) as slurmd,
-        running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank,
-    ):
-        try:
-            found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {rank}, 3 MiB"))
-        finally:
-            os.killpg(slurmd.pid, 9)
+    with running(tmp_path, "slurmd"), running(tmp_path, "rank", SLURM_JOB_ID="4712") as rank:
+        found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {rank}, 3 MiB"))
     assert (found.jobs, found.unasked) == (frozenset(), unasked)
 
 
