@@ -28,6 +28,7 @@ def device(
     netdevs: str = "",
     macs: str = "",
     bridge: bool = False,
+    virtual: bool = False,
     numa: str = "0",
     firmware: str = "28.39.1002",
     layer: str = "InfiniBand",
@@ -39,7 +40,7 @@ def device(
     ports: int = 1,
 ) -> str:
     """A device and its ports. `lids`: LID and the subnet manager's. `gids`: `index|gid|type|netdev`, of port 1."""
-    mark = "bridge" if bridge else ""
+    mark = "bridge" if bridge else "virtual" if virtual else ""
     lines = [
         f"device|{name}|{address}|{driver}|{identifier}|{node}|5254:00ff:fe00:1|{firmware}|{numa}|{netdevs}|{macs}|{mark}"
     ]
@@ -70,10 +71,11 @@ def host(
     log: str = "",
     daemons: tuple[str, ...] = ("containerd.service|unlimited|infinity",),
     bound: bool = False,
+    silent: tuple[str, ...] = (),
 ) -> str:
     """What the probe `rdma_host` prints. `port`: rows of ss; `opensm`, `soft`: LoadState, ActiveState, UnitFileState.
 
-    `daemons`: a service that runs, its process's limit, its unit's.
+    `daemons`: a service that runs, its process's limit, its unit's. `silent`: `address|device|class` of adapters that are dead.
     """
     lines = [f"module|{name}|{state}" for name, state in {**MODULES, **(modules or {})}.items()]
     lines += [f"netdev|{one}" for one in netdevs] + [f"route|{route}"] + [f"port|{one}" for one in port]
@@ -81,7 +83,7 @@ def host(
     lines += [f"unit|opensm.service|{opensm}||65536"]
     states = zip(("LoadState", "ActiveState", "UnitFileState"), soft.split("|"), strict=True)
     lines += [f"{name}|{value}" for name, value in states]
-    lines += ["bound|yes"] * bound
+    lines += ["bound|yes"] * bound + [f"silent|{one}" for one in silent]
     rows = [one.partition("|") for one in daemons]
     lines += [f"unit|{unit}|loaded|active|enabled|{limits}" for unit, _, limits in rows]
     lines += ["config|", *(f"config|{line}" for line in config)] if config is not None else []

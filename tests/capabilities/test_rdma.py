@@ -14,6 +14,9 @@ ROCE = Rdma(fabric="roce")
 ETHERNET = device("rocep59s0", layer="Ethernet", netdevs="ens5np0")
 IWARP = device("iwp59s0", driver="ice", layer="Ethernet", node="4: RNIC", identifier="0x8086|0x1592")
 ERDMA = device("rdmap0s6", driver="erdma", layer="Ethernet", node="4: RNIC", identifier="0x1ded|0x107f", firmware="")
+PHYSICAL = device("mlx5_0", "0000:3b:00.0")
+VIRTUAL = device("mlx5_1", "0000:3b:00.1", virtual=True, state="1: DOWN", physical="5: LinkUp", netdevs="ibs1v0")
+DEAD = host(silent=("0000:69:01.0|0x1021|0x020700", "0000:65:01.0|0x101d|0x020000"))
 INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
 
 
@@ -50,6 +53,39 @@ ROWS = [
         "dmesg",
     ),
     Row("one adapter too many", DEVICES, Rdma(count=1), {}, "fail", "2: ibp59s0", "name them in rdma.devices by pci"),
+    # https://github.com/scitix/sichek/pull/118: mlx5_core failed on one of eight, and all that is left is well.
+    Row(
+        "an adapter that did not start",
+        DEVICES,
+        None,
+        {"rdma_host": DEAD},
+        "fail",
+        "ibp94s0 (0000:5e:00.0); without an RDMA device: 0000:69:01.0 [15b3:1021]; left out",
+        "dmesg | grep 0000:69:01.0; if it is not to have one: rdma.count",
+    ),
+    Row("one that the spec does not count", DEVICES, Rdma(count=2), {"rdma_host": DEAD}, "pass", "ibp94s0"),
+    Row("one that the spec does not name", DEVICES, by(pci="5e:00.0"), {"rdma_host": DEAD}, "pass", "ibp94s0"),
+    Row(
+        "an Ethernet adapter that did not start",
+        DEVICES,
+        ROCE,
+        {"rdma_host": DEAD, "rdma_devices": ETHERNET},
+        "fail",
+        "without an RDMA device: 0000:65:01.0 [15b3:101d]",
+    ),
+    # SR-IOV functions are their virtual machines' and pods': https://github.com/openshift/sriov-network-operator/issues/635
+    Row(
+        "SR-IOV functions that wait for pods",
+        DEVICES,
+        Rdma(count=1),
+        {"rdma_devices": PHYSICAL + VIRTUAL},
+        "pass",
+        "mlx5_0 (0000:3b:00.0); left out: 1 SR-IOV function",
+    ),
+    Row("and are down", PORTS, None, {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 ports ACTIVE"),
+    Row("by driver", PORTS, by(driver="mlx5_core"), {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 ports ACTIVE"),
+    Row("one that is named", PORTS, by(netdev="ibs1v0"), {"rdma_devices": PHYSICAL + VIRTUAL}, "fail", "mlx5_1 port 1"),
+    Row("no others", PORTS, None, {"rdma_devices": VIRTUAL}, "fail", "mlx5_1 port 1 is DOWN"),
     Row("a PCI address", DEVICES, by(pci="0000:5e:00.0"), {}, "pass", "ibp94s0"),
     Row("without a domain", DEVICES, by(pci="5e:00.0"), {}, "pass", "ibp94s0"),
     Row(

@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
-from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.probe.rdma.surroundings import HOST, RdmaHost, Silent
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"
@@ -22,11 +22,12 @@ NO_LID = (0, 0xFFFF)
 
 @check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)
 def devices(ctx: Ctx) -> Outcome:
-    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges are none."""
+    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges are none, nor are
+    SR-IOV functions that `devices` does not name. Where the spec names and counts none, no adapter of the fabric on the PCI bus is
+    without its RDMA device."""
     block, found = ctx.fragment, ctx.facts.get(DEVICES)
     mine = selected(block, found)
-    bridges = [device.name for device in found if device.bridge]
-    beside = f"; left out: {' '.join(bridges)} (NVLink bridges)" if bridges else ""
+    beside = _left_out(found, mine)
     number = str(block.count) if block.count else "one or more"
     expected = f"{number} {block.fabric} device{'s' if block.count != 1 else ''}"
     wrong = [device for device in mine if not speaks(block.fabric, device)]
@@ -44,7 +45,29 @@ def devices(ctx: Ctx) -> Outcome:
     if block.count and len(mine) != block.count:
         hint = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
         return fail(expected, f"{len(mine)}: {told}{beside}", hint)
+    if dead := silent(block, ctx.facts.get(HOST)):
+        named = ", ".join(f"{one.address} [{one.identifier}]" for one in dead)
+        hint = f"dmesg | grep {dead[0].address}; if it is not to have one: rdma.count, or rdma.devices by pci"
+        return fail(
+            f"{expected}, all that are on the PCI bus", f"{told}; without an RDMA device: {named}{beside}", hint
+        )
     return ok(told + beside, expected)
+
+
+def _left_out(found: tuple[RdmaDevice, ...], mine: tuple[RdmaDevice, ...]) -> str:
+    bridges = [device.name for device in found if device.bridge]
+    virtual = sum(device.virtual for device in found if device not in mine)
+    told = [f"{' '.join(bridges)} (NVLink bridges)"] * bool(bridges) + [
+        f"{virtual} SR-IOV function{'s' * (virtual > 1)}"
+    ] * bool(virtual)
+    return f"; left out: {', '.join(told)}" if told else ""
+
+
+def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
+    """Adapters of the fabric that are dead, where the spec neither counts nor names those that it means."""
+    if block.count or block.fabric not in LINK_TYPE or any(one.pci or one.netdev for one in block.devices):
+        return ()
+    return tuple(one for one in host.silent if one.infiniband == (block.fabric == "infiniband"))
 
 
 @check(

@@ -50,7 +50,8 @@ class RdmaDevice:
     `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
 
     `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
-    has none. `bridge`: an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), which is no HCA.
+    has none. `bridge`: an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), which is no HCA. `virtual`: an SR-IOV function
+    whose physical function this host sees, too; a virtual machine sees its own alone.
     """
 
     name: str
@@ -64,6 +65,7 @@ class RdmaDevice:
     netdevs: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
     bridge: bool = False
+    virtual: bool = False
     ports: tuple[RdmaPort, ...] = ()
 
     @property
@@ -86,7 +88,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             number, index, gid, of_kind, netdev = cells
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
     made = {}
-    for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, bridge in devices:
+    for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
         own = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
         made[name] = RdmaDevice(
             name=name,
@@ -99,7 +101,8 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             numa_node=int(numa) if numa else -1,
             netdevs=tuple(dict.fromkeys(netdevs.split())),
             macs=tuple(dict.fromkeys(macs.split())),
-            bridge=bool(bridge),
+            bridge=kind == "bridge",
+            virtual=kind == "virtual",
             ports=tuple(sorted(own, key=lambda port: port.number)),
         )
     return tuple(made[name] for name in sorted(made))
@@ -135,6 +138,7 @@ READER = r"""for d in /sys/class/infiniband/*; do
   elif [ -e "$d/device/vendor" ]; then
     p=$(readlink -f "$d/device"); a=${p##*/}; v=$(cat "$p/vendor"); i=$(cat "$p/device"); u=$(cat "$p/numa_node" 2>/dev/null)
     [ -L "$p/driver" ] && m=$(readlink "$p/driver") && m=${m##*/}
+    [ -L "$p/physfn" ] && b=virtual
     tr -d '\0' <"$p/vpd" 2>/dev/null | grep -qa SW_MNG && b=bridge
   fi
   w=$(cat "$d"/ports/*/gid_attrs/ndevs/0 2>/dev/null; ls "$d/device/net" 2>/dev/null)
@@ -200,11 +204,19 @@ def matches(selector: Selector, device: RdmaDevice) -> bool:
 
 
 def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
-    """The devices that the selectors mean, or else all that speak the fabric. No NVLink bridges."""
+    """The devices that the selectors mean, or else all that speak the fabric. No NVLink bridges.
+
+    SR-IOV functions belong to virtual machines and pods: they are meant where PCI address or netdev names them, or where there
+    are no others.
+    """
     real = hcas(devices)
     if selectors:
-        return tuple(device for device in real if any(matches(one, device) for one in selectors))
-    return tuple(device for device in real if speaks(fabric, device))
+        named = [one for one in selectors if one.pci or one.netdev]
+        found = [device for device in real if any(matches(one, device) for one in selectors)]
+    else:
+        named, found = [], [device for device in real if speaks(fabric, device)]
+    kept = [device for device in found if not device.virtual or any(matches(one, device) for one in named)]
+    return tuple(kept or found)
 
 
 def unmet(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:

@@ -41,7 +41,7 @@ def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
     """Ports below the rate that more than half of the ports have of the same model and link layer."""
     alike: dict[tuple[str, str], list[tuple[RdmaDevice, RdmaPort]]] = {}
     for device in devices:
-        for port in device.ports if not device.soft and not device.bridge else ():
+        for port in () if device.soft or device.bridge or device.virtual else device.ports:
             if port.state == "ACTIVE" and port.rate:
                 alike.setdefault((device.identifier, port.link_layer), []).append((device, port))
     found = []

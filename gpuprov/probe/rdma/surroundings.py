@@ -31,6 +31,18 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     unit_limit: str
 
 
+class Silent(msgspec.Struct, frozen=True, kw_only=True):
+    """A network function of NVIDIA's that its driver did not start, or that died since: mlx5_core or none has it, and there is no
+    RDMA device, netdev or mlx5_core.rdma of it. No SR-IOV function, which may be a virtual machine's, and no NVLink bridge.
+
+    Both ways to lose an adapter, and what a healthy one without an RDMA device keeps: https://github.com/scitix/sichek/pull/118
+    """
+
+    address: str
+    identifier: str
+    infiniband: bool
+
+
 class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     """`modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network interface.
 
@@ -49,6 +61,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     opensm: UnitState = UnitState()
     soft: SetsAtBoot = SetsAtBoot()
     daemons: tuple[Daemon, ...] = ()
+    silent: tuple[Silent, ...] = ()
     bound: bool = False
 
     def netdev(self, name: str) -> Netdev | None:
@@ -75,6 +88,10 @@ def parse(output: Output) -> RdmaHost:
             Daemon(unit=name, now=now, unit_limit=limit)
             for name, _, _, _, now, limit in rows
             if now and name in SERVICES
+        ),
+        silent=tuple(
+            Silent(address=address, identifier=f"15b3:{device[2:]}", infiniband=kind.startswith("0x0207"))
+            for address, device, kind in many.get("silent", [])
         ),
     )
 
@@ -104,6 +121,16 @@ done
 c=$(sed -n 's/^CapEff:[^0-9a-f]*//p' /proc/self/status 2>/dev/null)
 c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p' /proc/self/uid_map 2>/dev/null)
 [ "$(id -u)" != 0 ] || [ -z "$c" ] || case "$c$m" in [13579bdf]all) ;; *) echo 'bound|yes' ;; esac
+for p in /sys/bus/pci/devices/*; do
+  v='' q='' i='' w=''
+  {{ read -r v <"$p/vendor"; read -r q <"$p/class"; read -r i <"$p/device"; }} 2>/dev/null
+  case $v$q in 0x15b30x0200*|0x15b30x0207*) ;; *) continue ;; esac
+  [ -d "$p/infiniband" ] || [ -d "$p/net" ] || [ -e "$p/physfn" ] && continue
+  set -- "$p"/mlx5_core.rdma.*
+  [ -e "$1" ] || grep -qsa SW_MNG "$p/vpd" && continue
+  [ -L "$p/driver" ] && w=$(readlink "$p/driver")
+  case $w in ''|*/mlx5_core) echo "silent|${{p##*/}}|$i|$q" ;; esac
+done
 {boot_unit.script(SOFT, CONFIG, "[a-z]")}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",

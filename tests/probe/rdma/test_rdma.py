@@ -69,7 +69,7 @@ def read(root: Path, script: str, **programs: str) -> Output:
     for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"), ("/sys/class/net", "net"),
                          ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"), ("/proc/$p", "proc/$p"),
                          ("/proc/[0-9]*", "proc/[0-9]*"), ("/proc/self", "self"),
-                         ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
+                         ("/sys/bus/pci/devices", "devices"), ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
         script = script.replace(place, f"{root}/{there}")
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=20, env=env)
@@ -108,6 +108,45 @@ def test_a_bridge_of_the_nvswitch_board_is_no_adapter(tmp_path: Path) -> None:
     hca(tmp_path, "mlx5_0", "0000:3b:00.0", vpd=b"\x82\x10\x00ConnectX-7\x00")
     assert [(one.name, one.bridge) for one in devices(tmp_path)] == [("mlx5_0", False), ("mlx5_8", True)]
     assert [one.name for one in hcas(devices(tmp_path))] == ["mlx5_0"]
+
+
+def test_an_sriov_function_beside_its_physical_function(tmp_path: Path) -> None:
+    hca(tmp_path, "mlx5_0", "0000:3b:00.0")
+    hca(tmp_path, "mlx5_1", "0000:3b:00.1")
+    (tmp_path / "devices" / "0000:3b:00.1" / "physfn").symlink_to(tmp_path / "devices" / "0000:3b:00.0")
+    assert [(one.name, one.virtual, one.bridge) for one in devices(tmp_path)] == [
+        ("mlx5_0", False, False),
+        ("mlx5_1", True, False),
+    ]
+
+
+def test_adapters_that_are_dead(tmp_path: Path) -> None:
+    """mlx5_core failed to start one; the firmware of another crashed. Beside them: healthy functions without an RDMA device."""
+    (tmp_path / "drivers" / "mlx5_core").mkdir(parents=True)
+    (tmp_path / "drivers" / "vfio-pci").mkdir()
+    rows = {
+        "69:01.0": ("0x020700", "", ""),
+        "65:01.0": ("0x020000", "mlx5_core", ""),
+        "3b:00.0": ("0x020700", "mlx5_core", "infiniband"),
+        "3b:00.1": ("0x020000", "mlx5_core", "net"),
+        "3b:00.2": ("0x020700", "mlx5_core", "physfn"),
+        "3b:00.3": ("0x020700", "mlx5_core", "mlx5_core.rdma.3"),
+        "5e:00.0": ("0x020700", "vfio-pci", ""),
+        "5e:00.1": ("0x060400", "", ""),
+    }
+    for address, (kind, driver, has) in rows.items():
+        function = put(tmp_path / "devices" / f"0000:{address}", **{"class": kind}, vendor="0x15b3", device="0x1021")
+        if driver:
+            (function / "driver").symlink_to(tmp_path / "drivers" / driver)
+        if has:
+            (function / has).mkdir()
+    bridge = put(tmp_path / "devices" / "0000:07:00.0", **{"class": "0x020700"}, vendor="0x15b3", device="0x1021")
+    (bridge / "vpd").write_bytes(b"\x82\x00V0\x06SW_MNG\x00\xff")
+    found = parse_host(read(tmp_path, HOST.script, **GOOD)).silent
+    assert [(one.address, one.identifier, one.infiniband) for one in found] == [
+        ("0000:65:01.0", "15b3:1021", False),
+        ("0000:69:01.0", "15b3:1021", True),
+    ]
 
 
 def test_gids_that_are_set_by_type_and_address(tmp_path: Path) -> None:
