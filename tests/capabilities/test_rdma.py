@@ -14,6 +14,8 @@ ROCE = Rdma(fabric="roce")
 ETHERNET = device("rocep59s0", layer="Ethernet", netdevs="ens5np0")
 IWARP = device("iwp59s0", driver="ice", layer="Ethernet", node="4: RNIC", identifier="0x8086|0x1592")
 ERDMA = device("rdmap0s6", driver="erdma", layer="Ethernet", node="4: RNIC", identifier="0x1ded|0x107f", firmware="")
+BOND = device("mlx5_bond_0", layer="Ethernet", netdevs="bond0 ens1f0np0")
+BOND += "leg|mlx5_bond_0|bond0|ens1f0np0|up up|1|1\nleg|mlx5_bond_0|bond0|ens1f1np1|down down|1|1\n"
 PHYSICAL = device("mlx5_0", "0000:3b:00.0")
 VIRTUAL = device("mlx5_1", "0000:3b:00.1", virtual=True, state="1: DOWN", physical="5: LinkUp", netdevs="ibs1v0")
 DEAD = host(silent=("0000:69:01.0|0x1021|0x020700", "0000:65:01.0|0x101d|0x020000"))
@@ -72,6 +74,23 @@ ROWS = [
         {"rdma_host": DEAD, "rdma_devices": ETHERNET},
         "fail",
         "without an RDMA device: 0000:65:01.0 [15b3:101d]",
+    ),
+    Row(
+        "a bond with an interface down",
+        PORTS,
+        ROCE,
+        {"rdma_devices": BOND},
+        "fail",
+        "mlx5_bond_0: ens1f1np1 of bond0 is down",
+        "ethtool ens1f1np1",
+    ),
+    Row(
+        "a bond with both up",
+        PORTS,
+        ROCE,
+        {"rdma_devices": BOND.replace("down down", "up up")},
+        "pass",
+        "1 ports ACTIVE",
     ),
     # SR-IOV functions are their virtual machines' and pods': https://github.com/openshift/sriov-network-operator/issues/635
     Row(

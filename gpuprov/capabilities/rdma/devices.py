@@ -71,10 +71,14 @@ def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
 
 
 @check(
-    "rdma.ports", DEVICES, fields=("fabric",), evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/state"
+    "rdma.ports",
+    DEVICES,
+    fields=("fabric",),
+    evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/state /proc/net/bonding/*",
 )
 def ports(ctx: Ctx) -> Outcome:
-    """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right."""
+    """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right. No
+    interface of a bond is down or left out by LACP, with which the bond's device stays ACTIVE."""
     mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
     if not mine:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
@@ -84,6 +88,8 @@ def ports(ctx: Ctx) -> Outcome:
             if said := _complaint(device, port):
                 told.append(f"{device.name} port {port.number} {said[0]}")
                 hints.append(said[1])
+        told += [f"{device.name}: {leg}" for leg in device.legs]
+        hints += [f"ethtool {leg.partition(' ')[0]}: link detected; cat /proc/net/bonding/*" for leg in device.legs[:1]]
     if none := [device.name for device in mine if not device.ports]:
         told.append(f"{' '.join(none)}: no port")
         hints.append("dmesg")

@@ -51,7 +51,8 @@ class RdmaDevice:
 
     `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
     has none. `bridge`: an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), which is no HCA. `virtual`: an SR-IOV function
-    whose physical function this host sees, too; a virtual machine sees its own alone.
+    whose physical function this host sees, too; a virtual machine sees its own alone. `legs`: interfaces of its bond that carry
+    nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while one of them is.
     """
 
     name: str
@@ -66,6 +67,7 @@ class RdmaDevice:
     macs: tuple[str, ...] = ()
     bridge: bool = False
     virtual: bool = False
+    legs: tuple[str, ...] = ()
     ports: tuple[RdmaPort, ...] = ()
 
     @property
@@ -78,12 +80,15 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
     devices: list[list[str]] = []
     ports: dict[str, list[list[str]]] = {}
     gids: dict[tuple[str, str], list[Gid]] = {}
+    legs: dict[str, list[str]] = {}
     for line in text.splitlines():
         kind, name, *cells = line.split("|")
         if kind == "device":
             devices.append([name, *cells])
         elif kind == "port":
             ports.setdefault(name, []).append(cells)
+        elif kind == "leg" and (wrong := _of_bond(*cells)):
+            legs.setdefault(name, []).append(wrong)
         elif kind == "gid":
             number, index, gid, of_kind, netdev = cells
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
@@ -103,6 +108,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             macs=tuple(dict.fromkeys(macs.split())),
             bridge=kind == "bridge",
             virtual=kind == "virtual",
+            legs=tuple(legs.get(name, ())),
             ports=tuple(sorted(own, key=lambda port: port.number)),
         )
     return tuple(made[name] for name in sorted(made))
@@ -120,6 +126,14 @@ def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
         sm_lid=int(sm_lid, 16) if sm_lid else 0,
         gids=tuple(sorted(gids, key=lambda gid: gid.index)),
     )
+
+
+def _of_bond(bond: str, netdev: str, state: str, mine: str, active: str) -> str:
+    """What is wrong with an interface of a bond; `mine`, `active`: LACP's aggregators, its own and the bond's."""
+    if "down" in state.split():
+        return f"{netdev} of {bond} is down"
+    apart = mine.isdigit() and active.isdigit() and mine != active
+    return f"{netdev} of {bond} is not in its active LACP aggregator" if apart else ""
 
 
 def _word(numbered: str) -> str:
@@ -148,6 +162,16 @@ READER = r"""for d in /sys/class/infiniband/*; do
   r="device|$n|$a|$m|$v|$i"
   for f in node_type node_guid fw_ver; do r="$r|$(cat "$d/$f" 2>/dev/null)"; done
   echo "$r|$u|$(echo $w)|$(echo $h)|$b"
+  for e in $(for e in $w; do
+    [ -d "/sys/class/net/$e/bonding_slave" ] && e=$(readlink "/sys/class/net/$e/master") && e=${e##*/}
+    [ -d "/sys/class/net/$e/bonding" ] && echo "$e"
+  done | sort -u); do
+    for y in /sys/class/net/"$e"/lower_*; do
+      y=${y##*/lower_} r="leg|$n|$e|${y##*/lower_}" t=/sys/class/net/${y##*/lower_}
+      r="$r|$(echo $(cat "$t/operstate" "$t/bonding_slave/mii_status" 2>/dev/null))"
+      echo "$r|$(cat "$t/bonding_slave/ad_aggregator_id" 2>/dev/null)|$(cat "/sys/class/net/$e/bonding/ad_aggregator" 2>/dev/null)"
+    done
+  done
   for q in "$d"/ports/*; do
     [ -d "$q" ] || continue
     k=${q##*/} r="port|$n|$k"
@@ -161,7 +185,8 @@ READER = r"""for d in /sys/class/infiniband/*; do
   done
 done"""
 """Only rxe has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
-may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none."""
+may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond
+shows of its interfaces: drivers/net/bonding/bond_sysfs_slave.c."""
 
 
 class Selector(NamedTuple):

@@ -120,6 +120,37 @@ def test_an_sriov_function_beside_its_physical_function(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "aggregator", "told"),
+    [
+        ("up", "up", "1", ()),
+        ("down", "down", "1", ("ens1f1np1 of bond0 is down",)),
+        ("down", "up", "N/A", ("ens1f1np1 of bond0 is down",)),
+        ("up", "up", "2", ("ens1f1np1 of bond0 is not in its active LACP aggregator",)),
+        ("up", "up", "N/A", ()),
+    ],
+    ids=["both up", "a cable is out", "the same without miimon", "another aggregator", "no LACP"],
+)
+def test_a_bond_that_lost_an_interface(
+    tmp_path: Path, state: str, status: str, aggregator: str, told: tuple[str, ...]
+) -> None:
+    """Its device has the first interface, and is ACTIVE while one of both is up: https://github.com/openucx/ucx/pull/5401"""
+    hca(tmp_path, "mlx5_bond_0", "0000:3b:00.0", layer="Ethernet", lids=("0x0", "0x0"), net="ens1f0np0")
+    bond = put(tmp_path / "net" / "bond0", address="b8:3f:d2:00:00:01", bonding__ad_aggregator="1")
+    rows = {"ens1f0np0": ("up", "up", "1"), "ens1f1np1": (state, status, aggregator)}
+    for name, (carrier, mii, own) in rows.items():
+        slave = put(
+            tmp_path / "net" / name,
+            operstate=carrier,
+            bonding_slave__mii_status=mii,
+            bonding_slave__ad_aggregator_id=own,
+        )
+        (slave / "master").symlink_to(bond)
+        (bond / f"lower_{name}").symlink_to(slave)
+    (found,) = devices(tmp_path)
+    assert (found.legs, found.ports[0].state) == (told, "ACTIVE")
+
+
 def test_adapters_that_are_dead(tmp_path: Path) -> None:
     """mlx5_core failed to start one; the firmware of another crashed. Beside them: healthy functions without an RDMA device."""
     (tmp_path / "drivers" / "mlx5_core").mkdir(parents=True)
