@@ -114,16 +114,14 @@ class Nvml:
                 yield kind, []
 
     def _name(self, handle: Any, number: int, info: Any) -> str:
-        """As NVML has it, or, from a driver that does not tell, by the rule of github.com/NVIDIA/go-nvlib mig_profile.go."""
+        """As NVML has it, or, from a driver that does not tell, by its size."""
         try:
             named = self.lib.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=2).name
             text = named.decode() if isinstance(named, bytes) else str(named)
             return mig_layout.parse_profile(text[4:] if text.startswith("MIG ") else text).gpu_instance
         except (self.lib.NVMLError_FunctionNotFound, self.lib.NVMLError_ArgumentVersionMismatch):
             total = self.lib.nvmlDeviceGetMemoryInfo(handle).total
-            part = math.ceil(8 * info.memorySizeMB * MIB / total) / 8
-            size = math.floor(part * math.ceil(total / GIB) + 0.5)
-            return f"{info.sliceCount}g.{size}gb{ATTRIBUTES.get(number, '')}"
+            return named_by_size(number, info.sliceCount, info.memorySizeMB, total)
 
     def _places(self, handle: Any, profile: int) -> list[Any]:
         count = ctypes.c_uint()
@@ -160,6 +158,14 @@ class Nvml:
             for one in list(found)[: count.value]:
                 info = self.lib.nvmlComputeInstanceGetInfo_v2(one)
                 yield Compute(info.id, info.placement.start, info.placement.size), one
+
+
+def named_by_size(number: int, slices: int, megabytes: int, total: int) -> str:
+    """The name of profile `number` (NVML_GPU_INSTANCE_PROFILE_*) on a GPU with `total` bytes, for drivers that tell none, as those of
+    branch 470: https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go"""
+    part = math.ceil(8 * megabytes * MIB / total) / 8
+    size = math.floor(part * math.ceil(total / GIB) + 0.5)
+    return f"{slices}g.{size}gb{ATTRIBUTES.get(number, '')}"
 
 
 class Kind:

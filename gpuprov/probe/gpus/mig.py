@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.onhost import mig_program
+from gpuprov.onhost.mig.nvml import named_by_size
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import KeptAtBoot, UnitState
@@ -31,9 +32,10 @@ class Compute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU instance; `start` and `size` in memory slices."""
+    """A GPU instance; `start` and `size` in memory slices; `kind` is its profile's id."""
 
     id: int
+    kind: int = -1
     profile: str
     start: int
     size: int = 0
@@ -41,7 +43,8 @@ class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty where the driver does not tell."""
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty where the driver does not tell. `number`, `memory`:
+    NVML's own number and MiB, where the driver tells no name."""
 
     name: str
     id: int
@@ -49,6 +52,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     size: int = 0
     starts: tuple[int, ...] = ()
+    number: int = -1
+    memory: int = 0
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -62,7 +67,8 @@ class Process(msgspec.Struct, frozen=True):
 class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
 
-    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset.
+    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, where they name
+    its profiles.
     """
 
     index: int
@@ -76,6 +82,7 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     capable: bool
     current: bool = False
     pending: bool = False
+    memory: int = 0
     profiles: tuple[Profile, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -151,7 +158,18 @@ def parse_state(output: Output) -> MigState:
     if not output.text.strip():
         said = " ".join(output.error.split())
         return MigState(complaint=said or f"the reader of NVML ended with status {output.status}")
-    return typed_json(output.text, MigState)
+    found = typed_json(output.text, MigState)
+    return msgspec.structs.replace(found, gpus=tuple(_named(gpu) if gpu.memory else gpu for gpu in found.gpus))
+
+
+def _named(gpu: MigGpu) -> MigGpu:
+    """A GPU whose driver does not tell the names of its profiles, with them."""
+    names = {one.id: one.name or named_by_size(one.number, one.slices, one.memory, gpu.memory) for one in gpu.profiles}
+    return msgspec.structs.replace(
+        gpu,
+        profiles=tuple(msgspec.structs.replace(one, name=names[one.id]) for one in gpu.profiles),
+        instances=tuple(msgspec.structs.replace(one, profile=names[one.kind]) for one in gpu.instances),
+    )
 
 
 def parse_boot(output: Output) -> Boot:

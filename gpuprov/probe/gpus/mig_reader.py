@@ -23,6 +23,10 @@ Profile = struct(
     version=UINT, id=UINT, p2p=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5,
     memory=ctypes.c_ulonglong, name=ctypes.c_char * 96,
 )  # fmt: skip
+Unnamed = struct(
+    id=UINT, p2p=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5, memory=ctypes.c_ulonglong,
+)  # fmt: skip
+Memory = struct(total=ctypes.c_ulonglong, free=ctypes.c_ulonglong, used=ctypes.c_ulonglong)
 GpuInstance = struct(device=HANDLE, id=UINT, profile=UINT, place=Place)
 ComputeProfile = struct(id=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5)
 ComputeInstance = struct(device=HANDLE, parent=HANDLE, id=UINT, profile=UINT, place=Place)
@@ -104,15 +108,16 @@ def gpu(nvml: Nvml, device: Any) -> Any:
         instances = [one for profile in profiles for one in gpu_instances(nvml, device, profile)]
         name_devices(nvml, device, instances)
         said.update(profiles=profiles, instances=instances)
+        if not all(profile["name"] for profile in profiles):
+            said.update(memory=nvml.one(Memory, "DeviceGetMemoryInfo", device).total)
     said.update(processes=list(processes(nvml, device)))
     return said
 
 
 def gpu_profiles(nvml: Nvml, device: Any) -> Any:
     for number in range(32):
-        info = Profile(version=ctypes.sizeof(Profile) | 2 << 24)
         try:
-            nvml.call("DeviceGetGpuInstanceProfileInfoV", device, UINT(number), ctypes.byref(info))
+            info = profile(nvml, device, number)
         except Failed:
             continue
         try:
@@ -120,14 +125,25 @@ def gpu_profiles(nvml: Nvml, device: Any) -> Any:
             places = nvml.several(Place, nvml.one(UINT, *ask, None).value, *ask)
         except Failed:
             places = []
-        yield {
-            "name": info.name.decode(errors="replace").replace("MIG ", ""),
+        found = {
+            "name": getattr(info, "name", b"").decode(errors="replace").replace("MIG ", ""),
             "id": info.id,
             "slices": info.slices,
             "count": info.count,
             "size": max([place.size for place in places] or [0]),
             "starts": [place.start for place in places],
         }
+        yield found if found["name"] else dict(found, number=number, memory=info.memory)
+
+
+def profile(nvml: Nvml, device: Any, number: int) -> Any:
+    """A profile; before branch 510 NVML does not tell its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
+    if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
+        return nvml.one(Unnamed, *ask)
+    info = Profile(version=ctypes.sizeof(Profile) | 2 << 24)
+    nvml.call(ask[0] + "V", *ask[1:], ctypes.byref(info))
+    return info
 
 
 def gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
@@ -136,6 +152,7 @@ def gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
         yield {
             "id": info.id,
             "profile": profile["name"],
+            "kind": profile["id"],
             "start": info.place.start,
             "size": info.place.size,
             "compute": list(compute_instances(nvml, HANDLE(handle))),

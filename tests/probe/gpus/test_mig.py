@@ -13,7 +13,7 @@ import pytest
 
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
-from gpuprov.probe.base import Output
+from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus import mig, mig_reader
 from tests.simulate.nvml_host import ROOT, Host, holding, pynvml
 
@@ -47,6 +47,8 @@ def test_structures_are_those_of_nvidias_binding() -> None:
     pairs = {
         mig_reader.Pci: pynvml.nvmlPciInfo_t,
         mig_reader.Profile: pynvml.c_nvmlGpuInstanceProfileInfo_v2_t,
+        mig_reader.Unnamed: pynvml.c_nvmlGpuInstanceProfileInfo_t,
+        mig_reader.Memory: pynvml.c_nvmlMemory_t,
         mig_reader.GpuInstance: pynvml.c_nvmlGpuInstanceInfo_t,
         mig_reader.ComputeProfile: pynvml.c_nvmlComputeInstanceProfileInfo_t,
         mig_reader.ComputeInstance: pynvml.c_nvmlComputeInstanceInfo_t,
@@ -105,6 +107,26 @@ def test_profiles_are_those_of_the_catalogue(tmp_path: Path) -> None:
     assert {(one.name, one.id, one.slices, one.count, one.size, one.starts) for one in gpu.profiles} == {
         (one.name, one.nvsmi_id, one.slices, one.max_count, one.size, one.starts) for one in profiles_for(known)
     }
+
+
+@pytest.mark.parametrize("model", [A100, H100])
+def test_a_driver_that_does_not_name_its_profiles(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML of branch 470 has no nvmlDeviceGetGpuInstanceProfileInfoV: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    host = Host(tmp_path, model, 1)
+    with host.client() as client:
+        client.nvmlDeviceSetMigMode(client.nvmlDeviceGetHandleByIndex(0), 1)
+        cut(client, 9, 0, 0)
+        cut(client, 14, 1)
+        (named,) = read(host).gpus
+        older = mig.STATE.script.replace("nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlOfALaterBranch")
+        monkeypatch.setattr(mig, "STATE", Probe("mig", older, mig.parse_state, ""))
+        state = read(host)
+    assert not state.unread
+    (unnamed,) = state.gpus
+    assert [one.name for one in unnamed.profiles] == [one.name for one in named.profiles]
+    assert [(one.profile, one.start) for one in unnamed.instances] == [
+        (one.profile, one.start) for one in named.instances
+    ]
 
 
 def test_a_pending_mode_and_a_gpu_without_mig(tmp_path: Path) -> None:
