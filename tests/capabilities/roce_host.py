@@ -84,6 +84,24 @@ def device(
         put(root / "sys/kernel/debug/mlx5" / pci / "cc_params", {"np_cnp_dscp": "48", "np_cnp_prio": "6"})
 
 
+def bond(root: Path, *netdevs: str) -> None:
+    """bond0 of interfaces; their own folders come before or after."""
+    net = root / "sys/class/net"
+    put(net, {"bond0/bonding/slaves": " ".join(netdevs)})
+    for name in netdevs:
+        (net / name).mkdir(exist_ok=True)
+        (net / name / "master").symlink_to("../bond0")
+
+
+def second(root: Path, netdev: str, pci: str) -> None:
+    """An interface of a function without an RDMA device, with the attributes of NVIDIA's OFED."""
+    function, folder = root / "sys/devices" / pci, root / "sys/class/net" / netdev
+    put(function, {"vendor": "0x15b3"})
+    ecn = {f"ecn/roce_{point}/enable/{n}": "1" for point in ("np", "rp") for n in range(8)}
+    put(folder, {**ecn, "ecn/roce_np/cnp_dscp": "48", "ecn/roce_np/cnp_802p_prio": "6", "mtu": "1500"})
+    (folder / "device").symlink_to(function)
+
+
 IP = 'case "$*" in *" mtu "*) echo "$6" >/sys/class/net/$4/mtu ;; esac'
 DCB = r"""h=/run/gpuprov-sim/dcb; mkdir -p $h; d=$h/$5
 [ "$1" = -N ] && { shift; d=$h/$4; }

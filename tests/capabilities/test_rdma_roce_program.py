@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.capabilities.rdma.roce.desired import MODULES
 from tests.capabilities import at_boot
-from tests.capabilities.roce_host import LINES, device, environment, here, put, read
+from tests.capabilities.roce_host import LINES, bond, device, environment, here, put, read, second
 
 pytestmark = pytest.mark.install
 
@@ -44,6 +44,29 @@ def test_it_sets_what_differs_and_reads_back(tmp_path: Path) -> None:
     shown = read(tmp_path)
     assert "value|mlx5_0|1|dscp.26|3" in shown
     assert "value|mlx5_0|1|dscp.48|6" in shown, "what is not asked for is left"
+
+
+def test_every_port_of_a_bond_is_set(tmp_path: Path) -> None:
+    """What is the device's is set once: it is RoCE LAG's one RDMA device."""
+    device(tmp_path)
+    bond(tmp_path, "ens1f0np0", "ens1f1np1")
+    second(tmp_path, "ens1f1np1", "0000:3b:00.1")
+    asked = "set trust dscp\nset pfc 3\nset tos 106\nset ecn 3\nset cnp_dscp 46"
+    done = run(tmp_path, "apply", config=asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "mlx5_0 port 1 (ens1f0np0): trust pcp -> dscp",
+        "mlx5_0 port 1 (ens1f0np0): pfc none -> 3",
+        "mlx5_0 port 1 (ens1f0np0): tos 0 -> 106",
+        "mlx5_0 port 1 (ens1f0np0): ecn 0,1,2,3,4,5,6,7 -> 3",
+        "mlx5_0 port 1 (ens1f0np0): cnp_dscp 48 -> 46",
+        "mlx5_0 port 1 (ens1f1np1): trust pcp -> dscp",
+        "mlx5_0 port 1 (ens1f1np1): pfc none -> 3",
+        "mlx5_0 port 1 (ens1f1np1): ecn 0,1,2,3,4,5,6,7 -> 3",
+        "mlx5_0 port 1 (ens1f1np1): cnp_dscp 48 -> 46",
+    ]
+    done = run(tmp_path, "apply", config=asked)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_map_that_nothing_sets_is_not_taken_for_one_that_is_off(tmp_path: Path) -> None:

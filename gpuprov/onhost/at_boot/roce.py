@@ -39,7 +39,7 @@ class Host:
 
     def __init__(self, wanted: Asked) -> None:
         self.wanted = wanted
-        self.complaints: dict[tuple[str, int, str], str] = {}
+        self.complaints: dict[tuple[str, str], str] = {}
 
     def look(self) -> bool:
         """Read them; whether all are there."""
@@ -82,6 +82,8 @@ class Host:
         """The file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
         ofed = f"/sys/class/net/{port.netdev}/ecn/roce_np/{key}"
         address = next(one.address for one in self.devices if one.name == port.device)
+        if port.leg:
+            address = os.path.basename(os.path.realpath(f"/sys/class/net/{port.netdev}/device"))
         name = "np_cnp_dscp" if key == "cnp_dscp" else "np_cnp_prio"
         return ofed if os.path.exists(ofed) else f"/sys/kernel/debug/mlx5/{address}/cc_params/{name}"
 

@@ -13,16 +13,27 @@ from .devices import RdmaDevice, Selector
 class RocePort:
     """`values` by key: `trust`, `pfc` ("3,4", "none"), `dscp.26`, `mode` (v1, v2), `tos`, `traffic_class` ("unset"), `ecn` (priorities
     with both points on; else "notification 3, reaction none"), `cnp_dscp`, `cnp_802p_prio`, `mtu`.
+
+    `leg`: `netdev` is another interface of the device's bond, a port of the same adapter without an RDMA device of its own.
     """
 
     device: str
     number: int
     netdev: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    leg: bool = False
+
+    def has(self, key: str) -> bool:
+        """Whether a setting is this port's; a bond's device has some by itself."""
+        return not (self.leg and key in OF_DEVICE)
 
     @property
     def name(self) -> str:
         return f"{self.device} port {self.number}" + (f" ({self.netdev})" if self.netdev else "")
+
+
+OF_DEVICE = ("mode", "tos", "traffic_class")
+"""Settings of the RDMA device; the others are its network interfaces'."""
 
 
 class Difference(NamedTuple):
@@ -34,8 +45,8 @@ class Difference(NamedTuple):
     value: str
 
     @property
-    def place(self) -> tuple[str, int, str]:
-        return self.port.device, self.port.number, self.key
+    def place(self) -> tuple[str, str]:
+        return self.port.name, self.key
 
 
 class Asked(NamedTuple):
@@ -48,16 +59,18 @@ class Asked(NamedTuple):
 
 def parse(text: str) -> tuple[RocePort, ...]:
     """What the reader prints of ports."""
-    found: dict[tuple[str, int], tuple[str, dict[str, str]]] = {}
+    found: dict[tuple[str, int], list[tuple[str, dict[str, str], bool]]] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition("|")
         if kind == "port":
-            device, number, netdev, *_ = rest.split("|")
-            found[device, int(number)] = (netdev, {})
+            device, number, netdev, *leg = rest.split("|")
+            found.setdefault((device, int(number)), []).append((netdev, {}, bool(leg)))
         elif kind == "value":
             device, number, key, value = rest.split("|", 3)
-            found[device, int(number)][1][key] = value
-    return tuple(RocePort(*key, *found[key]) for key in sorted(found))
+            found[device, int(number)][-1][1][key] = value
+    return tuple(
+        RocePort(*place, netdev, values, leg) for place in sorted(found) for netdev, values, leg in found[place]
+    )
 
 
 def differences(ports: Sequence[RocePort], wanted: Mapping[str, str]) -> list[Difference]:
@@ -66,7 +79,7 @@ def differences(ports: Sequence[RocePort], wanted: Mapping[str, str]) -> list[Di
     for port in ports:
         for key, value in wanted.items():
             lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
-            if port.values.get(key) != value:
+            if port.has(key) and port.values.get(key) != value:
                 found.append(Difference(port, key, port.values.get(key, lacks), value))
     return found
 
@@ -127,41 +140,50 @@ for d in /sys/class/infiniband/*; do
     f=$d/tc/$k/traffic_class
     if [ -r "$f" ]; then x=$(sed -n 's/^Global tclass=//p; /^[0-9][0-9]*$/p' "$f"); echo "$v|traffic_class|${x:-unset}"; fi
     [ -n "$i" ] || continue
-    [ -r "$s/mtu" ] && echo "$v|mtu|$(cat "$s/mtu")"
-    if [ -d "$s/ecn/roce_np/enable" ] && [ -d "$s/ecn/roce_rp/enable" ]; then
-      np='' rp='' both=''
-      for o in 0 1 2 3 4 5 6 7; do
-        x=$(cat "$s/ecn/roce_np/enable/$o" 2>/dev/null) y=$(cat "$s/ecn/roce_rp/enable/$o" 2>/dev/null)
-        [ "$x" = 1 ] && np=$np,$o
-        [ "$y" = 1 ] && rp=$rp,$o
-        [ "$x$y" = 11 ] && both=$both,$o
-      done
-      np=${np#,} rp=${rp#,} both=${both#,}
-      if [ "$np" = "$rp" ]; then echo "$v|ecn|${both:-none}"; else echo "$v|ecn|notification ${np:-none}, reaction ${rp:-none}"; fi
-    fi
-    e=/sys/kernel/debug/mlx5/$a/cc_params
-    for f in cnp_dscp cnp_802p_prio; do
-      x=$(cat "$s/ecn/roce_np/$f" 2>/dev/null)
-      o=np_$f; [ $f = cnp_802p_prio ] && o=np_cnp_prio
-      [ -n "$x" ] || { [ -n "$a" ] && x=$(cat "$e/$o" 2>/dev/null); }
-      [ -n "$x" ] && echo "$v|$f|$x"
+    l=$i
+    for y in $(cat "$s/master/bonding/slaves" 2>/dev/null); do
+      p=$(readlink -f "/sys/class/net/$y/device"); x=${p##*/}
+      [ "$y" != "$i" ] && [ -n "$a" ] && [ "${x%.*}" = "${a%.*}" ] && [ ! -d "$p/infiniband" ] && l="$l $y"
     done
-    if [ ! -e "$s/qos/trust" ] && x=$(dcb pfc show dev "$i" prio-pfc 2>/dev/null) &&
-      y=$(dcb -N app show dev "$i" dscp-prio 2>/dev/null); then
-      echo "$x" | awk -v v="$v" '$1 == "prio-pfc" { l = ""
-        for (j = 2; j <= NF; j++) if ($j ~ /:on$/) l = l "," substr($j, 1, 1); print v "|pfc|" (l == "" ? "none" : substr(l, 2)) }'
-      echo "$y" | awk -v v="$v" '$1 == "dscp-prio" { t = 1
-        for (j = 2; j <= NF; j++) { split($j, y, ":"); print v "|dscp." y[1] "|" y[2] } }
-        END { print v "|trust|" (t ? "dscp" : "pcp") }'
-    elif command -v mlnx_qos >/dev/null; then
-      mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" '
-        /^Priority trust state: / { print v "|trust|" $NF }
-        match($0, /prio:[0-7] dscp:/) { o = substr($0, RSTART + 5, 1); n = split(substr($0, RSTART + RLENGTH), x, ",")
-          for (j = 1; j <= n; j++) if (x[j] ~ /[0-9]/) print v "|dscp." x[j] + 0 "|" o }
-        /^PFC configuration:/ { pfc = 1 }
-        pfc && $1 == "enabled" { l = ""; for (j = 2; j <= 9; j++) if ($j == 1) l = l "," j - 2
-          print v "|pfc|" (l == "" ? "none" : substr(l, 2)); pfc = 0 }'
-    fi
+    for i in $l; do
+      s=/sys/class/net/$i u=$a
+      [ "$i" = "${l%% *}" ] || { echo "port|$n|$k|$i|leg"; p=$(readlink -f "$s/device"); u=${p##*/}; }
+      [ -r "$s/mtu" ] && echo "$v|mtu|$(cat "$s/mtu")"
+      if [ -d "$s/ecn/roce_np/enable" ] && [ -d "$s/ecn/roce_rp/enable" ]; then
+        np='' rp='' both=''
+        for o in 0 1 2 3 4 5 6 7; do
+          x=$(cat "$s/ecn/roce_np/enable/$o" 2>/dev/null) y=$(cat "$s/ecn/roce_rp/enable/$o" 2>/dev/null)
+          [ "$x" = 1 ] && np=$np,$o
+          [ "$y" = 1 ] && rp=$rp,$o
+          [ "$x$y" = 11 ] && both=$both,$o
+        done
+        np=${np#,} rp=${rp#,} both=${both#,}
+        if [ "$np" = "$rp" ]; then echo "$v|ecn|${both:-none}"; else echo "$v|ecn|notification ${np:-none}, reaction ${rp:-none}"; fi
+      fi
+      e=/sys/kernel/debug/mlx5/$u/cc_params
+      for f in cnp_dscp cnp_802p_prio; do
+        x=$(cat "$s/ecn/roce_np/$f" 2>/dev/null)
+        o=np_$f; [ $f = cnp_802p_prio ] && o=np_cnp_prio
+        [ -n "$x" ] || { [ -n "$a" ] && x=$(cat "$e/$o" 2>/dev/null); }
+        [ -n "$x" ] && echo "$v|$f|$x"
+      done
+      if [ ! -e "$s/qos/trust" ] && x=$(dcb pfc show dev "$i" prio-pfc 2>/dev/null) &&
+        y=$(dcb -N app show dev "$i" dscp-prio 2>/dev/null); then
+        echo "$x" | awk -v v="$v" '$1 == "prio-pfc" { l = ""
+          for (j = 2; j <= NF; j++) if ($j ~ /:on$/) l = l "," substr($j, 1, 1); print v "|pfc|" (l == "" ? "none" : substr(l, 2)) }'
+        echo "$y" | awk -v v="$v" '$1 == "dscp-prio" { t = 1
+          for (j = 2; j <= NF; j++) { split($j, y, ":"); print v "|dscp." y[1] "|" y[2] } }
+          END { print v "|trust|" (t ? "dscp" : "pcp") }'
+      elif command -v mlnx_qos >/dev/null; then
+        mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" '
+          /^Priority trust state: / { print v "|trust|" $NF }
+          match($0, /prio:[0-7] dscp:/) { o = substr($0, RSTART + 5, 1); n = split(substr($0, RSTART + RLENGTH), x, ",")
+            for (j = 1; j <= n; j++) if (x[j] ~ /[0-9]/) print v "|dscp." x[j] + 0 "|" o }
+          /^PFC configuration:/ { pfc = 1 }
+          pfc && $1 == "enabled" { l = ""; for (j = 2; j <= 9; j++) if ($j == 1) l = l "," j - 2
+            print v "|pfc|" (l == "" ? "none" : substr(l, 2)); pfc = 0 }'
+      fi
+    done
   done
 done
 true"""

@@ -11,7 +11,7 @@ from gpuprov.probe.base import Output
 from gpuprov.probe.rdma import roce
 from gpuprov.probe.rdma.roce import parse
 from tests.capabilities import roce_host
-from tests.capabilities.roce_host import device, environment, put, read, said
+from tests.capabilities.roce_host import bond, device, environment, put, read, said, second
 
 
 def test_a_port_of_nvidias_ofed(tmp_path: Path) -> None:
@@ -98,3 +98,16 @@ def test_ports_below_a_bond_are_told_by_the_interface_of_the_device_itself(tmp_p
     put(tmp_path / "sys/class/net/bond0", {"bonding/slaves": "ens1f0np0 ens1f1np1", "mtu": "9000"})
     (port,) = parse(Output("\n".join(read(tmp_path)))).ports
     assert (port.netdev, port.values["mtu"]) == ("ens1f0np0", "1500")
+
+
+def test_each_port_of_a_bond_is_read(tmp_path: Path) -> None:
+    """The second function of the adapter has no RDMA device of its own; what is in the bond from elsewhere is no port of it."""
+    device(tmp_path)
+    bond(tmp_path, "ens1f0np0", "ens1f1np1", "eno1")
+    second(tmp_path, "ens1f1np1", "0000:3b:00.1")
+    second(tmp_path, "eno1", "0000:01:00.0")
+    put(tmp_path / "run/gpuprov-sim/roce/ens1f1np1", {"trust": "dscp", "pfc": "0,0,0,1,0,0,0,0"})
+    first, other = parse(Output("\n".join(read(tmp_path)))).ports
+    assert (first.name, first.values["trust"], first.leg) == ("mlx5_0 port 1 (ens1f0np0)", "pcp", False)
+    assert (other.name, other.values["trust"], other.values["pfc"]) == ("mlx5_0 port 1 (ens1f1np1)", "dscp", "3")
+    assert (other.leg, other.has("tos"), other.has("mtu"), "tos" in other.values) == (True, False, True, False)

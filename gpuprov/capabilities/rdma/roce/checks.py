@@ -184,7 +184,7 @@ def ways(ctx: Ctx) -> Outcome:
         return fail("RoCE ports", "; ".join(lost), NO_PORT_HINT)
     lacking: dict[str, list[str]] = {}
     for port in mine:
-        for key in asked:
+        for key in filter(port.has, asked):
             field = "dscp2prio" if key.startswith("dscp.") else key
             shown = "trust" if field == "dscp2prio" else field
             if shown not in port.values and not (key in MANAGER and "rdma_cm" not in state.tools):

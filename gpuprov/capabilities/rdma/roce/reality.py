@@ -27,10 +27,14 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
     if block.fabric != "roce":
         return {}
     names = {device.name for device in selected(block, facts.get(rdma.DEVICES))}
-    ports = [port.values for port in facts.get(ROCE).ports if port.device in names]
+    ports = [port for port in facts.get(ROCE).ports if port.device in names]
     if not ports:
         return {}
-    common = {key: value for key, value in ports[0].items() if all(port.get(key) == value for port in ports)}
+    common = {
+        key: value
+        for key, value in ports[0].values.items()
+        if all(port.values.get(key) == value for port in ports if port.has(key))
+    }
     told: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
     told |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
     for key in ("pfc", "ecn"):
