@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
+from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
 from gpuprov.probe.rdma.surroundings import HOST, RdmaHost, Silent
 
 Ctx = Context[Rdma]
@@ -95,7 +95,8 @@ def ports(ctx: Ctx) -> Outcome:
         hints.append("dmesg")
     if told:
         return fail("ACTIVE ports", "; ".join(told), "; ".join(dict.fromkeys(hints)))
-    return ok(f"{sum(len(device.ports) for device in mine)} ports ACTIVE")
+    slow = [] if ctx.fragment.rate else [f"; {one}" for one in slow_ports(mine)]
+    return ok(f"{sum(len(device.ports) for device in mine)} ports ACTIVE{''.join(slow)}")
 
 
 @check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")
