@@ -44,6 +44,9 @@ HELD = "701| /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm|python3|session-1.scope
 DAEMON = "702| /dev/nvidia0 /dev/nvidiactl|nv-hostengine|nvidia-dcgm.service\n"
 VM = {"machine": "kind|kvm\nvendor|QEMU\nflag|1\n", "gpu_functions": "gpu|0000:19:00.0|physical|||\n"}
 BARE = {"machine": "kind|none\n", "gpu_functions": "gpu|0000:19:00.0|physical|||flr\n"}
+BESIDE = BARE | {
+    "mig": mh.state(mh.gpu(), mh.gpu(index=1, model="RTX-PRO-6000-WS", capable=False), mh.gpu(index=2, model=mh.T4, capable=False))
+}
 AMPERE = cut({"3g.20gb": 2})
 
 
@@ -53,6 +56,8 @@ def a100(**more: Any) -> dict[str, str]:
 
 ROWS = [
     Row("mode as asked", MODE, TWO, GOOD | BARE, "pass", "enabled on 1, disabled on 0 GPUs"),
+    Row("beside a card that could have MIG", MODE, cut({}), BESIDE, "pass",
+        "disabled on 0 GPUs; left out: GPU 1 (0000:29:00.0) NVIDIA RTX PRO 6000 Blackwell Workstation Edition has no MIG (VBIOS"),
     Row("mode off", MODE, TWO, {"mig": mh.state(mh.gpu(on=False))} | BARE, "fail", "GPU 0 (0000:19:00.0): disabled",
         "gpuprov apply", change="setting GPU 0 (0000:19:00.0): MIG mode: disabled -> enabled"),
     Row("mode on, asked off", MODE, OFF, GOOD | BARE, "fail", "GPU 0 (0000:19:00.0): enabled"),
@@ -223,3 +228,7 @@ def test_a_driver_that_comes_with_the_same_apply_is_waited_for(check: str) -> No
 def test_the_good_hosts_gpu_is_the_one_on_the_bus() -> None:
     assert H100.startswith("0000:19:00.0")
     assert ask(FITS, OFF).status == "pass"
+
+
+def test_a_card_that_could_have_mig_and_that_the_spec_does_not_mean_is_not_told() -> None:
+    assert ask(MODE, cut({}, [0]), **BESIDE).found == "enabled on 1, disabled on 0 GPUs"

@@ -72,6 +72,21 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
     )
 
 
+def without(gpu: MigGpu) -> str:
+    """A GPU that has no MIG, in words; and what its model needs for it, where it could."""
+    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
+    oldest = [one.version for one in known.mig.min_vbios] if known else []
+    why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
+    return f"{gpu.told} {gpu.name} has no MIG{why}"
+
+
+def left_out(block: Mig, found: MigState) -> list[MigGpu]:
+    """GPUs that an entry for all GPUs would cut up, had the driver not said that they have no MIG, which their model has."""
+    meant = any(entry.gpus is None and entry.enabled for entry in entries(block))
+    known = {gpu: catalogue.by_pci_id(gpu.pci, gpu.subsystem) for gpu in found.gpus if meant and not gpu.capable}
+    return [gpu for gpu, model in known.items() if model and model.mig.capable]
+
+
 def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
     """By index, what each GPU should be; one without MIG, and one that no entry names, is absent. Raises LayoutError."""
     return mig_layout.targets(entries(block), [seen(gpu) for gpu in found.gpus])

@@ -70,14 +70,16 @@ def users(ctx: Ctx) -> tuple[mig.User, ...]:
     evidence="nvidia-smi --query-gpu=pci.bus_id,mig.mode.current,mig.mode.pending --format=csv",
 )
 def mode(ctx: Ctx) -> Outcome:
-    """Each GPU is in the MIG mode that is asked for, and no other mode waits for its next reset."""
+    """Each GPU is in the MIG mode that is asked for, and no other mode waits for its next reset. Told: GPUs that `all` leaves out, as
+    the driver says that they have no MIG, and whose model has it."""
     found = wanted(ctx)
     if isinstance(found, Outcome):
         return found
     bad = [one for one in found if one.mode]
     if not bad:
         on = sum(one.target.enabled for one in found)
-        return ok(f"enabled on {on}, disabled on {len(found) - on} GPUs")
+        left = [f"; left out: {host.without(gpu)}" for gpu in host.left_out(ctx.fragment, ctx.facts.get(mig.STATE))]
+        return ok(f"enabled on {on}, disabled on {len(found) - on} GPUs{''.join(left)}")
     expected = told((one.gpu, _word(one.target.enabled)) for one in bad)
     changes = [change for one in bad for change in host.changes(one)[:1]]
     pending = [one for one in bad if one.gpu.pending == one.target.enabled]

@@ -6,7 +6,6 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok,
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mig.now import HOST_STATE, unreadable, users, wanted
-from gpuprov.catalog import gpus as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
@@ -53,13 +52,7 @@ def fits(ctx: Ctx) -> Outcome:
 
 
 def _without(state: mig.MigState) -> str:
-    told = []
-    for gpu in state.gpus:
-        known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
-        oldest = [one.version for one in known.mig.min_vbios] if known else []
-        why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
-        told.append(f"{gpu.told} {gpu.name} has no MIG{why}")
-    return "; ".join(told) or "NVML lists no GPU"
+    return "; ".join(host.without(gpu) for gpu in state.gpus) or "NVML lists no GPU"
 
 
 @check(
