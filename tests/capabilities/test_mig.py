@@ -45,7 +45,9 @@ DAEMON = "702| /dev/nvidia0 /dev/nvidiactl|nv-hostengine|nvidia-dcgm.service\n"
 VM = {"machine": "kind|kvm\nvendor|QEMU\nflag|1\n", "gpu_functions": "gpu|0000:19:00.0|physical|||\n"}
 BARE = {"machine": "kind|none\n", "gpu_functions": "gpu|0000:19:00.0|physical|||flr\n"}
 BESIDE = BARE | {
-    "mig": mh.state(mh.gpu(), mh.gpu(index=1, model="RTX-PRO-6000-WS", capable=False), mh.gpu(index=2, model=mh.T4, capable=False))
+    "mig": mh.state(
+        mh.gpu(), mh.gpu(index=1, model="RTX-PRO-6000-WS", capable=False), mh.gpu(index=2, model=mh.T4, capable=False)
+    )
 }
 AMPERE = cut({"3g.20gb": 2})
 

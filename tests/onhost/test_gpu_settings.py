@@ -297,3 +297,16 @@ def test_a_damaged_record_is_no_record(host: Host, run: Run) -> None:
     for text in ("{", "[]", '{"module": 1}', "null"):
         host.write("/run/gpuprov/gpu_settings.json", text)
         assert run(**locks)["changed"]
+
+
+def test_processes_that_compute_are_told_by_a_driver_of_branch_470() -> None:
+    """Its NVML has the function as _v2 only: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+
+    class Old:
+        def nvmlDeviceGetComputeRunningProcesses_v2(self, _device: Any, count: Any, found: Any) -> int:
+            found[0].pid, count._obj.value = 4711, 1
+            return 0
+
+    old = object.__new__(nvml.Nvml)
+    old.library = Old()
+    assert old.computing(None) == [4711]

@@ -96,11 +96,12 @@ class Nvml:
         return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
 
     def computing(self, device: Any) -> list[int]:
-        """Process ids with a CUDA context on the GPU."""
+        """Process ids with a CUDA context on the GPU; branch 470 has the function as _v2."""
+        newest = hasattr(self.library, "nvmlDeviceGetComputeRunningProcesses_v3")
         for room in (64, 4096):
             found, count = (Process * room)(), UINT(room)
             try:
-                self.call("DeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), found)
+                self.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), found)
             except Failed as failed:
                 if failed.number != INSUFFICIENT_SIZE:
                     raise

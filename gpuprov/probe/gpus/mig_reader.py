@@ -200,10 +200,11 @@ def processes(nvml: Nvml, device: Any) -> Any:
 
 
 def running(nvml: Nvml, device: Any) -> Any:
+    newest = hasattr(nvml.library, "nvmlDeviceGetComputeRunningProcesses_v3")  # branch 470 has the same as _v2
     for room in (32, 1024, 32768):
         found, count = (Process * room)(), UINT(room)
         try:
-            nvml.call("DeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), found)
+            nvml.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), found)
             return list(found)[: count.value]
         except Failed as error:
             if error.number != INSUFFICIENT_SIZE:

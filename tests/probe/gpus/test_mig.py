@@ -269,7 +269,7 @@ def test_the_scripts_end_well_on_this_machine() -> None:
         probe.parse(Output(done.stdout, 0, done.stderr))
 
 
-def test_processes_are_those_that_nvidias_binding_names(tmp_path: Path) -> None:
+def test_processes_are_those_that_nvidias_binding_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(tmp_path, H100, 2)
     host.capabilities()
     files = [host.write(f"/dev/nvidia{name}", "") for name in ("1", "-uvm")]
@@ -280,6 +280,9 @@ def test_processes_are_those_that_nvidias_binding_names(tmp_path: Path) -> None:
         nodes = [tmp_path / "dev/nvidia-caps" / name for name in sorted(host.nodes())]
         with holding(*nodes) as inside, holding(*files) as whole:
             first, second = read(host).gpus
+            older = mig.STATE.script.replace("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlOfALaterBranch")
+            monkeypatch.setattr(mig, "STATE", Probe("mig", older, mig.parse_state, ""))
+            assert read(host).gpus == (first, second)
             assert [one.pid for one in client.nvmlDeviceGetComputeRunningProcesses(made)] == [inside]
         ids = (client.nvmlDeviceGetGpuInstanceId(made), client.nvmlDeviceGetComputeInstanceId(made))
     assert first.processes == (mig.Process(inside, *ids),)
