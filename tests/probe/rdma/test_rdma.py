@@ -171,6 +171,7 @@ def test_adapters_that_are_dead(tmp_path: Path) -> None:
             (function / "driver").symlink_to(tmp_path / "drivers" / driver)
         if has:
             (function / has).mkdir()
+    put(tmp_path / "devices" / "0000:08:00.0", **{"class": "0x020000"}, vendor="0x15b3", device="0x1007")
     bridge = put(tmp_path / "devices" / "0000:07:00.0", **{"class": "0x020700"}, vendor="0x15b3", device="0x1021")
     (bridge / "vpd").write_bytes(b"\x82\x00V0\x06SW_MNG\x00\xff")
     found = parse_host(read(tmp_path, HOST.script, **GOOD)).silent
