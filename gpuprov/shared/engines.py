@@ -15,6 +15,9 @@ from typing import Any
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+# Said to nvidia-ctk, whose own default is another before: 1.18.0 has config.d for containerd, 1.18 and 1.19 have a folder that cri-o
+# does not read: https://github.com/NVIDIA/nvidia-container-toolkit/commit/584f68ef
+DROP_INS = {"containerd": DROP_IN, "crio": "/etc/crio/crio.conf.d/99-nvidia.toml"}
 MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
 # The CRI plugin's name in configuration versions 3 and 4, 2, and 1: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 # containerd 2 has the second name, too: of a plugin that keeps the streaming server and needs the first one.
@@ -162,8 +165,21 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
     if untold and not first_version(name, engine):
         told.append("CDI is off")
+    if other := outside_systemd(name, engine):
+        told.append(f"runtime {NAME} has no SystemdCgroup, which {other} has")
     hidden = shadowed(engine) if name == "containerd" else []
     return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
+
+
+def outside_systemd(name: str, engine: Engine) -> str:
+    """The runtime of containerd's whose containers are in systemd's cgroups where those of NVIDIA's are not: pods would be outside the
+    kubelet's slices and limits. It is the one that nvidia-ctk copies, which knows it by the main file alone."""
+    section = _cri(configuration(name, engine)) if name == "containerd" else {}
+    default = str(at(section, "containerd", "default_runtime_name"))
+    options = {one: at(section, "containerd", "runtimes", one, "options") for one in (NAME, default, "runc", "crun")}
+    cgroup = {one: at(found, "SystemdCgroup") is True for one, found in options.items() if found is not None}
+    other = next((one for one in cgroup if one != NAME), "")
+    return other if NAME in cgroup and cgroup.get(other) and not cgroup[NAME] else ""
 
 
 def in_force(name: str, engine: Engine, default: bool) -> str:
@@ -235,7 +251,8 @@ def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: st
     said = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
     line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], said) and not first)
     # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
-    return line + ["--drop-in-config="] * (drop_ins and first)
+    beside = "" if first else DROP_INS.get(name, "")
+    return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)
 
 
 def first_version(name: str, engine: Engine) -> bool:

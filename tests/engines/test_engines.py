@@ -133,6 +133,7 @@ def test_the_default_runtime_is_given_back_to_docker() -> None:
     assert engine_files.without_default(json.dumps(SITE)) == json.dumps(SITE)
 
 
+BESIDE = ["--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml"]
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
 
 
@@ -141,19 +142,48 @@ FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
     [
         ("docker", docker(), (False, True), []),
         ("docker", docker(version="27.0.1"), (True, True), ["--set-as-default", "--enable-cdi"]),
-        ("containerd", containerd(), (True, True), ["--set-as-default"]),
-        ("containerd", containerd(version="1.7.24"), (False, True), ["--enable-cdi"]),
+        ("containerd", containerd(), (True, True), ["--set-as-default", *BESIDE]),
+        ("containerd", containerd(version="1.7.24"), (False, True), ["--enable-cdi", *BESIDE]),
         ("containerd", containerd(main=FIRST, drop_in="", version="1.7.24"), (False, True), ["--drop-in-config="]),
         ("containerd", containerd(main=FIRST, drop_in=""), (False, False), []),
-        ("containerd", containerd(main="", drop_in=""), (False, True), []),
-        ("containerd", containerd(main="version = 3\n", drop_in="", version="2.0.0"), (False, True), ["--enable-cdi"]),
-        ("crio", crio(), (True, True), ["--set-as-default"]),
+        ("containerd", containerd(main="", drop_in=""), (False, True), BESIDE),
+        (
+            "containerd",
+            containerd(main="version = 3\n", drop_in="", version="2.0.0"),
+            (False, True),
+            ["--enable-cdi", *BESIDE],
+        ),
+        # nvidia-ctk 1.18 and 1.19 have a default of their own there, in a folder that cri-o does not read.
+        ("crio", crio(), (True, True), ["--set-as-default", "--drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml"]),
+        ("crio", crio(), (True, False), ["--set-as-default"]),
     ],
 )
 def test_how_nvidia_ctk_is_told(name: str, text: str, options: tuple[bool, bool], told: list[str]) -> None:
     head = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", "--config-source=file"]
     assert engines.command(one(text), name, *options) == [*head, *told]
     assert engines.command(one(text), name, *options, "command")[5] == "--config-source=command"
+
+
+@pytest.mark.parametrize(
+    ("runc", "mine", "default", "told"),
+    [
+        (True, None, "", ["runtime nvidia has no SystemdCgroup, which runc has"]),
+        (True, False, "nvidia", ["runtime nvidia has no SystemdCgroup, which runc has"]),
+        (True, True, "", []),
+        (None, None, "", []),
+        (False, True, "", []),
+    ],
+)
+def test_cgroups_are_systemds_where_those_of_runc_are(
+    runc: bool | None, mine: bool | None, default: str, told: list[str]
+) -> None:
+    section = 'plugins."io.containerd.cri.v1.runtime"'
+    dump = f'version = 3\n[{section}]\nenable_cdi = true\n[{section}.containerd]\ndefault_runtime_name = "{default}"\n'
+    for name, program, cgroup in (("runc", "", runc), ("nvidia", "/usr/bin/nvidia-container-runtime", mine)):
+        dump += f'[{section}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
+        dump += "" if cgroup is None else f"SystemdCgroup = {str(cgroup).lower()}\n"
+    engine = one(containerd(main="version = 3\n", drop_in="", dump=dump, version="2.1.4"))
+    assert engines.differences("containerd", engine, bool(default)) == told
 
 
 @pytest.mark.parametrize("plugin", engines.CRI)

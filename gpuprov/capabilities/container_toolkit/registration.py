@@ -15,9 +15,7 @@ from gpuprov import reading
 from gpuprov.shared import engine_files, engine_output, engines
 
 FILES = {
-    "docker": [engines.MAIN["docker"]],
-    "containerd": [engines.MAIN["containerd"], engines.DROP_IN],
-    "crio": [engines.MAIN["crio"], "/etc/crio/crio.conf.d/99-nvidia.toml"],
+    name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
 }
 """What nvidia-ctk writes, by engine: the main file, and the drop-in file of releases that know them."""
 NOTHING = "nothing to do"
@@ -57,19 +55,20 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
         return NOTHING
     told = ""
     try:
-        lost, told = _attempt(host, name, default, drop_ins, "file")
+        short, told = _attempt(host, name, default, drop_ins, "file")
         # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names runtimes:
-        # then the drop-in file must repeat all that is in force.
-        if lost and name != "docker":
-            lost, told = _attempt(host, name, default, drop_ins, "command")
+        # then the drop-in file must repeat all that is in force. So must it where another file than the main one has runc's settings.
+        if short and name != "docker":
+            _, told = _attempt(host, name, default, drop_ins, "command")
     finally:
         if told != DONE:
             host.back()
     return told
 
 
-def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
-    """What is lost of the site's settings, and what becomes of it. `source`: the engine's main file, or all that is in force."""
+def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[bool, str]:
+    """Whether something is missing that another source may have, and what becomes of it. `source`: the engine's main file, or all
+    that is in force."""
     host.restore()
     read: Callable[[], engines.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
     before = read()
@@ -78,14 +77,15 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
         before = read()
     status, error, produced = host.configure(engines.command(before, name, default, drop_ins, source))
     if status:
-        return [], f"nvidia-ctk: {error}"
+        return False, f"nvidia-ctk: {error}"
     originals = {path: file["text"] for path, file in before["files"].items()}
     host.write(engine_files.finished(produced, name, originals, default, engines.ordinary(name, before)))
     after = read()
     if lost := engines.lost_between(name, before, after):
-        return lost, f"nvidia-ctk would lose {', '.join(lost[:8])}"
+        return True, f"nvidia-ctk would lose {', '.join(lost[:8])}"
     wrong = engines.differences(name, after, default)
-    return [], f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
+    told = f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
+    return bool(engines.outside_systemd(name, after)), told
 
 
 class InMemory:
