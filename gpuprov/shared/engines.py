@@ -63,11 +63,20 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
             if not isinstance(value, dict):  # nvidia-ctk dies of a null
                 raise ValueError(f"{place} is not a JSON object")
-        return dict(read)
+        return _with_option(read, path, engine.get("default", ""))
     merged: dict[str, Any] = {}
     for path in sorted(files, key=lambda found: (found != MAIN[name], found)):
         merged = _merge(merged, _toml(files[path]["text"], path))
     return merged
+
+
+def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any]:
+    """daemon.json with the default runtime of dockerd's own command line; it starts with one of both only, and goes on with both until
+    then: https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
+    if default and "default-runtime" in read:
+        told = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
+        raise ValueError(f"{told}: it does not start with both")
+    return {**read, "default-runtime": default} if default else read
 
 
 @lru_cache(maxsize=64)
@@ -158,10 +167,9 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     told = []
     if found["path"] not in PROGRAMS:
         told.append(f"runtime {NAME} is {found['path']}" if found["path"] else f"no runtime {NAME}")
-    if default and found["default"] != NAME:
-        told.append(f"the default runtime is {found['default'] or 'runc'}")
-    elif not default and found["default"] == NAME:
-        told.append(f"the default runtime is {NAME}")
+    if default != (found["default"] == NAME):
+        by = ", by --default-runtime in docker.service" if engine.get("default") else ""
+        told.append(f"the default runtime is {found['default'] or 'runc'}{by}")
     untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
     if untold and not first_version(name, engine):
         told.append("CDI is off")
@@ -246,7 +254,7 @@ def shadowed(engine: Engine) -> list[str]:
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
     """How nvidia-ctk is told to register its runtime. `drop_ins`: whether the release knows drop-in files."""
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
-    line += ["--set-as-default"] * default
+    line += ["--set-as-default"] * (default and not engine.get("default"))
     first = first_version(name, engine)
     said = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
     line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], said) and not first)

@@ -133,6 +133,27 @@ def test_the_default_runtime_is_given_back_to_docker() -> None:
     assert engine_files.without_default(json.dumps(SITE)) == json.dumps(SITE)
 
 
+BOTH = "docker.service gives dockerd --default-runtime nvidia: it does not start with both"
+
+
+def test_dockerd_starts_with_one_default_runtime_only() -> None:
+    bare = {"runtimes": DAEMON["runtimes"]}
+    given = [one(docker({**bare, **more}) + "@default nvidia\n") for more in ({}, {"default-runtime": "nvidia"})]
+    assert [engines.refused("docker", engine) for engine in given] == [
+        "",
+        f"/etc/docker/daemon.json has default-runtime, and {BOTH}",
+    ]
+    assert engines.differences("docker", given[0], True) == []
+    assert engines.differences("docker", given[0], False) == [
+        "the default runtime is nvidia, by --default-runtime in docker.service"
+    ]
+    assert "--set-as-default" not in engines.command(given[0], "docker", True, True)
+    other = {**given[0], "default": "kata"}
+    assert engines.differences("docker", other, True) == [
+        "the default runtime is kata, by --default-runtime in docker.service"
+    ]
+
+
 BESIDE = ["--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml"]
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
 
