@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +88,23 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert "create-device-nodes" in found["files"][catalogue.REFRESH_DROP_IN]
     assert found["units"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
+
+
+@pytest.mark.parametrize(
+    ("modules", "runs"),
+    [
+        ("updates/dkms/nvidia-current.ko: kernel/drivers/video.ko\n", True),
+        ("extra/nvidia.ko.xz: kernel/drivers/video.ko.xz\n", True),
+        ("kernel/nvidia-580srv/nvidia.ko.zst:\n", True),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n", False),
+    ],
+)
+def test_it_is_refreshed_under_every_name_of_the_module(tmp_path: Path, modules: str, runs: bool) -> None:
+    lines = made(ContainerToolkit())["files"][catalogue.REFRESH_DROP_IN].splitlines()
+    first = lines.index("ExecCondition=")
+    (tmp_path / "modules.dep").write_text(modules, encoding="utf-8")
+    command = lines[first + 1].removeprefix("ExecCondition=").replace("/lib/modules/%v", str(tmp_path))
+    assert (subprocess.run(shlex.split(command), check=False).returncode == 0) == runs
 
 
 def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:

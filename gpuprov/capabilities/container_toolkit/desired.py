@@ -29,11 +29,14 @@ RULE = f"""{HEADER}\
 ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word for word in LINKS if word != "--quiet")}"
 """
 DROP_IN = f"""{HEADER}\
-# Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there.
+# Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
+# where Debian calls the module nvidia-current, or where modules are compressed.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service
 
 [Service]
+ExecCondition=
+ExecCondition=/bin/sh -c 'grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/%v/modules.dep'
 ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
 """
 OWN_PATH = f"""{HEADER}\
