@@ -90,6 +90,39 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 
 
+SWARM = 'swarm-resource = "DOCKER_RESOURCE_GPU" # ours\n'
+CLI = '[nvidia-container-cli]\nroot = "/run/nvidia/driver"\nno-cgroups = {}\n'
+RUNTIME = (
+    '\n[nvidia-container-runtime] # ours\ndebug = "/dev/null"\n{}[nvidia-container-runtime.modes.csv]\nmode = "x"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
+            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n'),
+        ),
+        (
+            SWARM + RUNTIME.format(""),
+            SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n'),
+        ),
+    ],
+)
+def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, before: str, after: str) -> None:
+    """nvidia-ctk 1.17.8 comments swarm-resource and root out where they have the values that its own file shows."""
+    text = "".join(f" {line}\n" for line in before.splitlines())
+    command = made(**{**THERE, "container_toolkit": toolkit(OLD, config=text)})["settings"]
+    assert command.pop() == catalogue.CONFIG
+    file = tmp_path / "config.toml"
+    file.write_text(before, encoding="utf-8")
+    subprocess.run([*command, file], check=True)
+    assert file.read_text(encoding="utf-8") == after
+    newer = made(container_toolkit=toolkit(VERSION, config=text))["settings"]
+    assert newer[0] == "nvidia-ctk", "which keeps them since 1.20"
+
+
 @pytest.mark.parametrize(
     ("modules", "runs"),
     [

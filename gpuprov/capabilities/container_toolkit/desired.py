@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
@@ -20,7 +21,7 @@ from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.probe.host import systemd
 from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import engines
+from gpuprov.shared import engines, resolve
 
 UNITS = "/etc/systemd/system"
 RULE = f"""{HEADER}\
@@ -90,6 +91,10 @@ def settings(wanted: str, toolkit: Toolkit) -> list[str]:
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
     if mode == wanted and not bare:
         return []
+    if loses(toolkit):
+        words = [edit("nvidia-container-runtime", "mode", f'"{wanted}"', toolkit.settings)] * (mode != wanted)
+        words += [edit("nvidia-container-cli", "no-cgroups", "false", toolkit.settings)] * bare
+        return ["sed", "-E", "-i", "--follow-symlinks", "; ".join(words), catalogue.CONFIG]
     command = ["nvidia-ctk", "--quiet", "config", f"--config-file={catalogue.CONFIG}", "--in-place"]
     return [
         *command,
@@ -98,6 +103,21 @@ def settings(wanted: str, toolkit: Toolkit) -> list[str]:
         "--set",
         "nvidia-container-cli.no-cgroups=false",
     ]
+
+
+def loses(toolkit: Toolkit) -> bool:
+    """Whether this nvidia-ctk would comment out a setting of the site's."""
+    if toolkit.version and resolve.order(toolkit.version) >= resolve.order(catalogue.KEEPS_SETTINGS):
+        return False
+    return any(engines.at(toolkit.settings, *path) == value for path, value in catalogue.COMMENTED.items())
+
+
+def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
+    """What sed does to a table: put the value in the key's place, or the key behind the header."""
+    header = rf"^[[:space:]]*\[{table}\][[:space:]]*(#.*)?$"
+    if engines.at(settings, table, key) is None:
+        return rf"/{header}/s/$/\n{key} = {value}/"
+    return rf"/{header}/,/^[[:space:]]*\[/s/^[[:space:]]*{key}[[:space:]]*=.*/{key} = {value}/"
 
 
 def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> dict[str, Any]:
