@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.shared import engine_runtimes
 from gpuprov.shared.engines import CRI as PLUGINS
 
 NAME = "nvidia"
@@ -85,8 +86,24 @@ def with_default(text: str, name: str, runtime: str) -> str:
     path = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read), "containerd"]
     if not path[1]:
         return text
-    wanted = _put(read, path, key, runtime)
-    line = f'{key} = "{runtime}"'
+    return _with_value(text, path, key, runtime)
+
+
+def with_monitor(files: dict[str, str], section: object) -> dict[str, str]:
+    """cri-o's files with the monitor that its own runtime has in NVIDIA's, too, where nvidia-ctk has written that one: in the last of
+    the files. `section`: cri-o's runtimes."""
+    path, monitor = next(reversed(files), ""), engine_runtimes.copied("crio", section)[1]
+    place = ["crio", "runtime", "runtimes", NAME]
+    read = _reads(files[path]) if path and monitor else None
+    if not engine_runtimes.at(read, *place) or engine_runtimes.at(read, *place, "monitor_path"):
+        return files
+    return {**files, path: _with_value(files[path], place, "monitor_path", str(monitor))}
+
+
+def _with_value(text: str, path: list[str], key: str, value: str) -> str:
+    """The text with this value; unchanged where it has no place for it."""
+    wanted = _put(_reads(text) or {}, path, key, value)
+    line = f"{key} = {json.dumps(value)}"
     header = (
         r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
     )

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gpuprov.shared import engine_runtimes
+
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -39,6 +41,7 @@ OURS = {
 """Settings that nvidia-ctk writes; every other one is the user's."""
 
 Engine = dict[str, Any]
+at = engine_runtimes.at
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -96,13 +99,6 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         mine = result.get(key)
         result[key] = _merge(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
     return result
-
-
-def at(config: object, *path: str, default: object = None) -> Any:
-    """The value at a path; None, or the default, where there is none."""
-    for key in path:
-        config = config.get(key, default) if isinstance(config, Mapping) else default
-    return config
 
 
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,21 +169,20 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
     if untold and not first_version(name, engine):
         told.append("CDI is off")
-    if other := outside_systemd(name, engine):
-        told.append(f"runtime {NAME} has no SystemdCgroup, which {other} has")
+    told += filter(None, [uncopied(name, engine)])
     hidden = shadowed(engine) if name == "containerd" else []
     return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
-def outside_systemd(name: str, engine: Engine) -> str:
-    """The runtime of containerd's whose containers are in systemd's cgroups where those of NVIDIA's are not: pods would be outside the
-    kubelet's slices and limits. It is the one that nvidia-ctk copies, which knows it by the main file alone."""
-    section = _cri(configuration(name, engine)) if name == "containerd" else {}
-    default = str(at(section, "containerd", "default_runtime_name"))
-    options = {one: at(section, "containerd", "runtimes", one, "options") for one in (NAME, default, "runc", "crun")}
-    cgroup = {one: at(found, "SystemdCgroup") is True for one, found in options.items() if found is not None}
-    other = next((one for one in cgroup if one != NAME), "")
-    return other if NAME in cgroup and cgroup.get(other) and not cgroup[NAME] else ""
+def uncopied(name: str, engine: Engine) -> str:
+    """What NVIDIA's runtime lacks of the one beside it, in words."""
+    return engine_runtimes.uncopied(name, runtimes(name, engine)) if name != "docker" else ""
+
+
+def runtimes(name: str, engine: Engine) -> Any:
+    """Where containerd or cri-o has its runtimes, and which is the default one."""
+    config = configuration(name, engine)
+    return at(config, "crio", "runtime") if name == "crio" else at(_cri(config), "containerd")
 
 
 def in_force(name: str, engine: Engine, default: bool) -> str:

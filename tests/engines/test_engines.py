@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from gpuprov.shared import engine_files, engine_output, engines
-from tests.capabilities.toolkit_host import CLOCK, CRIO, DAEMON, DROP_IN, MAIN, containerd, crio, docker, podman
+from tests.capabilities.toolkit_host import (
+    CLOCK,
+    CRIO,
+    CRIO_DROP_IN,
+    DAEMON,
+    DROP_IN,
+    MAIN,
+    containerd,
+    crio,
+    docker,
+    podman,
+)
 from tests.probe import captured
 
 DATA = Path(__file__).parent / "data"
@@ -205,6 +216,33 @@ def test_cgroups_are_systemds_where_those_of_runc_are(
         dump += "" if cgroup is None else f"SystemdCgroup = {str(cgroup).lower()}\n"
     engine = one(containerd(main="version = 3\n", drop_in="", dump=dump, version="2.1.4"))
     assert engines.differences("containerd", engine, bool(default)) == told
+
+
+CONMON = "/usr/libexec/crio/conmon"
+PACKAGED = """\
+[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+monitor_path = "{}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("monitor", "told"),
+    [(CONMON, ["runtime nvidia has no monitor_path, which crun has"]), ("/usr/bin/conmon", []), ("conmon", [])],
+)
+def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str]) -> None:
+    """The packages of cri-o have conmon in a folder that is on no PATH; nvidia-ctk reads crio.conf alone, which they do not have."""
+    packaged = "/etc/crio/crio.conf.d/10-crio.conf"
+    files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
+    engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}
+    assert engines.differences("crio", engine, False) == told
+    finished = engine_files.with_monitor({engines.DROP_INS["crio"]: CRIO_DROP_IN}, engines.runtimes("crio", engine))
+    mine = tomllib.loads(finished[engines.DROP_INS["crio"]])["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert mine.get("monitor_path") == (monitor if told else None)
+    assert engine_files.with_monitor(finished, engines.runtimes("crio", engine)) == finished
+    assert engine_files.with_monitor({}, engines.runtimes("crio", engine)) == {}
 
 
 @pytest.mark.parametrize("plugin", engines.CRI)

@@ -79,13 +79,14 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     if status:
         return False, f"nvidia-ctk: {error}"
     originals = {path: file["text"] for path, file in before["files"].items()}
-    host.write(engine_files.finished(produced, name, originals, default, engines.ordinary(name, before)))
+    finished = engine_files.finished(produced, name, originals, default, engines.ordinary(name, before))
+    host.write(engine_files.with_monitor(finished, engines.runtimes(name, before)) if name == "crio" else finished)
     after = read()
     if lost := engines.lost_between(name, before, after):
         return True, f"nvidia-ctk would lose {', '.join(lost[:8])}"
     wrong = engines.differences(name, after, default)
     told = f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
-    return bool(engines.outside_systemd(name, after)), told
+    return bool(engines.uncopied(name, after)), told
 
 
 class InMemory:
