@@ -90,6 +90,21 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 
 
+def test_what_crio_runs_containers_with_is_named_where_nothing_else_is_found(tmp_path: Path) -> None:
+    spare = ("spare /usr/libexec/crio/crun", "spare /usr/libexec/crio/runc")
+    both = '["runc", "crun", "/usr/libexec/crio/crun", "/usr/libexec/crio/runc"]'
+    block = ContainerToolkit(runtimes=("crio",))
+    found = made(block, container_toolkit=toolkit(VERSION, "auto", *spare))["settings"]
+    assert found[-1] == "nvidia-container-runtime.runtimes=runc:crun:/usr/libexec/crio/crun:/usr/libexec/crio/runc"
+    assert made(block, container_toolkit=toolkit(VERSION, "auto", *spare, "runner /usr/bin/runc"))["settings"] == []
+    before = SWARM + RUNTIME.format('mode = "auto"\nruntimes = ["runc", "crun"]\n')
+    text = "".join(f" {line}\n" for line in before.splitlines())
+    *command, _ = made(block, **{**THERE, "container_toolkit": toolkit(OLD, "auto", *spare, config=text)})["settings"]
+    (tmp_path / "config.toml").write_text(before, encoding="utf-8")
+    subprocess.run([*command, tmp_path / "config.toml"], check=True)
+    assert (tmp_path / "config.toml").read_text(encoding="utf-8") == before.replace('["runc", "crun"]', both)
+
+
 SWARM = 'swarm-resource = "DOCKER_RESOURCE_GPU" # ours\n'
 CLI = '[nvidia-container-cli]\nroot = "/run/nvidia/driver"\nno-cgroups = {}\n'
 RUNTIME = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     installed,
     modern,
     registrable,
+    runners,
     specification_file,
 )
 from gpuprov.catalog import container_toolkit as catalogue
@@ -85,24 +87,21 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
     }
 
 
-def settings(wanted: str, toolkit: Toolkit) -> list[str]:
-    """The command that sets the runtime's mode, with cgroups; empty where both are so."""
+def settings(wanted: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
+    """The command that sets the runtime's mode, with cgroups, and `runtimes`, where it finds none; empty where all are so."""
     mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
-    if mode == wanted and not bare:
+    if mode == wanted and not bare and not runtimes:
         return []
     if loses(toolkit):
         words = [edit("nvidia-container-runtime", "mode", f'"{wanted}"', toolkit.settings)] * (mode != wanted)
         words += [edit("nvidia-container-cli", "no-cgroups", "false", toolkit.settings)] * bare
+        words += [edit("nvidia-container-runtime", "runtimes", json.dumps(runtimes), toolkit.settings)] * bool(runtimes)
         return ["sed", "-E", "-i", "--follow-symlinks", "; ".join(words), catalogue.CONFIG]
+    asked = [f"nvidia-container-runtime.mode={wanted}", "nvidia-container-cli.no-cgroups=false"]
+    asked += [f"nvidia-container-runtime.runtimes={':'.join(runtimes)}"] * bool(runtimes)
     command = ["nvidia-ctk", "--quiet", "config", f"--config-file={catalogue.CONFIG}", "--in-place"]
-    return [
-        *command,
-        "--set",
-        f"nvidia-container-runtime.mode={wanted}",
-        "--set",
-        "nvidia-container-cli.no-cgroups=false",
-    ]
+    return [*command, *(word for one in asked for word in ("--set", one))]
 
 
 def loses(toolkit: Toolkit) -> bool:
@@ -116,8 +115,8 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
     """What sed does to a table: put the value in the key's place, or the key behind the header."""
     header = rf"^[[:space:]]*\[{table}\][[:space:]]*(#.*)?$"
     if engines.at(settings, table, key) is None:
-        return rf"/{header}/s/$/\n{key} = {value}/"
-    return rf"/{header}/,/^[[:space:]]*\[/s/^[[:space:]]*{key}[[:space:]]*=.*/{key} = {value}/"
+        return rf"/{header}/s|$|\n{key} = {value}|"
+    return rf"/{header}/,/^[[:space:]]*\[/s|^[[:space:]]*{key}[[:space:]]*=.*|{key} = {value}|"
 
 
 def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> dict[str, Any]:
@@ -156,7 +155,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         **packages(ctx, decision),
         "engines": list(registrable(ctx.fragment, ctx.facts)),
         "drop_ins": new,
-        "settings": settings(ctx.fragment.mode, toolkit),
+        "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
         **boot(ctx.fragment, new, ctx.facts.get(systemd.SYSTEMD_UNITS)),
     }
 
