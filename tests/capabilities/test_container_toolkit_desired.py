@@ -85,7 +85,9 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert found["retired"] == list(catalogue.OWN_UNITS)
     assert found["absent"] == [f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS]
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
-    assert "create-device-nodes" in found["files"][catalogue.REFRESH_DROP_IN]
+    drop_in = found["files"][catalogue.REFRESH_DROP_IN]
+    assert "create-device-nodes" in drop_in
+    assert "\nBefore=docker.service containerd.service crio.service\n" in drop_in, "as NVIDIA's from 1.20.1 on"
     assert found["units"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 

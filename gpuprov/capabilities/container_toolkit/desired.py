@@ -33,11 +33,13 @@ ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word
 """
 DROP_IN = f"""{HEADER}\
 # Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
-# where Debian calls the module nvidia-current, or where modules are compressed.
+# where Debian calls the module nvidia-current, or where modules are compressed. Before 1.20.1 no engine waits for the unit at boot.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service
+Before=docker.service containerd.service crio.service
 
 [Service]
+TimeoutStartSec=90s
 ExecCondition=
 ExecCondition=/bin/sh -c 'grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/%v/modules.dep'
 ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
