@@ -99,6 +99,9 @@ def test_what_crio_runs_containers_with_is_named_where_nothing_else_is_found(tmp
     found = made(block, container_toolkit=toolkit(VERSION, "auto", *spare))["settings"]
     assert found[-1] == "nvidia-container-runtime.runtimes=runc:crun:/usr/libexec/crio/crun:/usr/libexec/crio/runc"
     assert made(block, container_toolkit=toolkit(VERSION, "auto", *spare, "runner /usr/bin/runc"))["settings"] == []
+    for strange in ("x|e touch /tmp/y", "a:b", "c;d"):
+        text = f' [nvidia-container-runtime]\n mode = "auto"\n runtimes = ["{strange}"]'
+        assert made(block, container_toolkit=toolkit(VERSION, "auto", *spare, config=text))["settings"] == []
     before = SWARM + RUNTIME.format('mode = "auto"\nruntimes = ["runc", "crun"]\n')
     text = "".join(f" {line}\n" for line in before.splitlines())
     *command, _ = made(block, **{**THERE, "container_toolkit": toolkit(OLD, "auto", *spare, config=text)})["settings"]

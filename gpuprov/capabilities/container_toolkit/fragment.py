@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -96,8 +97,9 @@ def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
     if toolkit.runners or "crio" not in registrable(fragment, facts):
         return []
     asked = files.at(toolkit.settings, "nvidia-container-runtime", "runtimes")
-    named = [str(one) for one in asked] if isinstance(asked, list) else ["runc", "crun"]
-    return [*named, *toolkit.spares] if toolkit.spares else []
+    named = [*(map(str, asked) if isinstance(asked, list) else ("runc", "crun")), *toolkit.spares]
+    plain = all(re.fullmatch(r"[A-Za-z0-9._/+-]+", one) for one in named)  # they become words of nvidia-ctk's and sed's
+    return named if toolkit.spares and plain else []
 
 
 def installed(facts: Facts) -> dict[str, packages.Package]:
