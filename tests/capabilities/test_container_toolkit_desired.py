@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.answers import STARTING
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
@@ -87,7 +88,8 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
     drop_in = found["files"][catalogue.REFRESH_DROP_IN]
     assert "create-device-nodes" in drop_in
-    assert "\nBefore=docker.service containerd.service crio.service\n" in drop_in, "as NVIDIA's from 1.20.1 on"
+    waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
+    assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
     assert found["units"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 

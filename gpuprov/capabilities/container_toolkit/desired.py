@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
@@ -33,11 +33,11 @@ ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word
 """
 DROP_IN = f"""{HEADER}\
 # Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
-# where Debian calls the module nvidia-current, or where modules are compressed. Before 1.20.1 no engine waits for the unit at boot.
+# where Debian calls the module nvidia-current, or where modules are compressed. Before 1.20.1 no engine waits for it, podman's units
+# and k3s never.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service
-Before=docker.service containerd.service crio.service
-
+{BEFORE}
 [Service]
 TimeoutStartSec=90s
 ExecCondition=
@@ -61,8 +61,7 @@ Description=Refresh of the CDI specification of the NVIDIA GPUs
 ConditionPathExists=/usr/bin/nvidia-ctk
 ConditionPathExists=/usr/bin/nvidia-smi
 After=systemd-modules-load.service nvidia-persistenced.service
-Before=docker.service containerd.service crio.service
-
+{BEFORE}
 [Service]
 Type=oneshot
 TimeoutStartSec=90s
