@@ -238,11 +238,13 @@ def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str])
     files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
     engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}
     assert engines.differences("crio", engine, False) == told
-    finished = engine_files.with_monitor({engines.DROP_INS["crio"]: CRIO_DROP_IN}, engines.runtimes("crio", engine))
+    finished = engine_files.with_copied(
+        {engines.DROP_INS["crio"]: CRIO_DROP_IN}, "crio", engines.runtimes("crio", engine)
+    )
     mine = tomllib.loads(finished[engines.DROP_INS["crio"]])["crio"]["runtime"]["runtimes"]["nvidia"]
     assert mine.get("monitor_path") == (monitor if told else None)
-    assert engine_files.with_monitor(finished, engines.runtimes("crio", engine)) == finished
-    assert engine_files.with_monitor({}, engines.runtimes("crio", engine)) == {}
+    assert engine_files.with_copied(finished, "crio", engines.runtimes("crio", engine)) == finished
+    assert engine_files.with_copied({}, "crio", engines.runtimes("crio", engine)) == {}
 
 
 @pytest.mark.parametrize("plugin", engines.CRI)

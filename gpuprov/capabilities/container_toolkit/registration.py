@@ -55,20 +55,19 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
         return NOTHING
     told = ""
     try:
-        short, told = _attempt(host, name, default, drop_ins, "file")
+        lost, told = _attempt(host, name, default, drop_ins, "file")
         # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names runtimes:
-        # then the drop-in file must repeat all that is in force. So must it where another file than the main one has runc's settings.
-        if short and name != "docker":
-            _, told = _attempt(host, name, default, drop_ins, "command")
+        # then the drop-in file must repeat all that is in force.
+        if lost and name != "docker":
+            lost, told = _attempt(host, name, default, drop_ins, "command")
     finally:
         if told != DONE:
             host.back()
     return told
 
 
-def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[bool, str]:
-    """Whether something is missing that another source may have, and what becomes of it. `source`: the engine's main file, or all
-    that is in force."""
+def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
+    """What is lost of the site's settings, and what becomes of it. `source`: the engine's main file, or all that is in force."""
     host.restore()
     read: Callable[[], engines.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
     before = read()
@@ -77,16 +76,17 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
         before = read()
     status, error, produced = host.configure(engines.command(before, name, default, drop_ins, source))
     if status:
-        return False, f"nvidia-ctk: {error}"
+        return [], f"nvidia-ctk: {error}"
     originals = {path: file["text"] for path, file in before["files"].items()}
     finished = engine_files.finished(produced, name, originals, default, engines.ordinary(name, before))
-    host.write(engine_files.with_monitor(finished, engines.runtimes(name, before)) if name == "crio" else finished)
+    host.write(
+        finished if name == "docker" else engine_files.with_copied(finished, name, engines.runtimes(name, before))
+    )
     after = read()
     if lost := engines.lost_between(name, before, after):
-        return True, f"nvidia-ctk would lose {', '.join(lost[:8])}"
+        return lost, f"nvidia-ctk would lose {', '.join(lost[:8])}"
     wrong = engines.differences(name, after, default)
-    told = f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
-    return bool(engines.uncopied(name, after)), told
+    return [], f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
 
 
 class InMemory:
