@@ -10,8 +10,8 @@ Engine = dict[str, Any]
 
 def parse(text: str) -> dict[str, Engine]:
     """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
-    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not), `default` (dockerd's own
-    --default-runtime; missing without one)."""
+    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not), `default` and `config` (dockerd's
+    own --default-runtime and --config-file; missing without)."""
     engines: dict[str, Engine] = {}
     clock, key = [0.0, 0.0], ""
     engine: Engine = {}
@@ -38,8 +38,8 @@ def parse(text: str) -> dict[str, Engine]:
         elif word == "file":
             path, _, changed = rest.rpartition(" ")
             sink, key = engine["files"].setdefault(path, {"changed": float(changed), "text": ""}), "text"
-        elif word == "default":
-            engine["default"] = rest
+        elif word in ("default", "config"):
+            engine[word] = rest
         elif word in ("dump", "live"):
             sink, key = engine, word
     return engines

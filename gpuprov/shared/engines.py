@@ -58,6 +58,8 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         return _toml(engine["dump"], "containerd config dump")
     if name == "docker":
         path = MAIN[name]
+        if (other := engine.get("config", path)) != path:
+            raise ValueError(f"docker.service has dockerd read {other} (--config-file), and not {path}")
         text = files.get(path, {"text": ""})["text"]
         try:
             read = json.loads(text) if text.strip() else {}

@@ -165,6 +165,12 @@ def test_dockerd_starts_with_one_default_runtime_only() -> None:
     ]
 
 
+def test_a_daemon_that_reads_another_file_gets_none_that_it_does_not_read() -> None:
+    told = "docker.service has dockerd read /srv/docker.json (--config-file), and not /etc/docker/daemon.json"
+    assert engines.differences("docker", one(docker() + "@config /srv/docker.json\n"), False) == [told]
+    assert engines.differences("docker", one(docker() + "@config /etc/docker/daemon.json\n"), False) == []
+
+
 BESIDE = ["--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml"]
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
 

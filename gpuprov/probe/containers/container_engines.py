@@ -20,7 +20,7 @@ if command -v dockerd >/dev/null; then
   b='{'; i=$(timeout 20 docker info --format "$b{json .}}" 2>/dev/null) && echo '@live' && printf ' %s\n' "$i"
   unit docker.service; x=$(systemctl show -p ExecStart docker.service 2>/dev/null)
   case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/$(systemctl show -p MainPID --value docker.service)/cmdline"; } 2>/dev/null) ;; esac
-  printf '%s\n' "$x" | grep -oE -e '--default-runtime[= ]+[^ ;]+' | sed 's/^[^= ]*[= ]*/@default /' | head -n 1
+  printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' | sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
 fi
 if command -v containerd >/dev/null; then
   echo "@engine containerd"; echo "@version $(containerd --version 2>/dev/null)"; unit containerd.service

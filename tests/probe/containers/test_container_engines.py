@@ -42,6 +42,8 @@ def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -
 def test_a_default_runtime_of_the_command_line(tmp_path: Path, option: str) -> None:
     assert told(tmp_path, option)["default"] == "nvidia"
     assert "default" not in told(tmp_path, "--add-runtime nvidia=/usr/bin/nvidia-container-runtime")
+    both = told(tmp_path, f"--config-file /srv/docker.json {option}")
+    assert (both["config"], both["default"]) == ("/srv/docker.json", "nvidia")
 
 
 # As Amazon Linux writes its unit: ExecStart=/usr/bin/dockerd ... $OPTIONS $DOCKER_STORAGE_OPTIONS $DOCKER_ADD_RUNTIMES
