@@ -13,6 +13,19 @@ PACKAGES = (
 # What the same programs were packaged as before 2023: https://github.com/NVIDIA/cloud-native-docs container-toolkit/troubleshooting.md
 OLD_PACKAGES = ("nvidia-docker", "nvidia-docker2", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 CONFIG = "/etc/nvidia-container-runtime/config.toml"
+# commentDefaults in internal/config/toml.go of https://github.com/NVIDIA/nvidia-container-toolkit (v1.17.8, v1.19.1)
+COMMENTED = {
+    ("swarm-resource",): "DOCKER_RESOURCE_GPU",
+    ("nvidia-container-cli", "root"): "/run/nvidia/driver",
+    ("nvidia-container-cli", "debug"): "/var/log/nvidia-container-toolkit.log",
+    ("nvidia-container-cli", "ldcache"): "/etc/ld.so.cache",
+    ("nvidia-container-cli", "user"): "root:video",
+    ("nvidia-container-runtime", "debug"): "/var/log/nvidia-container-runtime.log",
+}
+"""Settings of CONFIG that `nvidia-ctk config` comments out where they have these values, whoever has set them; it has others in force
+then."""
+KEEPS_SETTINGS = "1.20.0"
+"""The first release that does not: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644"""
 REFRESH_ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 OUTPUT_VARIABLE = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md

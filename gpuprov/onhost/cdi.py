@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import filecmp
 import glob
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -21,6 +23,9 @@ NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
 """Makes it. With --load-kernel-modules, which fails where one of the driver's modules is not there, it loads them first. The
 toolkit's own unit does so from 1.20 on."""
 MAKE_UVM = f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}"
+SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+"""What the site has nvidia-ctk write, in variables of its own, which the toolkit's unit gives it at each boot, too.
+https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/deployments/systemd/nvidia-cdi-refresh.env"""
 LINKS = ["nvidia-ctk", "--quiet", "system", "create-dev-char-symlinks", "--create-all"]
 DEVICES, BY_NUMBER = "/dev/nvidia*", "/dev/char"
 CORRUPTED_INFOROM = 14
@@ -82,7 +87,7 @@ def _generate(path: str, check: bool) -> bool:
     """Have the specification that nvidia-ctk would write now in its place; whether that changes anything."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-cdi-") as folder:
         made = os.path.join(folder, SPECIFICATION)  # the name's ending decides the format
-        ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"])
+        ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"], **settings())
         if ran.status and check:
             return not os.path.exists(path)
         if ran.status:
@@ -97,9 +102,21 @@ def _generate(path: str, check: bool) -> bool:
         return True
 
 
-def _run(argv: Sequence[str]) -> Ran:
+def settings() -> dict[str, str]:
+    """NVIDIA's variables of the site's file, as systemd reads them."""
+    found = {}
+    with contextlib.suppress(OSError), open(SETTINGS, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            name, _, value = line.strip().partition("=")
+            if re.match(r"NVIDIA_CTK_[A-Z_]+\Z", name):
+                found[name] = re.sub(r"""\A(["'])(.*)\1\Z""", r"\2", value.strip())
+    return found
+
+
+def _run(argv: Sequence[str], **more: str) -> Ran:
+    environment = {**os.environ, **more}
     try:
-        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, env=environment, check=False)
     except FileNotFoundError:
         return Ran(127, f"{argv[0]} is not there")
     lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()

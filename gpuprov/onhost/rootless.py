@@ -19,6 +19,10 @@ chmod "$(stat -c %a "$file" 2> /dev/null || echo 644)" "$new"
 mv -f "$new" "$file"
 """
 """Every folder on the way is the user's, and may be a link to anywhere: so these run as the user, with nothing of root's."""
+# --kill-who has been --kill-whom since systemd 252, which takes both.
+RELOAD = """systemctl --user is-active --quiet docker.service &&
+systemctl --user kill --kill-who=main --signal=HUP docker.service"""
+PROGRAMS = "/usr/bin:/bin"
 
 
 class Refused(Exception):
@@ -65,18 +69,9 @@ def write(user: Account, text: str) -> None:
 
 
 def reload(name: str) -> bool:
-    """Have a daemon of the user's that runs read it; whether there is one."""
-    systemctl = ["systemctl", "--user", f"--machine={name}@.host"]
-    active = subprocess.run(
-        [*systemctl, "is-active", "--quiet", "docker.service"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    if active.returncode:
-        return False
-    kill = [*systemctl, "kill", "--kill-whom=main", "--signal=HUP", "docker.service"]
-    return subprocess.run(kill, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    """Have a daemon of the user's that runs read it; whether there is one. By the user, as no systemd before 248 reaches a user's own
+    from outside (systemctl --user --machine=USER@.host)."""
+    return _as(account(name), RELOAD).returncode == 0
 
 
 def _as(user: Account, script: str, text: str = "") -> subprocess.CompletedProcess[bytes]:
@@ -84,7 +79,7 @@ def _as(user: Account, script: str, text: str = "") -> subprocess.CompletedProce
     return subprocess.run(
         ["setpriv", *dropped, "timeout", "60", "sh", "-c", script, "sh", user.file],
         input=text.encode("utf-8", "surrogateescape"),
-        env={"PATH": "/usr/bin:/bin"},
+        env={"PATH": PROGRAMS, "XDG_RUNTIME_DIR": f"/run/user/{user.uid}"},
         cwd="/",
         capture_output=True,
         check=False,

@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.shared import engine_runtimes
 from gpuprov.shared.engines import CRI as PLUGINS
 
 NAME = "nvidia"
@@ -85,8 +86,26 @@ def with_default(text: str, name: str, runtime: str) -> str:
     path = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read), "containerd"]
     if not path[1]:
         return text
-    wanted = _put(read, path, key, runtime)
-    line = f'{key} = "{runtime}"'
+    return _with_value(text, path, key, runtime)
+
+
+def with_copied(files: dict[str, str], name: str, section: object) -> dict[str, str]:
+    """The files with what NVIDIA's runtime must have of the one beside it, where nvidia-ctk has written that one: in the last of the
+    files. `section`: where the engine had its runtimes before."""
+    path, value = next(reversed(files), ""), engine_runtimes.copied(name, section)[1]
+    read = _reads(files[path]) if path and value else None
+    place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]
+    *folders, key = engine_runtimes.COPIED[name]
+    mine = engine_runtimes.at(read, *place, "runtimes", NAME)
+    if not mine or engine_runtimes.at(mine, *folders, key):
+        return files
+    return {**files, path: _with_value(files[path], [*place, "runtimes", NAME, *folders], key, value)}
+
+
+def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
+    """The text with this value; unchanged where it has no place for it."""
+    wanted = _put(_reads(text) or {}, path, key, value)
+    line = f"{key} = {json.dumps(value)}"
     header = (
         r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
     )
@@ -104,7 +123,7 @@ def _plugin(read: Mapping[str, Any]) -> str:
     return next((name for name in PLUGINS if isinstance(plugins, Mapping) and name in plugins), "")
 
 
-def _put(table: Mapping[str, Any], path: list[str], key: str, value: str) -> dict[str, Any]:
+def _put(table: Mapping[str, Any], path: list[str], key: str, value: str | bool) -> dict[str, Any]:
     if not path:
         return {**table, key: value}
     return {**table, path[0]: _put(table.get(path[0]) or {}, path[1:], key, value)}

@@ -10,7 +10,8 @@ Engine = dict[str, Any]
 
 def parse(text: str) -> dict[str, Engine]:
     """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
-    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not)."""
+    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not), `default` and `config` (dockerd's
+    own --default-runtime and --config-file; missing without)."""
     engines: dict[str, Engine] = {}
     clock, key = [0.0, 0.0], ""
     engine: Engine = {}
@@ -37,6 +38,8 @@ def parse(text: str) -> dict[str, Engine]:
         elif word == "file":
             path, _, changed = rest.rpartition(" ")
             sink, key = engine["files"].setdefault(path, {"changed": float(changed), "text": ""}), "text"
+        elif word in ("default", "config"):
+            engine[word] = rest
         elif word in ("dump", "live"):
             sink, key = engine, word
     return engines

@@ -12,9 +12,14 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from gpuprov.shared import engine_runtimes
+
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+# Said to nvidia-ctk, whose own default is another before: 1.18.0 has config.d for containerd, 1.18 and 1.19 have a folder that cri-o
+# does not read: https://github.com/NVIDIA/nvidia-container-toolkit/commit/584f68ef
+DROP_INS = {"containerd": DROP_IN, "crio": "/etc/crio/crio.conf.d/99-nvidia.toml"}
 MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
 # The CRI plugin's name in configuration versions 3 and 4, 2, and 1: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
 # containerd 2 has the second name, too: of a plugin that keeps the streaming server and needs the first one.
@@ -36,6 +41,7 @@ OURS = {
 """Settings that nvidia-ctk writes; every other one is the user's."""
 
 Engine = dict[str, Any]
+at = engine_runtimes.at
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -52,6 +58,8 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         return _toml(engine["dump"], "containerd config dump")
     if name == "docker":
         path = MAIN[name]
+        if (other := engine.get("config", path)) != path:
+            raise ValueError(f"docker.service has dockerd read {other} (--config-file), and not {path}")
         text = files.get(path, {"text": ""})["text"]
         try:
             read = json.loads(text) if text.strip() else {}
@@ -60,11 +68,20 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
             if not isinstance(value, dict):  # nvidia-ctk dies of a null
                 raise ValueError(f"{place} is not a JSON object")
-        return dict(read)
+        return _with_option(read, path, engine.get("default", ""))
     merged: dict[str, Any] = {}
     for path in sorted(files, key=lambda found: (found != MAIN[name], found)):
         merged = _merge(merged, _toml(files[path]["text"], path))
     return merged
+
+
+def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any]:
+    """daemon.json with the default runtime of dockerd's own command line; it starts with one of both only, and goes on with both until
+    then: https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
+    if default and "default-runtime" in read:
+        told = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
+        raise ValueError(f"{told}: it does not start with both")
+    return {**read, "default-runtime": default} if default else read
 
 
 @lru_cache(maxsize=64)
@@ -84,13 +101,6 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         mine = result.get(key)
         result[key] = _merge(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
     return result
-
-
-def at(config: object, *path: str, default: object = None) -> Any:
-    """The value at a path; None, or the default, where there is none."""
-    for key in path:
-        config = config.get(key, default) if isinstance(config, Mapping) else default
-    return config
 
 
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,15 +165,26 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     told = []
     if found["path"] not in PROGRAMS:
         told.append(f"runtime {NAME} is {found['path']}" if found["path"] else f"no runtime {NAME}")
-    if default and found["default"] != NAME:
-        told.append(f"the default runtime is {found['default'] or 'runc'}")
-    elif not default and found["default"] == NAME:
-        told.append(f"the default runtime is {NAME}")
+    if default != (found["default"] == NAME):
+        by = ", by --default-runtime in docker.service" if engine.get("default") else ""
+        told.append(f"the default runtime is {found['default'] or 'runc'}{by}")
     untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
     if untold and not first_version(name, engine):
         told.append("CDI is off")
+    told += filter(None, [uncopied(name, engine)])
     hidden = shadowed(engine) if name == "containerd" else []
     return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
+
+
+def uncopied(name: str, engine: Engine) -> str:
+    """What NVIDIA's runtime lacks of the one beside it, in words."""
+    return engine_runtimes.uncopied(name, runtimes(name, engine)) if name != "docker" else ""
+
+
+def runtimes(name: str, engine: Engine) -> Any:
+    """Where containerd or cri-o has its runtimes, and which is the default one."""
+    config = configuration(name, engine)
+    return at(config, "crio", "runtime") if name == "crio" else at(_cri(config), "containerd")
 
 
 def in_force(name: str, engine: Engine, default: bool) -> str:
@@ -230,12 +251,13 @@ def shadowed(engine: Engine) -> list[str]:
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
     """How nvidia-ctk is told to register its runtime. `drop_ins`: whether the release knows drop-in files."""
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
-    line += ["--set-as-default"] * default
+    line += ["--set-as-default"] * (default and not engine.get("default"))
     first = first_version(name, engine)
     said = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
     line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], said) and not first)
     # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
-    return line + ["--drop-in-config="] * (drop_ins and first)
+    beside = "" if first else DROP_INS.get(name, "")
+    return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)
 
 
 def first_version(name: str, engine: Engine) -> bool:

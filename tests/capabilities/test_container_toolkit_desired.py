@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.answers import STARTING
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
@@ -82,9 +86,80 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert found["retired"] == list(catalogue.OWN_UNITS)
     assert found["absent"] == [f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS]
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
-    assert "create-device-nodes" in found["files"][catalogue.REFRESH_DROP_IN]
+    drop_in = found["files"][catalogue.REFRESH_DROP_IN]
+    assert "create-device-nodes" in drop_in
+    waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
+    assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
     assert found["units"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
+
+
+def test_what_crio_runs_containers_with_is_named_where_nothing_else_is_found(tmp_path: Path) -> None:
+    spare = ("spare /usr/libexec/crio/crun", "spare /usr/libexec/crio/runc")
+    both = '["runc", "crun", "/usr/libexec/crio/crun", "/usr/libexec/crio/runc"]'
+    block = ContainerToolkit(runtimes=("crio",))
+    found = made(block, container_toolkit=toolkit(VERSION, "auto", *spare))["settings"]
+    assert found[-1] == "nvidia-container-runtime.runtimes=runc:crun:/usr/libexec/crio/crun:/usr/libexec/crio/runc"
+    assert made(block, container_toolkit=toolkit(VERSION, "auto", *spare, "runner /usr/bin/runc"))["settings"] == []
+    for strange in ("x|e touch /tmp/y", "a:b", "c;d"):
+        text = f' [nvidia-container-runtime]\n mode = "auto"\n runtimes = ["{strange}"]'
+        assert made(block, container_toolkit=toolkit(VERSION, "auto", *spare, config=text))["settings"] == []
+    before = SWARM + RUNTIME.format('mode = "auto"\nruntimes = ["runc", "crun"]\n')
+    text = "".join(f" {line}\n" for line in before.splitlines())
+    *command, _ = made(block, **{**THERE, "container_toolkit": toolkit(OLD, "auto", *spare, config=text)})["settings"]
+    (tmp_path / "config.toml").write_text(before, encoding="utf-8")
+    subprocess.run([*command, tmp_path / "config.toml"], check=True)
+    assert (tmp_path / "config.toml").read_text(encoding="utf-8") == before.replace('["runc", "crun"]', both)
+
+
+SWARM = 'swarm-resource = "DOCKER_RESOURCE_GPU" # ours\n'
+CLI = '[nvidia-container-cli]\nroot = "/run/nvidia/driver"\nno-cgroups = {}\n'
+RUNTIME = (
+    '\n[nvidia-container-runtime] # ours\ndebug = "/dev/null"\n{}[nvidia-container-runtime.modes.csv]\nmode = "x"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
+            SWARM + CLI.format("false") + RUNTIME.format('mode = "auto"\n'),
+        ),
+        (
+            SWARM + RUNTIME.format(""),
+            SWARM + RUNTIME.format("").replace("# ours\n", '# ours\nmode = "auto"\n'),
+        ),
+    ],
+)
+def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, before: str, after: str) -> None:
+    """nvidia-ctk 1.17.8 comments swarm-resource and root out where they have the values that its own file shows."""
+    text = "".join(f" {line}\n" for line in before.splitlines())
+    command = made(**{**THERE, "container_toolkit": toolkit(OLD, config=text)})["settings"]
+    assert command.pop() == catalogue.CONFIG
+    file = tmp_path / "config.toml"
+    file.write_text(before, encoding="utf-8")
+    subprocess.run([*command, file], check=True)
+    assert file.read_text(encoding="utf-8") == after
+    newer = made(container_toolkit=toolkit(VERSION, config=text))["settings"]
+    assert newer[0] == "nvidia-ctk", "which keeps them since 1.20"
+
+
+@pytest.mark.parametrize(
+    ("modules", "runs"),
+    [
+        ("updates/dkms/nvidia-current.ko: kernel/drivers/video.ko\n", True),
+        ("extra/nvidia.ko.xz: kernel/drivers/video.ko.xz\n", True),
+        ("kernel/nvidia-580srv/nvidia.ko.zst:\n", True),
+        ("kernel/drivers/video/fbdev/nvidia/nvidiafb.ko:\n", False),
+    ],
+)
+def test_it_is_refreshed_under_every_name_of_the_module(tmp_path: Path, modules: str, runs: bool) -> None:
+    lines = made(ContainerToolkit())["files"][catalogue.REFRESH_DROP_IN].splitlines()
+    first = lines.index("ExecCondition=")
+    (tmp_path / "modules.dep").write_text(modules, encoding="utf-8")
+    command = lines[first + 1].removeprefix("ExecCondition=").replace("/lib/modules/%v", str(tmp_path))
+    assert (subprocess.run(shlex.split(command), check=False).returncode == 0) == runs
 
 
 def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from tests.capabilities.asking import NO_GPU, PODMAN, Row, judge
-from tests.capabilities.toolkit_host import MIG, OLD, VERSION, cdi, docker, toolkit, units
+from tests.capabilities.asking import NO_GPU, PODMAN, Row, ask, judge
+from tests.capabilities.toolkit_host import GPU, MIG, OLD, VERSION, cdi, docker, toolkit, units
 from tests.capabilities.toolkit_rows import DOCKER, engines, row
 
 ROWS = [
@@ -80,6 +80,17 @@ ROWS = [
         "fail",
         "a second specification",
         "rm /etc/cdi/nvidia.yaml",
+        "file /etc/cdi/nvidia.yaml:  -> removed",
+    ),
+    row("by UUID alone", "cdi", None, {"cdi_specifications": cdi("GPU-3c1f6d5e")}, "pass"),
+    row("by kind and index", "cdi", None, {"cdi_specifications": cdi("gpu0")}, "pass"),
+    row(
+        "MIG devices by kind and index, one missing",
+        "cdi",
+        None,
+        {"gpu_devices": MIG, "cdi_specifications": cdi("mig0:0", "gpu0")},
+        "fail",
+        "not in it: 0:1",
     ),
     row(
         "MIG mode without instances",
@@ -222,3 +233,10 @@ ROWS = [
 @pytest.mark.parametrize("question", ROWS)
 def test_devices(question: Row) -> None:
     judge(question)
+
+
+def test_a_second_specification_of_another_name_is_the_sites_to_remove() -> None:
+    both = cdi() + cdi(path="/etc/cdi/nvidia-gpu.yaml")
+    outcome = ask("container_toolkit.cdi", cdi_specifications=both, gpu_devices=GPU)
+    assert (outcome.status, outcome.changes) == ("fail", ())
+    assert "rm /etc/cdi/nvidia-gpu.yaml" in outcome.hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog import container_toolkit as catalogue
 from tests.capabilities.asking import Row, judge
 from tests.capabilities.toolkit_host import (
     DAEMON,
@@ -21,6 +22,7 @@ from tests.capabilities.toolkit_host import (
 )
 from tests.capabilities.toolkit_rows import ALL, BARE_DOCKER, DEFAULT, DOCKER, POD, engines, row
 
+SPARE = "spare /usr/libexec/crio/crun"
 ROWS = [
     row("four engines", "configured", ALL, {}, "pass", "podman (CDI, no runtime"),
     row("those that the host has", "configured", None, {}, "pass", "docker, crio, podman"),
@@ -234,6 +236,23 @@ ROWS = [
         "mode auto",
         change="file /etc/nvidia-container-runtime/config.toml: mode = auto -> mode = cdi",
     ),
+    row(
+        "programs of cri-o's packages, which are on no PATH",
+        "mode",
+        ContainerToolkit(runtimes=("crio",)),
+        {"container_toolkit": toolkit(VERSION, "auto", SPARE)},
+        "fail",
+        "cri-o has /usr/libexec/crio/crun",
+        change=f"file {catalogue.CONFIG}: runtimes that the host does not have -> runtimes = runc crun /usr/libexec/crio/crun",
+    ),
+    row(
+        "runc beside them",
+        "mode",
+        ContainerToolkit(runtimes=("crio",)),
+        {"container_toolkit": toolkit(VERSION, "auto", SPARE, "runner /usr/bin/runc")},
+        "pass",
+    ),
+    row("not for cri-o", "mode", DOCKER, {"container_toolkit": toolkit(VERSION, "auto", SPARE)}, "pass"),
     row("no file", "mode", None, {"container_toolkit": ""}, "fail", "mode is not set"),
     row("a broken file", "mode", None, {"container_toolkit": " a =\n"}, "fail", "not valid TOML"),
     row(

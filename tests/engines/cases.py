@@ -149,7 +149,9 @@ def of_containerd(version: str) -> Iterator[tuple[str, tuple[bool, ...], dict[st
         yield "the defaults of 1.7", BOTH, {MAIN: "DEFAULTS 1.7.27"}, ""
         yield "systemd's cgroups", BOTH, {MAIN: cri(3, runc={"options": {"SystemdCgroup": True}})}, ""
         yield "Kubespray's, version 3", BOTH, {MAIN: third.replace("DEFAULT", "runc")}, ""
-        yield "Kubespray's, with NVIDIA's", BOTH, {MAIN: third.replace("DEFAULT", "nvidia") + KUBESPRAY_NVIDIA}, ""
+        mine = third.replace("DEFAULT", "nvidia") + KUBESPRAY_NVIDIA
+        yield "Kubespray's, with NVIDIA's", BOTH if version.startswith("2.1") else (False,), {MAIN: mine}, ""
+    if version.startswith("2.1"):
         yield (
             "imports beside it",
             BOTH,

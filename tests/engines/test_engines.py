@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from gpuprov.shared import engine_files, engine_output, engines
-from tests.capabilities.toolkit_host import CLOCK, CRIO, DAEMON, DROP_IN, MAIN, containerd, crio, docker, podman
+from tests.capabilities.toolkit_host import (
+    CLOCK,
+    CRIO,
+    CRIO_DROP_IN,
+    DAEMON,
+    DROP_IN,
+    MAIN,
+    containerd,
+    crio,
+    docker,
+    podman,
+)
 from tests.probe import captured
 
 DATA = Path(__file__).parent / "data"
@@ -133,6 +144,34 @@ def test_the_default_runtime_is_given_back_to_docker() -> None:
     assert engine_files.without_default(json.dumps(SITE)) == json.dumps(SITE)
 
 
+BOTH = "docker.service gives dockerd --default-runtime nvidia: it does not start with both"
+
+
+def test_dockerd_starts_with_one_default_runtime_only() -> None:
+    bare = {"runtimes": DAEMON["runtimes"]}
+    given = [one(docker({**bare, **more}) + "@default nvidia\n") for more in ({}, {"default-runtime": "nvidia"})]
+    assert [engines.refused("docker", engine) for engine in given] == [
+        "",
+        f"/etc/docker/daemon.json has default-runtime, and {BOTH}",
+    ]
+    assert engines.differences("docker", given[0], True) == []
+    assert engines.differences("docker", given[0], False) == [
+        "the default runtime is nvidia, by --default-runtime in docker.service"
+    ]
+    assert "--set-as-default" not in engines.command(given[0], "docker", True, True)
+    other = {**given[0], "default": "kata"}
+    assert engines.differences("docker", other, True) == [
+        "the default runtime is kata, by --default-runtime in docker.service"
+    ]
+
+
+def test_a_daemon_that_reads_another_file_gets_none_that_it_does_not_read() -> None:
+    told = "docker.service has dockerd read /srv/docker.json (--config-file), and not /etc/docker/daemon.json"
+    assert engines.differences("docker", one(docker() + "@config /srv/docker.json\n"), False) == [told]
+    assert engines.differences("docker", one(docker() + "@config /etc/docker/daemon.json\n"), False) == []
+
+
+BESIDE = ["--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml"]
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
 
 
@@ -141,19 +180,77 @@ FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
     [
         ("docker", docker(), (False, True), []),
         ("docker", docker(version="27.0.1"), (True, True), ["--set-as-default", "--enable-cdi"]),
-        ("containerd", containerd(), (True, True), ["--set-as-default"]),
-        ("containerd", containerd(version="1.7.24"), (False, True), ["--enable-cdi"]),
+        ("containerd", containerd(), (True, True), ["--set-as-default", *BESIDE]),
+        ("containerd", containerd(version="1.7.24"), (False, True), ["--enable-cdi", *BESIDE]),
         ("containerd", containerd(main=FIRST, drop_in="", version="1.7.24"), (False, True), ["--drop-in-config="]),
         ("containerd", containerd(main=FIRST, drop_in=""), (False, False), []),
-        ("containerd", containerd(main="", drop_in=""), (False, True), []),
-        ("containerd", containerd(main="version = 3\n", drop_in="", version="2.0.0"), (False, True), ["--enable-cdi"]),
-        ("crio", crio(), (True, True), ["--set-as-default"]),
+        ("containerd", containerd(main="", drop_in=""), (False, True), BESIDE),
+        (
+            "containerd",
+            containerd(main="version = 3\n", drop_in="", version="2.0.0"),
+            (False, True),
+            ["--enable-cdi", *BESIDE],
+        ),
+        # nvidia-ctk 1.18 and 1.19 have a default of their own there, in a folder that cri-o does not read.
+        ("crio", crio(), (True, True), ["--set-as-default", "--drop-in-config=/etc/crio/crio.conf.d/99-nvidia.toml"]),
+        ("crio", crio(), (True, False), ["--set-as-default"]),
     ],
 )
 def test_how_nvidia_ctk_is_told(name: str, text: str, options: tuple[bool, bool], told: list[str]) -> None:
     head = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", "--config-source=file"]
     assert engines.command(one(text), name, *options) == [*head, *told]
     assert engines.command(one(text), name, *options, "command")[5] == "--config-source=command"
+
+
+@pytest.mark.parametrize(
+    ("runc", "mine", "default", "told"),
+    [
+        (True, None, "", ["runtime nvidia has no SystemdCgroup, which runc has"]),
+        (True, False, "nvidia", ["runtime nvidia has no SystemdCgroup, which runc has"]),
+        (True, True, "", []),
+        (None, None, "", []),
+        (False, True, "", []),
+    ],
+)
+def test_cgroups_are_systemds_where_those_of_runc_are(
+    runc: bool | None, mine: bool | None, default: str, told: list[str]
+) -> None:
+    section = 'plugins."io.containerd.cri.v1.runtime"'
+    dump = f'version = 3\n[{section}]\nenable_cdi = true\n[{section}.containerd]\ndefault_runtime_name = "{default}"\n'
+    for name, program, cgroup in (("runc", "", runc), ("nvidia", "/usr/bin/nvidia-container-runtime", mine)):
+        dump += f'[{section}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
+        dump += "" if cgroup is None else f"SystemdCgroup = {str(cgroup).lower()}\n"
+    engine = one(containerd(main="version = 3\n", drop_in="", dump=dump, version="2.1.4"))
+    assert engines.differences("containerd", engine, bool(default)) == told
+
+
+CONMON = "/usr/libexec/crio/conmon"
+PACKAGED = """\
+[crio.runtime]
+default_runtime = "crun"
+[crio.runtime.runtimes.crun]
+runtime_path = "/usr/libexec/crio/crun"
+monitor_path = "{}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("monitor", "told"),
+    [(CONMON, ["runtime nvidia has no monitor_path, which crun has"]), ("/usr/bin/conmon", []), ("conmon", [])],
+)
+def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str]) -> None:
+    """The packages of cri-o have conmon in a folder that is on no PATH; nvidia-ctk reads crio.conf alone, which they do not have."""
+    packaged = "/etc/crio/crio.conf.d/10-crio.conf"
+    files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
+    engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}
+    assert engines.differences("crio", engine, False) == told
+    finished = engine_files.with_copied(
+        {engines.DROP_INS["crio"]: CRIO_DROP_IN}, "crio", engines.runtimes("crio", engine)
+    )
+    mine = tomllib.loads(finished[engines.DROP_INS["crio"]])["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert mine.get("monitor_path") == (monitor if told else None)
+    assert engine_files.with_copied(finished, "crio", engines.runtimes("crio", engine)) == finished
+    assert engine_files.with_copied({}, "crio", engines.runtimes("crio", engine)) == {}
 
 
 @pytest.mark.parametrize("plugin", engines.CRI)

@@ -12,7 +12,7 @@ import pytest
 from tests.here import program
 from tests.onhost.modules import on_host, ran
 
-CTK = """echo "$*" >> "$STATE/log"
+CTK = """echo "$*" >> "$STATE/log"; echo "${NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES-}" > "$STATE/names"
 case "$*" in
 *"cdi generate"*) for word; do case $word in --output=*) cat "$STATE/wanted" > "${word#--output=}" || exit 1 ;; esac; done ;;
 *create-dev-char-symlinks*) [ ! -e "$STATE/stubborn" ] || { echo 'no such device' >&2; exit 1; }; touch "$STATE/char/1:3" ;;
@@ -30,6 +30,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "DEVICES": f"{tmp_path}/nvidia*",
         "BY_NUMBER": f"{tmp_path}/char",
         "MAKE_UVM": f"touch {tmp_path}/uvm",
+        "SETTINGS": f"{tmp_path}/refresh.env",
     }.items():
         monkeypatch.setattr(cdi, name, value)
     (tmp_path / "char").mkdir()
@@ -63,6 +64,15 @@ def test_the_specification_is_made_once(place: Path, ask: Ask) -> None:
     (place / "wanted").write_text("devices: [a, b]\n")
     assert ask()["changed"]
     assert "b" in file.read_text()
+
+
+def test_it_is_made_as_the_toolkits_own_unit_makes_it(place: Path, ask: Ask) -> None:
+    ask()
+    assert (place / "names").read_text() == "\n"
+    text = '# NVIDIA_CTK_X=1\nPATH=/nowhere\nNVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES="uuid"\n'
+    (place / "refresh.env").write_text(text)
+    ask()
+    assert (place / "names").read_text() == "uuid\n"
 
 
 def test_the_other_directorys_goes(place: Path, ask: Ask) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
@@ -47,9 +49,12 @@ def specification(ctx: Ctx) -> Outcome:
         return fail(expected, "no such file", hint, changes=[change])
     others = [one.path for one in found if one.path != mine.path and one.kind == mine.kind]
     if others:
-        gone = Change(kind="file", name=" ".join(others), after="removed")
+        going = [
+            path for path in others if path.endswith(f"/{SPECIFICATION}")
+        ]  # apply leaves files of other names to the site
+        gone = [Change(kind="file", name=path, after="removed") for path in going]
         told = f"a second specification of {mine.kind}: {' '.join(others)}"
-        return fail("one specification", told, f"rm {' '.join(others)}: engines take both", changes=[gone])
+        return fail("one specification", told, f"rm {' '.join(others)}: engines take both", changes=gone)
     wrong = (
         stale(mine, devices)
         or without_uvm(mine)
@@ -61,10 +66,12 @@ def specification(ctx: Ctx) -> Outcome:
 
 
 def stale(found: Specification, devices: Devices) -> str:
-    """How a specification differs from what nvidia-smi lists; by UUID too, where it names UUIDs. Empty where it does not."""
-    named = set(found.devices) - {"all", *devices.parents}
+    """How a specification differs from what nvidia-smi lists; by UUID too, where it names UUIDs. Empty where it does not. A site may
+    have UUIDs alone, or gpu0 and mig0:1: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
+    named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in found.devices} - {"all", *devices.parents}
     uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
-    missing = sorted(set(devices.names) - named) + (sorted(set(devices.uuids) - uuids) if uuids else [])
+    missing = sorted(set(devices.names) - named) if named - uuids or not uuids else []
+    missing += sorted(set(devices.uuids) - uuids) if uuids else []
     gone = sorted(named - uuids - set(devices.names)) + sorted(uuids - set(devices.uuids))
     told = [f"not in it: {' '.join(missing)}"] if missing else []
     return "; ".join(told + ([f"in it, and gone: {' '.join(gone)}"] if gone else []))

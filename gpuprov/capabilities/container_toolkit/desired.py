@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
@@ -12,6 +14,7 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     installed,
     modern,
     registrable,
+    runners,
     specification_file,
 )
 from gpuprov.catalog import container_toolkit as catalogue
@@ -20,7 +23,7 @@ from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.probe.host import systemd
 from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.shared import engines
+from gpuprov.shared import engines, resolve
 
 UNITS = "/etc/systemd/system"
 RULE = f"""{HEADER}\
@@ -29,11 +32,16 @@ RULE = f"""{HEADER}\
 ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word for word in LINKS if word != "--quiet")}"
 """
 DROP_IN = f"""{HEADER}\
-# Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there.
+# Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
+# where Debian calls the module nvidia-current, or where modules are compressed. Before 1.20.1 no engine waits for it, podman's units
+# and k3s never.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service
-
+{BEFORE}
 [Service]
+TimeoutStartSec=90s
+ExecCondition=
+ExecCondition=/bin/sh -c 'grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/%v/modules.dep'
 ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
 """
 OWN_PATH = f"""{HEADER}\
@@ -53,8 +61,7 @@ Description=Refresh of the CDI specification of the NVIDIA GPUs
 ConditionPathExists=/usr/bin/nvidia-ctk
 ConditionPathExists=/usr/bin/nvidia-smi
 After=systemd-modules-load.service nvidia-persistenced.service
-Before=docker.service containerd.service crio.service
-
+{BEFORE}
 [Service]
 Type=oneshot
 TimeoutStartSec=90s
@@ -81,20 +88,36 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
     }
 
 
-def settings(wanted: str, toolkit: Toolkit) -> list[str]:
-    """The command that sets the runtime's mode, with cgroups; empty where both are so."""
+def settings(wanted: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
+    """The command that sets the runtime's mode, with cgroups, and `runtimes`, where it finds none; empty where all are so."""
     mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
-    if mode == wanted and not bare:
+    if mode == wanted and not bare and not runtimes:
         return []
+    if loses(toolkit):
+        words = [edit("nvidia-container-runtime", "mode", f'"{wanted}"', toolkit.settings)] * (mode != wanted)
+        words += [edit("nvidia-container-cli", "no-cgroups", "false", toolkit.settings)] * bare
+        words += [edit("nvidia-container-runtime", "runtimes", json.dumps(runtimes), toolkit.settings)] * bool(runtimes)
+        return ["sed", "-E", "-i", "--follow-symlinks", "; ".join(words), catalogue.CONFIG]
+    asked = [f"nvidia-container-runtime.mode={wanted}", "nvidia-container-cli.no-cgroups=false"]
+    asked += [f"nvidia-container-runtime.runtimes={':'.join(runtimes)}"] * bool(runtimes)
     command = ["nvidia-ctk", "--quiet", "config", f"--config-file={catalogue.CONFIG}", "--in-place"]
-    return [
-        *command,
-        "--set",
-        f"nvidia-container-runtime.mode={wanted}",
-        "--set",
-        "nvidia-container-cli.no-cgroups=false",
-    ]
+    return [*command, *(word for one in asked for word in ("--set", one))]
+
+
+def loses(toolkit: Toolkit) -> bool:
+    """Whether this nvidia-ctk would comment out a setting of the site's."""
+    if toolkit.version and resolve.order(toolkit.version) >= resolve.order(catalogue.KEEPS_SETTINGS):
+        return False
+    return any(engines.at(toolkit.settings, *path) == value for path, value in catalogue.COMMENTED.items())
+
+
+def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
+    """What sed does to a table: put the value in the key's place, or the key behind the header."""
+    header = rf"^[[:space:]]*\[{table}\][[:space:]]*(#.*)?$"
+    if engines.at(settings, table, key) is None:
+        return rf"/{header}/s|$|\n{key} = {value}|"
+    return rf"/{header}/,/^[[:space:]]*\[/s|^[[:space:]]*{key}[[:space:]]*=.*|{key} = {value}|"
 
 
 def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> dict[str, Any]:
@@ -133,7 +156,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         **packages(ctx, decision),
         "engines": list(registrable(ctx.fragment, ctx.facts)),
         "drop_ins": new,
-        "settings": settings(ctx.fragment.mode, toolkit),
+        "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
         **boot(ctx.fragment, new, ctx.facts.get(systemd.SYSTEMD_UNITS)),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,6 +13,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT
 from gpuprov.probe.software import packages
+from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.shared.engines import Engine
 from gpuprov.spec.model import Fragment
@@ -86,6 +88,18 @@ def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
     return {
         name: engine for name, engine in engines(fragment, facts).items() if engine is not None and name != "podman"
     }
+
+
+def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
+    """What nvidia-container-runtime.runtimes is to be on a host where none of its programs is found, and cri-o has some; else empty.
+    Without one, no container of NVIDIA's runtime starts: https://github.com/NVIDIA/gpu-operator/pull/984"""
+    toolkit = facts.get(TOOLKIT)
+    if toolkit.runners or "crio" not in registrable(fragment, facts):
+        return []
+    asked = files.at(toolkit.settings, "nvidia-container-runtime", "runtimes")
+    named = [*(map(str, asked) if isinstance(asked, list) else ("runc", "crun")), *toolkit.spares]
+    plain = all(re.fullmatch(r"[A-Za-z0-9._/+-]+", one) for one in named)  # they become words of nvidia-ctk's and sed's
+    return named if toolkit.spares and plain else []
 
 
 def installed(facts: Facts) -> dict[str, packages.Package]:

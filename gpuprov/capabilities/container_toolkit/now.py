@@ -11,6 +11,7 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     engines,
     installed,
     registrable,
+    runners,
 )
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.probe.containers.container_engines import ENGINES
@@ -120,7 +121,8 @@ def registered(ctx: Ctx) -> Outcome:
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
 def mode(ctx: Ctx) -> Outcome:
-    """The runtime works in the mode that is asked for; no-cgroups, which is for rootless use in legacy mode, is off."""
+    """The runtime works in the mode that is asked for, and finds a program to run containers with; no-cgroups, which is for rootless
+    use in legacy mode, is off."""
     toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
@@ -137,6 +139,11 @@ def mode(ctx: Ctx) -> Outcome:
         change = Change(kind="file", name=catalogue.CONFIG, before="no-cgroups = true", after="no-cgroups = false")
         found_text = "no-cgroups is true: in legacy mode, containers of root get no access to their GPUs"
         return fail("no-cgroups off", found_text, APPLY, changes=[change])
+    if candidates := runners(ctx.fragment, ctx.facts):
+        after = f"runtimes = {' '.join(candidates)}"
+        change = Change(kind="file", name=catalogue.CONFIG, before="runtimes that the host does not have", after=after)
+        told = f"nothing of nvidia-container-runtime.runtimes is on the host's PATH, and cri-o has {candidates[-1]}"
+        return fail("a program to run containers with", told, APPLY, changes=[change])
     return ok(f"mode {wanted} ({effective_mode(wanted, toolkit.version)} with {toolkit.version})")
 
 

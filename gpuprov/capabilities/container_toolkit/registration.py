@@ -15,9 +15,7 @@ from gpuprov import reading
 from gpuprov.shared import engine_files, engine_output, engines
 
 FILES = {
-    "docker": [engines.MAIN["docker"]],
-    "containerd": [engines.MAIN["containerd"], engines.DROP_IN],
-    "crio": [engines.MAIN["crio"], "/etc/crio/crio.conf.d/99-nvidia.toml"],
+    name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
 }
 """What nvidia-ctk writes, by engine: the main file, and the drop-in file of releases that know them."""
 NOTHING = "nothing to do"
@@ -80,7 +78,10 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     if status:
         return [], f"nvidia-ctk: {error}"
     originals = {path: file["text"] for path, file in before["files"].items()}
-    host.write(engine_files.finished(produced, name, originals, default, engines.ordinary(name, before)))
+    finished = engine_files.finished(produced, name, originals, default, engines.ordinary(name, before))
+    host.write(
+        finished if name == "docker" else engine_files.with_copied(finished, name, engines.runtimes(name, before))
+    )
     after = read()
     if lost := engines.lost_between(name, before, after):
         return lost, f"nvidia-ctk would lose {', '.join(lost[:8])}"

@@ -7,7 +7,8 @@ from gpuprov.shared.engine_output import Engine, parse
 
 # What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns that it looks
 # for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces would be Ansible's own: the
-# role runs this script too.
+# role runs this script too. docker's unit comes after the question, which starts a daemon that waits behind its socket. Its
+# command line is the unit's; where that has variables, the process's.
 ENGINES: Probe[dict[str, Engine]] = Probe(
     "container_engines",
     r"""file() { [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed 's/^/ /' "$1" && echo; }
@@ -15,8 +16,11 @@ unit() { systemctl show -p ActiveState -p UnitFileState -p ExecMainStartTimestam
   sed 's/^[^=]*=//' | { read -r a; read -r s; read -r f; echo "@unit $a|$f|$s"; }; }
 echo "@clock $(date +%s.%N) $(cut -d' ' -f1 /proc/uptime)"
 if command -v dockerd >/dev/null; then
-  echo "@engine docker"; echo "@version $(dockerd --version 2>/dev/null)"; unit docker.service; file /etc/docker/daemon.json
+  echo "@engine docker"; echo "@version $(dockerd --version 2>/dev/null)"; file /etc/docker/daemon.json
   b='{'; i=$(timeout 20 docker info --format "$b{json .}}" 2>/dev/null) && echo '@live' && printf ' %s\n' "$i"
+  unit docker.service; x=$(systemctl show -p ExecStart docker.service 2>/dev/null)
+  case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/$(systemctl show -p MainPID --value docker.service)/cmdline"; } 2>/dev/null) ;; esac
+  printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' | sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
 fi
 if command -v containerd >/dev/null; then
   echo "@engine containerd"; echo "@version $(containerd --version 2>/dev/null)"; unit containerd.service

@@ -16,7 +16,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
     `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `rules`: udev rules that make the
     links. `output`: where nvidia-cdi-refresh writes, if it was told. `makers`: refresh units that make device files first.
-    `leftovers`: files of old installations.
+    `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
+    `spares`: those of cri-o's packages, which are on no PATH.
     """
 
     version: str = ""
@@ -28,6 +29,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     output: str = ""
     makers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
+    runners: tuple[str, ...] = ()
+    spares: tuple[str, ...] = ()
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +91,8 @@ def parse_toolkit(output: Output) -> Toolkit:
         output=(found.get("output") or [""])[-1],
         makers=tuple(found.get("maker", [])),
         leftovers=tuple(found.get("leftover", [])),
+        runners=tuple(found.get("runner", [])),
+        spares=tuple(found.get("spare", [])),
     )
 
 
@@ -160,7 +165,11 @@ sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p' /etc/nvidia-container-too
 for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
   /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do
   [ -e "$f" ] && echo "leftover $f"
-done; true""",
+done
+c=/etc/nvidia-container-runtime/config.toml
+r=$(sed -n 's/^[[:space:]]*runtimes[[:space:]]*=//p' $c 2>/dev/null | grep -oE '"[^"]+"' | tr -d '"')
+for p in ${r:-runc crun}; do p=$(command -v "$p") && echo "runner $p"; done
+for p in /usr/libexec/crio/crun /usr/libexec/crio/runc; do [ -x "$p" ] && echo "spare $p"; done; true""",
     parse_toolkit,
     "nvidia-ctk --version; cat /etc/nvidia-container-runtime/config.toml; ls -l /dev/char | grep nvidia",
 )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 from gpuprov.probe.base import Output
 from gpuprov.probe.containers import container_toolkit as probe
+from tests.here import program
 from tests.probe import captured
 
 FIRST, SECOND = "GPU-9af89b8e-9679-5c65-9091-95f0cd89b9b1", "GPU-167a4bf9-27c7-5a98-b274-5612fe4eb183"
@@ -74,3 +79,12 @@ def test_users() -> None:
     assert user.daemon
     assert '"log-driver": "journald"' in user.daemon
     assert probe.parse_users(Output("@user a|/a|0|1|0\n"))["a"].daemon is None
+
+
+def test_programs_that_containers_can_be_run_with_are_looked_for(tmp_path: Path) -> None:
+    program(tmp_path, "crun", "true")
+    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-c", probe.TOOLKIT.script], capture_output=True, text=True, env=environment, check=True
+    )
+    assert str(tmp_path / "crun") in probe.parse_toolkit(Output(done.stdout)).runners
