@@ -19,6 +19,9 @@ from .systemd import is_active, show, systemctl
 STOPPED = "/run/gpuprov/stopped"
 DEVICE = "/dev/nvidia"
 """What the paths of NVIDIA's device files begin with."""
+NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
+"""What a stop goes on to: https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
+RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
 """The unit by which gpuprov keeps GPUs initialised where there is no nvidia-persistenced."""
 
@@ -63,8 +66,20 @@ def active(services: Sequence[str]) -> list[str]:
     return [unit for unit in dict.fromkeys(units) if is_active(unit)]
 
 
-def stop(units: Sequence[str]) -> str:
-    """Note and stop each. Returns what went wrong with the first that does not stop; the others are left alone then."""
+def dependents(units: Sequence[str]) -> list[str]:
+    """Other units that run, and that systemd stops together with these. No target: to start one starts all that it wants."""
+    known = list(units)
+    for unit in known:
+        for name in show(unit, NEEDED_BY).split():
+            if name not in known and name.endswith(RESTARTED) and is_active(name):
+                known.append(name)
+    return known[len(units) :]
+
+
+def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
+    """Note all, and stop the units. Returns what went wrong with the first that does not stop; the others are left alone then."""
+    for unit in dependent:
+        write(f"{STOPPED}/{unit}", "")
     for unit in units:
         write(f"{STOPPED}/{unit}", "")
         status, _, errors = systemctl("stop", "--", unit)

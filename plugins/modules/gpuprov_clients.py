@@ -8,7 +8,8 @@ module: gpuprov_clients
 short_description: Judge who holds GPUs, stop services that do, and start them again
 description:
   - A user's process that holds a GPU is never ended; while there is one, nothing is stopped.
-  - What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run.
+  - What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run. So is what systemd
+    stops with it, since it requires it (C(Requires=), C(BindsTo=), C(PartOf=)).
   - On a host that waits for a reboot, what does not start is left to the reboot.
   - Check mode says what would be stopped or started.
 author: gpuprov
@@ -52,7 +53,7 @@ clients:
   elements: str
   returned: state is not started
 stopped:
-  description: The services that were stopped.
+  description: The services that were stopped, and at the end what systemd stops with them.
   type: list
   elements: str
   returned: state is stopped
@@ -99,12 +100,14 @@ def main() -> None:
     if state != "stopped":
         module.exit_json(changed=False, clients=held)
     units = clients.active(services)
-    problem = "" if module.check_mode else clients.stop(units)
+    more = clients.dependents(units)
+    problem = "" if module.check_mode else clients.stop(units, more)
     if problem:
         module.fail_json(
             msg=f"{problem}. Fix: systemctl status says why, on the host; fix it, and apply again", clients=held
         )
-    module.exit_json(changed=bool(units), clients=held, stopped=units, diff=_diff("running", units))
+    stopped = [*units, *more]
+    module.exit_json(changed=bool(units), clients=held, stopped=stopped, diff=_diff("running", stopped))
 
 
 def _start(module: AnsibleModule) -> None:

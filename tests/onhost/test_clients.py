@@ -18,7 +18,10 @@ from tests.onhost.modules import on_host, ran
 SERVICES = ["nvidia-dcgm.service", "nvidia-mps@*.service", "nvidia-fabricmanager.service"]
 SYSTEMCTL = """
 case $1 in
-show) echo 'nvidia-mps@1.service'; echo; echo 'nvidia-mps@2.service' ;;
+show) case $3 in
+  Id) echo 'nvidia-mps@1.service'; echo; echo 'nvidia-mps@2.service' ;;
+  *) cat "$STATE/needs/$6" 2>/dev/null || echo ;;
+  esac ;;
 is-active) [ -e "$STATE/active/$4" ] ;;
 stop) [ ! -e "$STATE/stuck" ] || { echo 'job failed' >&2; exit 1; }; rm "$STATE/active/$3"; echo "stop $3" >> "$STATE/log" ;;
 start) [ ! -e "$STATE/broken/$3" ] || { echo 'not loaded' >&2; exit 5; }; echo "start $3" >> "$STATE/log" ;;
@@ -123,6 +126,19 @@ def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: 
     assert ask("started")["started"] == back
     assert log(place)[4:] == [f"start {unit}" for unit in back]
     assert ask("started")["changed"] is False
+
+
+def test_what_systemd_stops_with_a_service_is_started_again_behind_it(place: Path, ask: Ask) -> None:
+    """A site's own units: power limits with Requires=nvidia-persistenced.service, an exporter with Requires=nvidia-dcgm.service."""
+    runs(place, "nvidia-dcgm.service", "dcgm_exporter.service", "multi-user.target", "textfile.timer")
+    (place / "needs").mkdir()
+    (place / "needs" / "nvidia-dcgm.service").write_text("dcgm_exporter.service multi-user.target\n\nidle.service\n")
+    (place / "needs" / "dcgm_exporter.service").write_text("nvidia-dcgm.service textfile.timer\n")
+    all_of_them = ["nvidia-dcgm.service", "dcgm_exporter.service", "textfile.timer"]
+    assert ask("stopped", check=True)["stopped"] == all_of_them
+    assert ask("stopped")["stopped"] == all_of_them
+    assert log(place) == ["stop nvidia-dcgm.service"], "systemd stops the others"
+    assert ask("started")["started"] == all_of_them
 
 
 def test_what_another_role_starts_is_forgotten(place: Path, ask: Ask) -> None:
