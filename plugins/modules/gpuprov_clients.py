@@ -26,6 +26,10 @@ options:
     type: list
     elements: str
     required: true
+  guests:
+    description: Whether a process that has a GPU for a virtual machine holds it, too, as before a reboot.
+    type: bool
+    default: false
   drained:
     description: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
     type: bool
@@ -75,6 +79,7 @@ from ansible.module_utils.gpuprov_onhost import clients
 SPEC = {
     "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},
     "services": {"type": "list", "elements": "str", "required": True},
+    "guests": {"type": "bool", "default": False},
     "drained": {"type": "bool", "default": False},
     "leave": {"type": "list", "elements": "str", "default": []},
     "tolerant": {"type": "bool", "default": False},
@@ -87,7 +92,7 @@ def main() -> None:
         _start(module)
     services, state = module.params["services"], module.params["state"]
     try:
-        held = clients.holders(services)
+        held = clients.holders(services, guests=module.params["guests"])
     except OSError as error:
         module.fail_json(msg=f"the processes that hold a GPU cannot be listed: {error}. Fix: mount /proc on the host")
     if held and state != "listed" and not (module.check_mode and module.params["drained"]):

@@ -86,6 +86,35 @@ def test_a_users_process_is_named_and_nothing_is_stopped(place: Path, ask: Ask, 
     assert log(place) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "vendor", "held"),
+    [
+        ("/dev/vfio/12", "0x10de", True),
+        ("/dev/vfio/noiommu-12", "0x10de", True),
+        ("/dev/vfio/devices/vfio3", "0x10de", True),
+        ("/dev/vfio/12", "0x15b3", False),  # a network function
+        ("/dev/vfio/13", "0x10de", False),
+        ("/dev/vfio/vfio", "0x10de", False),
+    ],
+)
+@pytest.mark.parametrize("part", ["", "/c2b7-mdev"])
+def test_before_a_reboot_a_virtual_machine_with_a_gpu_is_a_user(
+    place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, path: str, vendor: str, held: bool, part: str
+) -> None:
+    clients, system = on_host("clients"), place / "sys"
+    function = system / "devices/0000:41:00.0"
+    (function / part.strip("/")).mkdir(parents=True)
+    (function / "vendor").write_text(f"{vendor}\n")
+    for link in ("kernel/iommu_groups/12/devices/one", "class/vfio-dev/vfio3/device"):
+        (system / link).parent.mkdir(parents=True)
+        (system / link).symlink_to(f"{function}{part}")
+    monkeypatch.setattr(clients, "SYS", str(system))
+    monkeypatch.setattr(clients, "_open_files", lambda pid: [path] if pid == str(os.getpid()) else [])
+    assert len(ask("listed", guests=True)["clients"]) == held
+    assert ask("free", guests=True).get("failed", False) == held
+    assert ask("listed")["clients"] == [], "a change of the driver leaves it alone"
+
+
 def test_a_service_that_may_be_stopped_is_no_user(
     place: Path, ask: Ask, user: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
