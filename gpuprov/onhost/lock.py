@@ -44,6 +44,7 @@ def guard() -> Iterator[None]:
     os.umask(0o022)  # whatever root's is: who logs in goes through the guard, too
     os.makedirs(BASE, mode=0o755, exist_ok=True)
     with open(f"{BASE}/.lock.guard", "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # who may read it could flock(2) it, too, and keep everybody from this host
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
