@@ -132,7 +132,7 @@ class Slurm:
         if node.states & REBOOTING:
             return Told("waiting", node, "it reboots")
         if "INVALID_REG" in node.states:
-            return Told("refused", node, LESS, RESTART)
+            return Told("waiting", node, LESS, RESTART)
         problem = self._client.change("update", f"NodeName={node.name}", "State=RESUME")
         after = self._again(node)
         return _complaint(after, problem, "it stays drained") if after.states & HELD else _answering(after)
