@@ -286,8 +286,7 @@ def _renewed() -> float:
 
 
 def main() -> None:
-    request = json.load(sys.stdin)
-    owner = request["owner"]
+    owner = (request := json.load(sys.stdin))["owner"]
     actions: dict[str, Callable[[], object]] = {
         "take": lambda: take(owner, request.get("broken", ()), request.get("stale")),
         "leave": lambda: leave(owner, request["wait"], request["most"]),
