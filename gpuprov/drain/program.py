@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.children import Child, Ended, Job, run_all
@@ -11,6 +12,7 @@ LIMIT = 60.0
 """Seconds that one question may take; slurmctld of a busy cluster answers within some."""
 SAID = 300
 """Characters of a program's complaint that a message has."""
+ENGLISH = {"LC_ALL": "C.UTF-8"}
 
 
 class Unanswered(Exception):
@@ -24,13 +26,13 @@ def needs(program: str) -> None:
 
 
 def ask(
-    argv: list[str], *, stdin: bytes = b"", limit: float = LIMIT, environment: dict[str, str] | None = None
+    argv: list[str], *, stdin: bytes = b"", limit: float = LIMIT, environment: Mapping[str, str | None] | None = None
 ) -> Ended:
     """What a client program said, and its exit status. Raises Unanswered; GpuprovError where it is not installed."""
     needs(argv[0])
     ends: list[Ended] = []
-    english = {"LC_ALL": "C.UTF-8"} if environment is None else environment
-    run_all([Job(lambda: Child(argv, english), stdin, lambda _: False, limit, ends.append)], workers=1)
+    given = ENGLISH if environment is None else environment
+    run_all([Job(lambda: Child(argv, given), stdin, lambda _: False, limit, ends.append)], workers=1)
     ended = ends[0]
     if ended.reason == "timeout":
         raise Unanswered(f"{argv[0]} did not end within {limit:g} s")

@@ -9,7 +9,7 @@ import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, Protocol
 
 import msgspec
@@ -34,11 +34,15 @@ class Process(Protocol):
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in a session of its own, so that its helpers (ProxyJump) end with it."""
+    """A child process in a session of its own, so that its helpers (ProxyJump) end with it.
 
-    def __init__(self, argv: list[str], environment: dict[str, str] | None = None) -> None:
+    `environment`: what it has besides this process's, and, as None, what it has not.
+    """
+
+    def __init__(self, argv: list[str], environment: Mapping[str, str | None] | None = None) -> None:
         pipe = subprocess.PIPE
-        env = {**os.environ, **environment} if environment else None
+        both = {**os.environ, **(environment or {})}
+        env = {name: value for name, value in both.items() if value is not None}
         super().__init__(argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True, env=env)
 
     def send_signal(self, sig: int) -> None:

@@ -8,31 +8,40 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 from fnmatch import fnmatchcase
 from typing import Collection, Iterator, Sequence
 
 from . import reasons
-from .files import remove, write
+from .files import read, remove, write
 from .mig.units import unit_of
 from .systemd import is_active, show, systemctl
 
 STOPPED = "/run/gpuprov/stopped"
 DEVICE = "/dev/nvidia"
 """What the paths of NVIDIA's device files begin with."""
+LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>vfio\d+))\Z")
+"""A group of devices, or one device, that a program has for a virtual machine: https://docs.kernel.org/driver-api/vfio.html"""
+SYS = "/sys"
+NVIDIA = "0x10de"
+NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
+"""What a stop goes on to: https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
+RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
 """The unit by which gpuprov keeps GPUs initialised where there is no nvidia-persistenced."""
 
 
-def holders(services: Collection[str]) -> list[str]:
+def holders(services: Collection[str], *, guests: bool = False) -> list[str]:
     """Processes that have an NVIDIA device file open, without those of the services, which may be patterns.
 
+    guests: also those that have a GPU for a virtual machine, which a reboot ends, and a change of this host's driver does not.
     Raises OSError where processes cannot be looked at: nobody is an answer only where it can be seen to be one.
     """
     os.readlink(f"/proc/{os.getpid()}/cwd")
     found = []
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         with contextlib.suppress(OSError):
-            if any(path.startswith(DEVICE) for path in _open_files(pid)):
+            if any(path.startswith(DEVICE) or (guests and _is_lent(path)) for path in _open_files(pid)):
                 unit = unit_of(pid)
                 if not any(known and fnmatchcase(unit, known) for known in (*services, OURS)):
                     found.append(_described(pid, unit))
@@ -43,6 +52,19 @@ def _open_files(pid: str) -> Iterator[str]:
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
             yield os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _is_lent(path: str) -> bool:
+    """Whether the file is vfio's, of a device of NVIDIA, or of a part of one (mdev)."""
+    found = LENT.match(path)
+    if not found:
+        return False
+    places = [f"{SYS}/class/vfio-dev/{found['device']}/device"]
+    if found["group"]:
+        group = f"{SYS}/kernel/iommu_groups/{found['group']}/devices"
+        places = [f"{group}/{name}" for name in (os.listdir(group) if os.path.isdir(group) else ())]
+    real = [os.path.realpath(place) for place in places]
+    return any(read(f"{at}/vendor").strip() == NVIDIA for one in real for at in (one, os.path.dirname(one)))
 
 
 def _described(pid: str, unit: str) -> str:
@@ -63,8 +85,20 @@ def active(services: Sequence[str]) -> list[str]:
     return [unit for unit in dict.fromkeys(units) if is_active(unit)]
 
 
-def stop(units: Sequence[str]) -> str:
-    """Note and stop each. Returns what went wrong with the first that does not stop; the others are left alone then."""
+def dependents(units: Sequence[str]) -> list[str]:
+    """Other units that run, and that systemd stops together with these. No target: to start one starts all that it wants."""
+    known = list(units)
+    for unit in known:
+        for name in show(unit, NEEDED_BY).split():
+            if name not in known and name.endswith(RESTARTED) and is_active(name):
+                known.append(name)
+    return known[len(units) :]
+
+
+def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
+    """Note all, and stop the units. Returns what went wrong with the first that does not stop; the others are left alone then."""
+    for unit in dependent:
+        write(f"{STOPPED}/{unit}", "")
     for unit in units:
         write(f"{STOPPED}/{unit}", "")
         status, _, errors = systemctl("stop", "--", unit)

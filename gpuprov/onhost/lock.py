@@ -44,6 +44,7 @@ def guard() -> Iterator[None]:
     os.umask(0o022)  # whatever root's is: who logs in goes through the guard, too
     os.makedirs(BASE, mode=0o755, exist_ok=True)
     with open(f"{BASE}/.lock.guard", "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # who may read it could flock(2) it, too, and keep everybody from this host
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -285,8 +286,7 @@ def _renewed() -> float:
 
 
 def main() -> None:
-    request = json.load(sys.stdin)
-    owner = request["owner"]
+    owner = (request := json.load(sys.stdin))["owner"]
     actions: dict[str, Callable[[], object]] = {
         "take": lambda: take(owner, request.get("broken", ()), request.get("stale")),
         "leave": lambda: leave(owner, request["wait"], request["most"]),

@@ -10,10 +10,18 @@ MARK = "GPUPROV_RUN"
 
 
 def running(run: str) -> list[str]:
-    """What the run started here and has not ended: the last of each chain of processes, with what it works for."""
+    """What the run started here and has not ended: the last of each chain of processes, with what it works for.
+
+    A mark of another user's process, also of one in which su asks for a password, is none: anybody can write it, and have a lock
+    never be free.
+    """
     parents, lines = {}, {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:
+                started_by = next(line.split()[1] for line in status if line.startswith("Uid:"))
+            if started_by != str(os.getuid()):
+                continue
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if f"{MARK}={run}".encode() not in file.read().split(b"\0"):
                     continue

@@ -125,9 +125,11 @@ class State:
                 self._move((host,), "worked")
                 self.hosts[host].verdict, self.hosts[host].message = "failed", message
             case kinds.Returned(hosts=hosts, message=message, untold=unknown):
-                for name in hosts:
-                    self.hosts[name].message = message or self.hosts[name].message
-                    self.hosts[name].held = self.hosts[name].touched and self.hosts[name].verdict != "green"
+                for one in (self.hosts[name] for name in hosts):
+                    one.message = message or one.message
+                    # One that is not taken back is as its spec says, and out of its cluster all the same.
+                    one.verdict = "failed" if message and one.verdict == "green" else one.verdict
+                    one.held = one.touched and one.verdict != "green"
                 self._move(hosts, "done", untold=unknown)
             case kinds.Working(job=number, act=act, hosts=hosts):
                 self.acts[number] = act

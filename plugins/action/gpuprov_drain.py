@@ -27,7 +27,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """Drained, where somebody holds a GPU; or given back."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"state", "command", "node", "services", "always"})
+    _VALID_ARGS = frozenset({"state", "command", "node", "services", "guests", "always"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -52,7 +52,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if changed:
                 self._shell(noted.gone(), known)
             return {"changed": changed, **({"warnings": [why]} if why else {})}
-        given = {"state": "listed", "services": list(asked.get("services") or [])}
+        given = {
+            "state": "listed",
+            "services": list(asked.get("services") or []),
+            "guests": asked.get("guests", False),
+        }
         if not command or not (asked.get("always") or self._module("gpuprov_clients", given, known)["clients"]):
             return {"changed": False}
         if self._task.check_mode:

@@ -8,7 +8,8 @@ module: gpuprov_clients
 short_description: Judge who holds GPUs, stop services that do, and start them again
 description:
   - A user's process that holds a GPU is never ended; while there is one, nothing is stopped.
-  - What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run.
+  - What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run. So is what systemd
+    stops with it, since it requires it (C(Requires=), C(BindsTo=), C(PartOf=)).
   - On a host that waits for a reboot, what does not start is left to the reboot.
   - Check mode says what would be stopped or started.
 author: gpuprov
@@ -25,6 +26,10 @@ options:
     type: list
     elements: str
     required: true
+  guests:
+    description: Whether a process that has a GPU for a virtual machine holds it, too, as before a reboot.
+    type: bool
+    default: false
   drained:
     description: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
     type: bool
@@ -52,7 +57,7 @@ clients:
   elements: str
   returned: state is not started
 stopped:
-  description: The services that were stopped.
+  description: The services that were stopped, and at the end what systemd stops with them.
   type: list
   elements: str
   returned: state is stopped
@@ -74,6 +79,7 @@ from ansible.module_utils.gpuprov_onhost import clients
 SPEC = {
     "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},
     "services": {"type": "list", "elements": "str", "required": True},
+    "guests": {"type": "bool", "default": False},
     "drained": {"type": "bool", "default": False},
     "leave": {"type": "list", "elements": "str", "default": []},
     "tolerant": {"type": "bool", "default": False},
@@ -86,7 +92,7 @@ def main() -> None:
         _start(module)
     services, state = module.params["services"], module.params["state"]
     try:
-        held = clients.holders(services)
+        held = clients.holders(services, guests=module.params["guests"])
     except OSError as error:
         module.fail_json(msg=f"the processes that hold a GPU cannot be listed: {error}. Fix: mount /proc on the host")
     if held and state != "listed" and not (module.check_mode and module.params["drained"]):
@@ -99,12 +105,14 @@ def main() -> None:
     if state != "stopped":
         module.exit_json(changed=False, clients=held)
     units = clients.active(services)
-    problem = "" if module.check_mode else clients.stop(units)
+    more = clients.dependents(units)
+    problem = "" if module.check_mode else clients.stop(units, more)
     if problem:
         module.fail_json(
             msg=f"{problem}. Fix: systemctl status says why, on the host; fix it, and apply again", clients=held
         )
-    module.exit_json(changed=bool(units), clients=held, stopped=units, diff=_diff("running", units))
+    stopped = [*units, *more]
+    module.exit_json(changed=bool(units), clients=held, stopped=stopped, diff=_diff("running", stopped))
 
 
 def _start(module: AnsibleModule) -> None:

@@ -33,6 +33,10 @@ options:
     type: list
     elements: str
     default: []
+  guests:
+    description: Whether a process that has a GPU for a virtual machine holds it, too (M(gpuprov_clients)).
+    type: bool
+    default: false
   always:
     description: Whether it is known that somebody holds a GPU.
     type: bool
@@ -65,6 +69,7 @@ SPEC = {
     "command": {"type": "str", "default": ""},
     "node": {"type": "str", "default": ""},
     "services": {"type": "list", "elements": "str", "default": []},
+    "guests": {"type": "bool", "default": False},
     "always": {"type": "bool", "default": False},
 }
 

@@ -98,8 +98,8 @@ def main() -> None:
         module.warn(f"restart afterwards what has a GPU open whose MIG devices change: {', '.join(asked['watching'])}")
     if module.check_mode or not (steps or later):
         _done(module, bool(steps), steps)
-    units = clients.active(asked["stop"]) if asked["stop"] else []
-    problem = clients.stop([unit for unit in units if unit in asked["stop"]])
+    units = [unit for unit in clients.active(asked["stop"]) if unit in asked["stop"]] if asked["stop"] else []
+    problem = clients.stop(units, clients.dependents(units))
     if problem:
         module.fail_json(msg=f"{problem}. Fix: see why on the host, then apply again")
     answer = mig_program.carry_out(asked["wanted"], asked["services"], may_reset=asked["may_reset"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 PROGRAM = """#!{python}
-import json, pathlib, sys
+import json, os, pathlib, sys
 folder = pathlib.Path({folder!r})
 asked = sys.argv[1:]
 with open(folder / "asked", "a") as file:
@@ -24,6 +24,8 @@ def fail(words):
 if state.get("fails"):
     fail(state["fails"])
 if {name!r} == "squeue":
+    hidden = os.environ.get("SQUEUE_STATES", "")
+    state["jobs"] = [job for job in state["jobs"] if not hidden or job.split()[1] in hidden.split(",")]
     print("\\n".join(state["jobs"]), end="\\n" if state["jobs"] else "")
 elif asked[0] == "show":
     if "--json" in asked:
@@ -33,6 +35,7 @@ elif asked[0] == "show":
         sys.exit(0)
     if node is None:
         fail(f"Node {{asked[2]}} not found")
+    at = "Ystday 18:29" if os.environ.get("SLURM_TIME_FORMAT") == "relative" else "2026-11-23T18:29:20"
     template = pathlib.Path({template!r}).read_text().splitlines()
     for line in template:
         if line.startswith("NodeName="):
@@ -42,8 +45,8 @@ elif asked[0] == "show":
         if line.startswith("   Reason="):
             if not node["reason"]:
                 continue
-            line = "   Reason=" + node["reason"].replace("\\n", " [root@2026-11-23T18:29:20]\\n          ", 1)
-            line += "" if "\\n" in node["reason"] else " [root@2026-11-23T18:29:20]"
+            line = "   Reason=" + node["reason"].replace("\\n", f" [root@{{at}}]\\n          ", 1)
+            line += "" if "\\n" in node["reason"] else f" [root@{{at}}]"
         print(line)
 elif asked[0] == "update":
     if state.get("denied"):

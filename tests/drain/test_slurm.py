@@ -103,6 +103,24 @@ def test_an_admin_who_is_quicker_keeps_the_node(cluster: Cluster) -> None:
     assert (step.state, step.read) == ("refused", "State=DRAIN+IDLE Reason=bad HCA")
 
 
+def test_what_an_admins_shell_has_for_squeue_and_scontrol_hides_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    cluster.put("IDLE+DRAIN", "gpuprov fri", jobs=("7 SUSPENDED",))
+    step = Slurm().drained("gpu1", "fri")
+    assert (step.state, step.waits_for) == ("waiting", ("job 7 SUSPENDED",))
+    assert step.read == "State=DRAIN+IDLE Reason=gpuprov fri"
+
+
+def test_a_node_that_registered_with_too_few_gpus_stays_drained(cluster: Cluster) -> None:
+    cluster.put("IDLE+DRAIN+INVALID_REG", "gpuprov fri")
+    step = Slurm().returned("gpu1", "fri", green=True)
+    assert (step.state, cluster.changes) == ("waiting", [])
+    assert "registered with less" in step.message
+
+
 def test_a_host_that_is_not_green_stays_out(cluster: Cluster) -> None:
     cluster.put("IDLE+DRAIN", "gpuprov fri")
     step = Slurm().returned("gpu1", "fri", green=False)

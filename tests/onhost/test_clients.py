@@ -18,7 +18,10 @@ from tests.onhost.modules import on_host, ran
 SERVICES = ["nvidia-dcgm.service", "nvidia-mps@*.service", "nvidia-fabricmanager.service"]
 SYSTEMCTL = """
 case $1 in
-show) echo 'nvidia-mps@1.service'; echo; echo 'nvidia-mps@2.service' ;;
+show) case $3 in
+  Id) echo 'nvidia-mps@1.service'; echo; echo 'nvidia-mps@2.service' ;;
+  *) cat "$STATE/needs/$6" 2>/dev/null || echo ;;
+  esac ;;
 is-active) [ -e "$STATE/active/$4" ] ;;
 stop) [ ! -e "$STATE/stuck" ] || { echo 'job failed' >&2; exit 1; }; rm "$STATE/active/$3"; echo "stop $3" >> "$STATE/log" ;;
 start) [ ! -e "$STATE/broken/$3" ] || { echo 'not loaded' >&2; exit 5; }; echo "start $3" >> "$STATE/log" ;;
@@ -83,6 +86,35 @@ def test_a_users_process_is_named_and_nothing_is_stopped(place: Path, ask: Ask, 
     assert log(place) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "vendor", "held"),
+    [
+        ("/dev/vfio/12", "0x10de", True),
+        ("/dev/vfio/noiommu-12", "0x10de", True),
+        ("/dev/vfio/devices/vfio3", "0x10de", True),
+        ("/dev/vfio/12", "0x15b3", False),  # a network function
+        ("/dev/vfio/13", "0x10de", False),
+        ("/dev/vfio/vfio", "0x10de", False),
+    ],
+)
+@pytest.mark.parametrize("part", ["", "/c2b7-mdev"])
+def test_before_a_reboot_a_virtual_machine_with_a_gpu_is_a_user(
+    place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch, path: str, vendor: str, held: bool, part: str
+) -> None:
+    clients, system = on_host("clients"), place / "sys"
+    function = system / "devices/0000:41:00.0"
+    (function / part.strip("/")).mkdir(parents=True)
+    (function / "vendor").write_text(f"{vendor}\n")
+    for link in ("kernel/iommu_groups/12/devices/one", "class/vfio-dev/vfio3/device"):
+        (system / link).parent.mkdir(parents=True)
+        (system / link).symlink_to(f"{function}{part}")
+    monkeypatch.setattr(clients, "SYS", str(system))
+    monkeypatch.setattr(clients, "_open_files", lambda pid: [path] if pid == str(os.getpid()) else [])
+    assert len(ask("listed", guests=True)["clients"]) == held
+    assert ask("free", guests=True).get("failed", False) == held
+    assert ask("listed")["clients"] == [], "a change of the driver leaves it alone"
+
+
 def test_a_service_that_may_be_stopped_is_no_user(
     place: Path, ask: Ask, user: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +155,19 @@ def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: 
     assert ask("started")["started"] == back
     assert log(place)[4:] == [f"start {unit}" for unit in back]
     assert ask("started")["changed"] is False
+
+
+def test_what_systemd_stops_with_a_service_is_started_again_behind_it(place: Path, ask: Ask) -> None:
+    """A site's own units: power limits with Requires=nvidia-persistenced.service, an exporter with Requires=nvidia-dcgm.service."""
+    runs(place, "nvidia-dcgm.service", "dcgm_exporter.service", "multi-user.target", "textfile.timer")
+    (place / "needs").mkdir()
+    (place / "needs" / "nvidia-dcgm.service").write_text("dcgm_exporter.service multi-user.target\n\nidle.service\n")
+    (place / "needs" / "dcgm_exporter.service").write_text("nvidia-dcgm.service textfile.timer\n")
+    all_of_them = ["nvidia-dcgm.service", "dcgm_exporter.service", "textfile.timer"]
+    assert ask("stopped", check=True)["stopped"] == all_of_them
+    assert ask("stopped")["stopped"] == all_of_them
+    assert log(place) == ["stop nvidia-dcgm.service"], "systemd stops the others"
+    assert ask("started")["started"] == all_of_them
 
 
 def test_what_another_role_starts_is_forgotten(place: Path, ask: Ask) -> None:

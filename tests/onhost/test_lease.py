@@ -141,6 +141,18 @@ def test_what_a_run_has_started_holds_its_lease(ask: Ask) -> None:
     assert through(mine, "print(1)").returncode == 1
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a process of another user")
+def test_a_mark_that_another_user_writes_holds_nothing(ask: Ask) -> None:
+    ask("take", OWNER)
+    marked = {**os.environ, "GPUPROV_RUN": RUN}
+    with subprocess.Popen(["sleep", "61.5"], env=marked, user=65534, group=65534, extra_groups=[]) as child:
+        try:
+            time.sleep(0.6)
+            assert ask("take", OTHER)["over"]
+        finally:
+            child.kill()
+
+
 def test_what_a_dead_run_has_started_keeps_the_host_from_who_takes_over(ask: Ask) -> None:
     """Its leader was killed on the controller; dpkg, which it had begun, still works on the host."""
     mine = ask("take", {**OWNER, "lease": 300})

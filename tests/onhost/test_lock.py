@@ -49,6 +49,7 @@ def test_one_run_holds_it_and_only_that_one_gives_it_back(run: Path, ask: Ask) -
     assert ask("taken", OWNER) == ask("taken", OWNER)
     assert OWNER.items() <= json.loads((run / "lock" / "owner.json").read_text()).items()
     assert (run / "lock").stat().st_mode & 0o777 == 0o755
+    assert (run / ".lock.guard").stat().st_mode & 0o777 == 0o600, "nobody else may flock it"
     refused = ask("taken", OTHER)
     assert (refused["taken"], refused["holder"]["user"], refused["id"]) == (False, "kim", "0a1b2c3d")
     assert refused["left"] is None, "without a lease it is never over"

@@ -216,9 +216,9 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
         done.append("reboot")
         return 0, "", ""
 
-    monkeypatch.setattr(clients, "holders", lambda _services: ["python (pid 7, ada)"])
+    monkeypatch.setattr(clients, "holders", lambda _services, guests: ["python (pid 7, ada)"])
     assert reboot.refused(asked, ask) == "1 process(es) hold a GPU: python (pid 7, ada)"
-    monkeypatch.setattr(clients, "holders", lambda _services: [])
+    monkeypatch.setattr(clients, "holders", lambda _services, guests: [])
     other = dict.fromkeys(lock.NEEDED, "x") | {"run": "friday", "lease": 300}
     assert lock.take(other)["taken"]
     assert reboot.refused(asked, ask) == "another run holds the host: friday"

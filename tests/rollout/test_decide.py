@@ -122,6 +122,18 @@ def test_a_canary_that_waits_for_a_reboot_stops_all() -> None:
     ]
 
 
+def test_a_green_canary_that_its_scheduler_does_not_take_back_stops_all() -> None:
+    """The site's health check has drained it meanwhile: what it finds would be found on every host."""
+    one = play("canary: {count: 1}\ndrain: {adapter: slurm, timeout: 1h}\n")
+    for action in decide.following(one.state, one.now):
+        one.do(action)
+    one.add(events.Drained(at=one.now, hosts=("gpu0000",)))
+    assert end(one, events.HostEnd("gpu0000", "green")) == [decide.Return("gpu0000", True)]
+    one.add(events.Returned(at=one.now, hosts=("gpu0000",), message="not given back: NHC: check_nvsmi"))
+    assert decide.following(one.state, one.now) == [decide.Stop("the canary gpu0000 is not green")]
+    assert one.state.hosts["gpu0000"].held
+
+
 def test_a_budget_is_of_the_batch_and_of_the_whole() -> None:
     one = play("batches: {size: 2}\nbudget: {batch: 1, whole: 1}\n")
     [over] = end(one, events.HostEnd("gpu0000", "failed"), events.HostEnd("gpu0001", "green"))

@@ -23,6 +23,10 @@ APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "N
 """What slurmctld puts behind a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
 DENIED = ("Invalid user id", "ermission denied")
 """What scontrol says to those who may not. Seen in 22.05 and 24.11; documented."""
+LESS = "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there before the GPUs"
+RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
+"""Of INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already. validate_node_specs() in
+https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c, https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
 NAMED = 20
 """Jobs that a step names."""
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
@@ -127,6 +131,8 @@ class Slurm:
             return Told("refused", node, "it stays drained: it is not known to be as its spec says")
         if node.states & REBOOTING:
             return Told("waiting", node, "it reboots")
+        if "INVALID_REG" in node.states:
+            return Told("waiting", node, LESS, RESTART)
         problem = self._client.change("update", f"NodeName={node.name}", "State=RESUME")
         after = self._again(node)
         return _complaint(after, problem, "it stays drained") if after.states & HELD else _answering(after)

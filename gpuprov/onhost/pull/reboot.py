@@ -24,7 +24,7 @@ def refused(asked: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -
         return f"another run holds the host: {taken.get('id', 'unknown')}"
     try:
         try:
-            held = clients.holders(asked["services"])
+            held = clients.holders(asked["services"], guests=True)
         except OSError as error:
             return f"the processes that hold a GPU cannot be listed: {error}"
         if held:
