@@ -37,13 +37,13 @@ WHOLE = f"{STATE}/whole"
 PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part, engines.part)
 """What a host without GPUs gets, too."""
 PARTS: tuple[Callable[[str, Description], Part], ...] = (
-    boot.part,
     silicon.part,
     kernel.part,
     kernel_log.part,
     nvml.part,
     packages.part,
     identity.part,
+    boot.part,  # its menu has the kernel that the distribution's name brought
     fabric.part,
     cgpu.part,
     erdma.part,

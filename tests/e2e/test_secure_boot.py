@@ -124,6 +124,7 @@ def test_first_boots_are_counted_with_uefi(host: Upgraded) -> None:
     choice = host.sh(counted.CHOICE)
     code, told = counted.apply(host.machines, counted.GOOD)
     assert code == 0, told
+    host.reboot()  # with the images that this apply has made
     code, told = counted.apply(host.machines, counted.BOOTS)
     assert code == 0, told
     counted.is_counted_no_more(host.machines, choice)

@@ -38,7 +38,7 @@ GRUB_CMDLINE_LINUX_DEFAULT=
 . /etc/default/grub
 {
   echo "# written by the stand-in grub2-mkconfig of a gpuprov simulated host"
-  for kernel in $(ls /lib/modules); do
+  for kernel in $(ls /lib/modules | sort -rV); do
     echo "menuentry 'SLES $kernel (simulated)' {"
     echo "        linux   /boot/vmlinuz-$kernel root=/dev/simulated $GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
     echo "}"
