@@ -251,6 +251,7 @@ def _now() -> str:
 def _alone() -> Iterator[None]:
     os.makedirs(lock.BASE, mode=0o755, exist_ok=True)
     with open(f"{lock.BASE}/.checkpoints.guard", "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)  # for root alone, as the lock's
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

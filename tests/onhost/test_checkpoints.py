@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from types import ModuleType
@@ -271,3 +272,12 @@ def test_debs_are_as_large_as_apts_lists_say(tmp_path: Path, monkeypatch: pytest
         f"[ \"$*\" = 'show libcuda1=570.1-1 nvidia-smi=570.1-1' ] && cat << 'END'\n{SHOWN}END\nexit 100",
     )
     assert [(one.name, one.size) for one in kept_debs.mine()] == [("libcuda1", 1234), ("nvidia-smi", 0)]
+
+
+def test_nobody_else_can_keep_the_program_from_its_work(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"action": "end", "owner": MINE})))
+    checkpoints.main()
+    assert json.loads(capsys.readouterr().out) == {}
+    assert ((tmp_path / "run/.checkpoints.guard").stat().st_mode & 0o777) == 0o600
