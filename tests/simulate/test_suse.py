@@ -82,7 +82,9 @@ def test_the_stand_in_mkconfig_takes_grubs_defaults(tmp_path: Path) -> None:
         'GRUB_CMDLINE_LINUX="iommu=pt"\nGRUB_CMDLINE_LINUX_DEFAULT="quiet"\n', encoding="utf-8"
     )
     script = (
-        program.decode().replace("/etc/default/grub", f"{tmp_path}/grub").replace("$(ls /lib/modules)", "6.4.0-default")
+        program.decode()
+        .replace("/etc/default/grub", f"{tmp_path}/grub")
+        .replace("$(ls /lib/modules | sort -rV)", "6.4.0-default")
     )
     subprocess.run(["sh", "-c", script, "grub2-mkconfig", "-o", f"{tmp_path}/grub.cfg"], check=True)
     lines = [line for line in (tmp_path / "grub.cfg").read_text(encoding="utf-8").splitlines() if "linux  " in line]
