@@ -11,6 +11,7 @@ OF_SSH = 255
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
 """How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
+_MISSING = re.compile(r"\s*Missing (\w+) password\s*")
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
 )
@@ -49,6 +50,17 @@ def answer(result: Mapping[str, object]) -> str:
     """The message of a module's result; of a module that gave no answer how it ended, and what it said last."""
     said = str(result.get("msg") or "")
     return silent(result) if UNREAD.match(said) else said
+
+
+def unanswered(said: str) -> str:
+    """Why sudo had no password, where Ansible's ssh says only that; anything else as it is. Ansible says so, too, when it sent one:
+    the shell there was ended as sudo asked, and what sudo then reads is the end of its input."""
+    found = _MISSING.fullmatch(said)
+    return (
+        f"{found[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"
+        if found
+        else said
+    )
 
 
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:

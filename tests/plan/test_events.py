@@ -294,6 +294,10 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             "bad",
         ),
         ({"msg": "x" * 900}, "x" * (LONGEST - 4) + " ..."),
+        (
+            {"msg": "Task failed: Missing sudo password"},
+            "sudo had no password: none is set (ansible_become_password), or its shell there was ended as it asked",
+        ),
     ],
 )
 def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> None:
