@@ -98,6 +98,8 @@ ROWS = [
     Row("no Xid", XID, None, {}, "pass", "none since"),
     Row("off the bus", XID, None, said(OFF_THE_BUS), "fail", "RESTART_BM, restart the host", "gpuprov explain 79"),
     Row("twice", XID, None, said(OFF_THE_BUS, OFF_THE_BUS), "fail", "Xid 79 on 0000:19:00, 2 times, last"),
+    Row("of a MIG instance", XID, None, said(xid(95, "pid=7062, Uncontained: LTC TAG (0x2,0x0)", bus="0000:19:00 GPU-I:05 GPU-CI:00")),
+        "fail", "Xid 95 on 0000:19:00,", "reset the GPU"),
     Row("the most severe first", XID, None, said(OFF_THE_BUS, GSP), "fail", "Xid 79 on 0000:19:00", "restart the host"),
     Row("the driver says what it needs", XID, None, said(NEEDS_RESET), "fail", "reset the GPU", "reset the GPU"),
     Row("the driver says that it needs nothing", XID, None, said(GSP, NEEDS_RESET, NEEDS_NOTHING), "pass", "let pass: Xid 119, 154"),

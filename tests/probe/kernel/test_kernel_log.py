@@ -57,6 +57,15 @@ def test_xids_of_real_hosts(name: str, file: str, found: set[tuple[str, int, int
     assert {(one.device, one.number, one.count) for one in xids(log)} == found
 
 
+@pytest.mark.parametrize("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
+def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(instance: str) -> None:
+    """As kernel_rc.c of NVIDIA's open modules prints it; the example is that of its error containment."""
+    log = read(
+        f"[  100.5] NVRM: Xid (PCI:0000:01:00{instance}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+    )
+    assert [(one.device, one.number, one.text[:8]) for one in xids(log)] == [("0000:01:00", 94, "pid=7194")]
+
+
 def test_an_sxid_is_told_by_its_first_line() -> None:
     rows = [
         "[    1.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
