@@ -26,7 +26,7 @@ RDMA_REGISTERS = rf"{DEVICE}.*mlx5_cmd_out_err.*ACCESS_REG.*failed"
 def quoted(lines: tuple[Line, ...]) -> str:
     """The last of them, and how many there are."""
     last = lines[-1]
-    return f'{len(lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
+    return f'{sum(one.times for one in lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
 
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")

@@ -87,7 +87,7 @@ def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
     return severe(
         one
         for one in found
-        if one.action not in MENDED or one.event.at > max(log.boot, well.get(one.event.device, 0.0))
+        if one.action not in MENDED or one.event.at > max(log.booted(), well.get(one.event.device, 0.0))
     )
 
 
@@ -163,7 +163,7 @@ def sxid(ctx: Ctx) -> Outcome:
     found = []
     for one in sxids(log):
         course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))
-        if course.action not in MENDED or one.at > log.boot:
+        if course.action not in MENDED or one.at > log.booted():
             found.append(Judged(one, course.action, course.words))
     bad = severe(one for one in found if one.action != "none")
     if bad:
