@@ -15,10 +15,10 @@ from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.health import health_file
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.simulate import faults
 from gpuprov.spec.build import convert
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.spec.problem import SpecError
 from tests.capabilities.asking import Row, ask, facts, judge
 from tests.capabilities.health_host import (
@@ -81,6 +81,19 @@ def busy(graphics: int, percent: int = 100, **changed: Any) -> str:
     return text
 
 
+def repairs(channel: str = "No", tpc: str = "No", past: str = "No") -> str:
+    """The lines that drivers from 570 on have at the end of ECC Errors, as an 595 prints them."""
+    lines = {"Channel Repair Pending": channel, "TPC Repair Pending": tpc, "Unrepairable Memory": past}
+    told = "".join(f"        {name:<34}: {value}\n" for name, value in lines.items())
+    return smi(text=WELL.replace("    Retired Pages\n", f"{told}    Retired Pages\n", 1))
+
+
+def draws(average: str, instantaneous: str) -> str:
+    """The lines of drivers from 550 on in place of Power Draw."""
+    lines = f"Average Power Draw : {average}\n        Instantaneous Power Draw : {instantaneous}"
+    return smi(text=re.sub(r"(?m)Power Draw +: .*$", lines, WELL, count=1))
+
+
 IDLES = "    Processes                             : None\n"
 WORKS = (
     "    Processes\n        GPU instance ID                   : N/A\n        Process ID                        : 7\n"
@@ -128,11 +141,21 @@ ROWS = [
     Row("all GPUs answer", GPUS, None, {}, "pass", "1 GPUs"),
     Row("a GPU is lost", GPUS, None, gpus(LOST), "fail", "GPU is lost", "explain 79"),
     Row("one of two is missing", GPUS, None, gpus(smi(2)), "fail", "1 GPUs: 0000:19:00.0", "restart the host"),
+    Row("as the driver tells of one that fell off the bus", GPUS, None,
+        gpus("@present 8\n@smi\nUnable to determine the device handle for GPU0000:3B:00.0: Unknown Error\n"), "fail", "device handle",
+        "restart the host"),
+    Row("one is lost, and listed", GPUS, None, gpus(both(Current="GPU is lost")), "fail", "0000:3b:00.0 says: GPU is lost", "restart"),
+    Row("one asks for a reset in place of values", GPUS, None, gpus(both(Pending="[GPU requires reset]")), "fail",
+        "0000:3b:00.0 says: GPU requires reset", "gpu-reset"),
+    Row("what cannot be read is not absent", GPUS, None, gpus(DRAM_Uncorrectable="Unknown Error", Double_Bit_ECC="[Unknown Error]"),
+        "skip", "cannot tell for an error: ECC Errors, Retired Pages"),
+    Row("it hangs", GPUS, None, {"gpu_health": Output("@present 8\n@smi\n", 124)}, "fail", "does not answer within 50"),
     Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
     Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("none to have ECC", MODE, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("the driver is content", RECOVERY, None, {}, "pass", "1 GPUs"),
     Row("a reset is required", RECOVERY, None, gpus(Reset_Required="Yes"), "fail", "needs a reset", "gpu-reset"),
+    Row("a reset is advised", RECOVERY, None, gpus(Drain_and_Reset_Recommended="Yes"), "fail", "to be drained and reset", "gpu-reset"),
     Row("ECC on", MODE, None, {}, "pass", "1 GPUs"),
     Row("ECC off, on a real RTX 4090", MODE, None, gpus(RTX), "fail", "has it off", "gpu_settings"),
     Row("ECC off, and it may be", MODE, Health(ecc="any"), {}, "n/a", "any"),
@@ -149,6 +172,9 @@ ROWS = [
     Row("a remapping failed", ROWS_, None, gpus(Remapping_Failure_Occurred="Yes"), "fail", "failed", "return the card"),
     Row("rows worn out", ROWS_, None, gpus(Uncorrectable_Error="512"), "fail", "has 512", "return the card"),
     Row("rows worn out by the spec", ROWS_, Health(remapped_rows=4), gpus(A10), "fail", "has 4", "return the card"),
+    Row("repairs of a Blackwell that wait for nothing", ROWS_, None, gpus(repairs()), "pass", "0 rows remapped"),
+    Row("a repair waits", ROWS_, None, gpus(repairs(tpc="Yes")), "fail", "says: TPC Repair Pending", "takes effect then"),
+    Row("past repair", ROWS_, None, gpus(repairs(channel="Yes", past="Yes")), "fail", "cannot be repaired", "return the card"),
     Row("no rows to remap", ROWS_, None, gpus(TITAN), "n/a", "has no row remapping"),
     Row("no pages to retire", PAGES, None, {}, "n/a", "has no retired pages"),
     Row("pages", PAGES, None, gpus(Single_Bit_ECC="2", Double_Bit_ECC="1", Pending_Page_Blacklist="No"), "pass", "3 pages"),
@@ -167,6 +193,9 @@ ROWS = [
     Row("held down", POWER, None, gpus(Current_Power_Limit="350.00 W"), "fail", "held at 350 W of 700 W", "BMC"),
     Row("held down as it may be", POWER, Health(power_cap="any"), {}, "n/a", "any"),
     Row("nothing said of what it draws", POWER, None, gpus(Power_Draw="[Unknown Error]"), "skip", "do not say"),
+    Row("no average, as before Ampere and of A100", POWER, None, gpus(draws("N/A", "52.10 W")), "pass", "52.1 W drawn"),
+    Row("a laptop that has no word of it", POWER, None, gpus(draws("N/A", "N/A")), "pass", "no word of what it draws"),
+    Row("newer drivers' words for what cannot be read", POWER, None, gpus(draws("N/A", "Unknown Error")), "skip", "do not say"),
     Row("clocks alike", CLOCKS, None, gpus(both()), "pass", "2 GPUs; at most 1980 MHz"),
     Row("another model's clocks", CLOCKS, None, gpus(both(Product_Name="NVIDIA A10", **lower(1695))), "pass", "at most 1980 MHz"),
     Row("lower than its like", CLOCKS, None, gpus(both(**lower(1755))), "fail",
@@ -318,6 +347,39 @@ def test_links_and_the_rest(row: Row) -> None:
 def test_cpus_that_the_kernel_does_not_tell_are_no_pass() -> None:
     with pytest.raises(ProbeFailed, match="does not tell its CPUs"):
         ask(CPUS, Health(cores=8), hardware=hardware(sockets=0))
+
+
+def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
+    """nvidia-smi prints its newlines as they are."""
+    name = (
+        "a\n    GPU Recovery Action : Reboot\n    ECC Errors\n        Unrepairable Memory : Yes\n    Note : GPU is lost"
+    )
+    text = f"{smi(Attached_GPUs='1').partition('@smi')[2]}{WORKS}            Name : {name}\n"
+    for check in (GPUS, RECOVERY, ROWS_):
+        assert ask(check, None, **gpus(smi(text=text))).status == "pass"
+    with pytest.raises(ProbeFailed, match="more GPUs than it counts"):
+        ask(GPUS, None, **gpus(smi(text=f"{text}GPU 00000000:3B:00.0\n    GPU Recovery Action : Reboot\n")))
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "container", "status"),
+    [
+        (1, 1, "none\n", "pass"),
+        (8, 7, "none\n", "fail"),
+        (None, 0, "none\n", "fail"),
+        (8, 0, "none\n", "fail"),
+        (8, 0, "podman\n", "n/a"),
+    ],
+)
+def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, container: str, status: str) -> None:
+    """One that has gone since the boot is on no list of nvidia-smi's: the host would look fit for work."""
+    told = smi(found) if found == 1 else f"@present {found}\n@smi\nNo devices were found\n"
+    spec = HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=count))
+    check = {one.id: one for one in all_checks()}[GPUS]
+    outcome = check.run(Context(spec, Health(), facts(gpu_health=told, container=container)))
+    assert outcome.status == status, outcome
+    if status == "fail":
+        assert (outcome.action, outcome.found) == ("drain", f"{found} on the PCI bus")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))

@@ -10,10 +10,12 @@ from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, GpuHealth, State
+from gpuprov.probe.host import system
 
 Gpus = tuple[GpuHealth, ...]
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
 RESET = "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
+GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
 BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
 
 
@@ -42,19 +44,29 @@ def also(found: Gpus, gpus: Gpus, what: str) -> str:
     return f"{len(found)} GPUs" + (f"; {rest} without {what}" if rest else "")
 
 
-@check("health.gpus", GPU_HEALTH, evidence="nvidia-smi -L; lspci -d 10de:")
+@check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
 def gpus_answer(ctx: Ctx) -> Outcome:
-    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, and warns of none."""
+    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, as many as the spec says are there at least, and each answers."""
     state: State = ctx.facts.get(GPU_HEALTH)
-    if not state.present and not state.gpus:
+    wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
+    if not state.present and not state.gpus and (not wanted or ctx.facts.get(system.CONTAINER)):
         return not_asked("no NVIDIA GPU on the PCI bus")
+    if max(state.present, len(state.gpus)) < wanted:
+        found = f"{state.present} on the PCI bus"
+        return fail(f"{wanted} GPUs", found, f"drain the host, power it off and on; {GONE}", action="drain")
     expected = f"{state.present} GPUs answer"
     if state.complaint or len(state.gpus) < state.present:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
-        lost = "lost" in words or not state.complaint
+        lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
         action: Action = "reboot" if lost else "none"
         hint = "restart the host; gpuprov explain 79" if lost else "see nvidia_driver.user_space; gpuprov explain"
         return fail(expected, words, hint, action=action)
+    if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
+        if any("lost" in gpu.broken for gpu, _ in broken):
+            return fail(expected, told(broken), "restart the host; gpuprov explain 79", action="reboot")
+        return fail(expected, told(broken), RESET, action="reset")
+    if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
+        return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
     return ok(f"{len(state.gpus)} GPUs", expected)
 
 
@@ -77,6 +89,9 @@ def recovery(ctx: Ctx) -> Outcome:
             actions.append(known.action)
         elif gpu.reset_required:
             bad.append((gpu, "needs a reset"))
+            actions.append("reset")
+        elif gpu.reset_advised and not known:
+            bad.append((gpu, "is to be drained and reset"))
             actions.append("reset")
     if bad:
         return fail("no GPU that needs it", told(bad), RESET, action=catalogue.worst(tuple(actions)))
@@ -127,25 +142,32 @@ def ecc_errors(ctx: Ctx) -> Outcome:
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
 def remapped_rows(ctx: Ctx) -> Outcome:
-    """No row waits for its remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors."""
+    """No row waits for its remapping, no remapping failed, not too many rows are remapped for uncorrectable errors; no repair of
+    memory or shaders waits, and no memory is past it."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
     asked, nothing = having(
-        gpus, lambda one: one.remap_pending is not None or one.remap_failed is not None, "row remapping"
+        gpus,
+        lambda one: (
+            one.remap_pending is not None or one.remap_failed is not None or bool(one.repairs or one.unrepairable)
+        ),
+        "row remapping",
     )
     if nothing:
         return nothing
     expected = f"none pending, none failed, fewer than {limit} for uncorrectable errors"
     worn = [(gpu, "has a remapping that failed") for gpu in asked if gpu.remap_failed]
+    worn += [(gpu, "has memory that cannot be repaired") for gpu in asked if gpu.unrepairable]
     worn += [(gpu, f"has {gpu.remapped}") for gpu in asked if (gpu.remapped or 0) >= limit and not gpu.remap_failed]
     waiting = [
         (gpu, f"has one pending ({gpu.remapped or 0} for uncorrectable errors so far)")
         for gpu in asked
         if gpu.remap_pending
     ]
+    waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in asked if gpu.repairs]
     if worn:
         return fail(expected, told(worn + waiting), RETURN, action="return")
     if waiting:
-        return fail(expected, told(waiting), f"{RESET}: the remapping takes effect then", action="reset")
+        return fail(expected, told(waiting), f"{RESET}: it takes effect then", action="reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in asked)
     return ok(f"{also(asked, gpus, 'row remapping')}; {many} rows remapped", expected)
 
@@ -227,9 +249,10 @@ def power(ctx: Ctx) -> Outcome:
             "something outside of the driver holds it: the BMC, or a limit of the module",
         )
     drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
-    if len(drawn) < len(asked):
-        return skip(f"{len(asked) - len(drawn)} GPUs do not say what they draw")
-    return ok(f"{also(asked, gpus, 'a limit')}; at most {max(drawn):g} W drawn", "the limit that is set")
+    if hidden := [gpu for gpu in asked if gpu.draw is None and gpu.draw_hidden]:
+        return skip(f"{len(hidden)} GPUs do not say what they draw")
+    most = f"; at most {max(drawn):g} W drawn" if drawn else "; no word of what it draws"
+    return ok(f"{also(asked, gpus, 'a limit')}{most}", "the limit that is set")
 
 
 CHECKS = (

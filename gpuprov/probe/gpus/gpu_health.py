@@ -3,11 +3,12 @@ replays, firmware."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
 
 
@@ -36,10 +37,13 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`: so many
     errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
-    ones; `remap_pending`, `remap_failed`. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no setting.
-    `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`) and
-    the one that was set (`limit`). `recovery`: what the driver says that it needs; `reset_required`. `used`: MiB of its memory;
-    `processes`: whether any is on it; `coherent`: its memory is a part of the host's, in which the kernel puts what it wants.
+    ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders that wait for a reset, as nvidia-smi names them;
+    `unrepairable`: its memory is past them. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no
+    setting. `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`)
+    and the one that was set (`limit`); `draw_hidden`: for an error it does not say. `recovery`: what the driver says that it needs;
+    `reset_required`, `reset_advised`. `broken`: it says so of itself in place of values; `untold`: nvidia-smi's headings below which
+    there is an error in place of one. `used`: MiB of its memory; `processes`: whether any is on it; `coherent`: its memory is a part
+    of the host's, in which the kernel puts what it wants.
     """
 
     address: str
@@ -52,6 +56,8 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     remapped_corrected: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    repairs: tuple[str, ...] = ()
+    unrepairable: bool | None = None
     retired: int | None = None
     retired_pending: bool | None = None
     slow: tuple[str, ...] | None = None
@@ -59,6 +65,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     below: int | None = None
     memory_below: int | None = None
     draw: float | None = None
+    draw_hidden: bool = False
     limit: float | None = None
     enforced: float | None = None
     replays: int | None = None
@@ -66,6 +73,9 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     inforom: str = ""
     recovery: str = ""
     reset_required: bool | None = None
+    reset_advised: bool | None = None
+    broken: str = ""
+    untold: tuple[str, ...] = ()
     clocks: Clocks = Clocks()
     used: int | None = None
     processes: bool | None = None
@@ -84,6 +94,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 """Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
+BROKEN = ("GPU is lost", "GPU requires reset")
+"""In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
+ERRORS = ("Unknown Error", "[Unknown Error]")
+JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages")
+"""Headings below which an error hides what would be judged."""
+REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
 
@@ -93,17 +109,29 @@ def parse(output: Output) -> State:
     present = int(match[1]) if match else 0
     if output.status == 127:
         return State(present=present, complaint="nvidia-smi is not installed")
-    gpus = tuple(sorted((_gpu(address, values) for address, values in blocks(text)), key=lambda one: one.address))
+    gpus = tuple(sorted((_gpu(address, _own(values)) for address, values in blocks(text)), key=lambda one: one.address))
+    attached = re.search(r"^Attached GPUs +: (\d{1,4})$", text, re.MULTILINE)
+    if attached and len(gpus) > int(attached[1]):
+        raise ProbeFailed(f"nvidia-smi -q shows more GPUs than it counts: a program's name may look like one: {QUERY}")
     warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
     said = " ".join((text or output.error).split())[:300]
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
+    if complaint and output.status == 124 and not said:
+        complaint = "nvidia-smi does not answer within 50 s"
     return State(gpus=gpus, present=present, warnings=warnings, complaint=complaint)
+
+
+def _own(values: Values) -> Values:
+    """Without what follows the processes: nvidia-smi prints a newline in a program's name as it is, and with it any line."""
+    before = itertools.takewhile(lambda one: one[0][0] != "Processes", values.items())
+    return {**dict(before), **{path: value for path, value in values.items() if path[0] == "Processes"}}
 
 
 def _gpu(address: str, values: Values) -> GpuHealth:
     power = POWER if any(path[0] == POWER for path in values) else OLD_POWER
     ecc = "ECC Mode" if ("ECC Mode", "Current") in values else "Ecc Mode"
     mode = values.get((ecc, "Current"), "")
+    draws = [values.get((power, f"{kind}Power Draw"), "") for kind in ("", "Average ", "Instantaneous ")]
     return GpuHealth(
         address=address,
         name=values.get(("Product Name",), ""),
@@ -115,13 +143,16 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         remapped_corrected=_whole(values.get(("Remapped Rows", "Correctable Error"))),
         remap_pending=_yes(values.get(("Remapped Rows", "Pending"))),
         remap_failed=_yes(values.get(("Remapped Rows", "Remapping Failure Occurred"))),
+        repairs=tuple(name for name in REPAIRS if values.get(("ECC Errors", name)) == "Yes"),
+        unrepairable=_yes(values.get(("ECC Errors", "Unrepairable Memory"))),
         retired=_sum(values.get(("Retired Pages", f"{kind} Bit ECC")) for kind in ("Single", "Double")),
         retired_pending=_yes(_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
         slow=_slow(values),
         degrees=_whole(values.get(("Temperature", "GPU Current Temp"))),
         below=_below(values, "GPU"),
         memory_below=_memory_below(values),
-        draw=_watts(_either(values, power, "Power Draw", "Average Power Draw", "Instantaneous Power Draw")),
+        draw=next((watts for one in draws if (watts := _watts(one)) is not None), None),
+        draw_hidden=any(one in ERRORS for one in draws),
         limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
         enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
         replays=_whole(values.get(("PCI", "Replays Since Reset"))),
@@ -129,11 +160,19 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         inforom=_text(values.get(("Inforom Version", "Image Version"))),
         recovery=_text(values.get(("GPU Recovery Action",))),
         reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
+        reset_advised=_yes(values.get(("GPU Reset Status", "Drain and Reset Recommended"))),
+        broken=_broken(values),
+        untold=tuple(dict.fromkeys(path[0] for path, value in values.items() if path[0] in JUDGED and value in ERRORS)),
         clocks=_clocks(values),
         used=_used(values),
         processes=_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
     )
+
+
+def _broken(values: Values) -> str:
+    said = {value.strip("[]") for path, value in values.items() if path[0] != "Processes"}
+    return next((words for words in BROKEN if words in said), "")
 
 
 def _either(values: Values, heading: str, *names: str) -> str | None:
@@ -247,7 +286,7 @@ GPU_HEALTH = Probe(
     "gpu_health",
     f"""n=0
 for d in /sys/bus/pci/devices/*; do
-  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] || continue
+  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
   case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) n=$((n + 1));; esac
 done
 echo "@present $n"

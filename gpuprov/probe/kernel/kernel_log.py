@@ -75,7 +75,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.lines if re.match(pattern, one.text))
 
 
-FIRST = re.compile("Linux version |Booting Linux on |microcode: ")
+FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
 """How the log of a boot begins: on Arm CPUs and with early microcode there is a line before the version."""
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
 """`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance stands
