@@ -94,6 +94,7 @@ def draws(average: str, instantaneous: str) -> str:
     return smi(text=re.sub(r"(?m)Power Draw +: .*$", lines, WELL, count=1))
 
 
+NO_ECC = {"ECC_Mode\n        Current": "Disabled"}
 IDLES = "    Processes                             : None\n"
 WORKS = (
     "    Processes\n        GPU instance ID                   : N/A\n        Process ID                        : 7\n"
@@ -157,7 +158,10 @@ ROWS = [
     Row("a reset is required", RECOVERY, None, gpus(Reset_Required="Yes"), "fail", "needs a reset", "gpu-reset"),
     Row("a reset is advised", RECOVERY, None, gpus(Drain_and_Reset_Recommended="Yes"), "fail", "to be drained and reset", "gpu-reset"),
     Row("ECC on", MODE, None, {}, "pass", "1 GPUs"),
-    Row("ECC off, on a real RTX 4090", MODE, None, gpus(RTX), "fail", "has it off", "gpu_settings"),
+    Row("ECC off, on a real RTX 4090, which comes so", MODE, None, gpus(RTX), "n/a", "NVIDIA GeForce RTX 4090 comes with ECC off"),
+    Row("ECC off, where it has to be on", MODE, Health(ecc="enabled"), gpus(RTX), "fail", "has it off", "gpu_settings"),
+    Row("ECC off, on an H100", MODE, None, gpus(**NO_ECC), "fail", "has it off", "gpu_settings"),
+    Row("ECC off on a card for desks beside it", MODE, None, gpus(both(Product_Brand="NVIDIA RTX", **NO_ECC)), "pass", "off in 1"),
     Row("ECC off, and it may be", MODE, Health(ecc="any"), {}, "n/a", "any"),
     Row("a GPU without ECC", MODE, None, gpus(TITAN), "n/a", "has no ECC"),
     Row("whose errors nobody counts", ERRORS, None, gpus(TITAN), "n/a", "has no ECC"),
@@ -198,6 +202,7 @@ ROWS = [
     Row("newer drivers' words for what cannot be read", POWER, None, gpus(draws("N/A", "Unknown Error")), "skip", "do not say"),
     Row("clocks alike", CLOCKS, None, gpus(both()), "pass", "2 GPUs; at most 1980 MHz"),
     Row("another model's clocks", CLOCKS, None, gpus(both(Product_Name="NVIDIA A10", **lower(1695))), "pass", "at most 1980 MHz"),
+    Row("two makers' clocks", CLOCKS, None, gpus(both(Sub_System_Id="0x16C210DE", **lower(1755))), "pass"),
     Row("lower than its like", CLOCKS, None, gpus(both(**lower(1755))), "fail",
         "0000:3b:00.0 has application clocks 1755 MHz, memory 2619 MHz, its like 1980 MHz", "nvidia-smi -rac"),
     Row("lower, as the job that is there may have asked", CLOCKS, None, gpus(both(**lower(1755)) + WORKS), "pass"),
@@ -290,6 +295,8 @@ REST = [
     Row("two VBIOS", FIRMWARE, None, gpus(both(VBIOS_Version="96.00.89.00.01")), "fail", "96.00.89.00.01 on 0000:3b:00.0", "vendor"),
     Row("two InfoROMs", FIRMWARE, None, gpus(both(Image_Version="G520.0200.00.07")), "fail", "InfoROM: G520.0200.00.05 on"),
     Row("as they may be", FIRMWARE, Health(firmware="any"), gpus(both(VBIOS_Version="96.00.89.00.01")), "n/a", "any"),
+    Row("two makers' cards", FIRMWARE, None,
+        gpus(both(VBIOS_Version="1", Image_Version="2", Sub_System_Id="0x16C210DE")), "pass"),
     Row("another model", FIRMWARE, None, gpus(both(VBIOS_Version="1", Image_Version="2", Product_Name="NVIDIA A10")), "pass"),
     Row("a corrupt InfoROM", FIRMWARE, Health(firmware="any"), gpus(f"{smi()}{CORRUPT}\n"), "fail", "corrupted at gpu", "support"),
     Row("a GPU that does not tell", FIRMWARE, None, gpus(VBIOS_Version="N/A", Image_Version="N/A"), "skip", "no GPU tells"),
@@ -419,6 +426,13 @@ def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
 def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
     with pytest.raises(ProbeFailed, match="GPU is lost"):
         ask(check, None, **gpus(LOST))
+
+
+def test_ecc_that_the_spec_wants_off_is_no_fault() -> None:
+    host = HostSpec(name="gpu1", capabilities={"gpu_settings": GpuSettings(ecc="disabled")})
+    check = {one.id: one for one in all_checks()}[MODE]
+    for block, status in ((Health(), "n/a"), (Health(ecc="enabled"), "fail")):
+        assert check.run(Context(host, block, facts(**gpus(**NO_ECC)))).status == status
 
 
 LOWER = ApplicationClocks(memory=2619, graphics=1755)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, GpuHealth, State
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
+from gpuprov.probe.gpus.gpu_state import GpuHealth, State
 from gpuprov.probe.host import system
 
 Gpus = tuple[GpuHealth, ...]
+WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
+"""Brands of which cards that have ECC come with it off: those of data centres have it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
 RESET = "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
 GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
@@ -100,16 +104,28 @@ def recovery(ctx: Ctx) -> Outcome:
 
 @check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
 def ecc_mode(ctx: Ctx) -> Outcome:
-    """ECC is on in each GPU that has it."""
-    if ctx.fragment.ecc == "any":
+    """ECC is on in each GPU that has it, or that comes with it on."""
+    mode = ctx.fragment.ecc
+    if mode == "any":
         return not_asked("ecc: any")
+    if mode == "delivered" and _asked_off(ctx):
+        return not_asked("gpu_settings asks for it off")
     gpus = shown(ctx)
     asked, nothing = having(gpus, lambda one: bool(one.ecc), "ECC")
     if nothing:
         return nothing
-    if off := [(gpu, "has it off") for gpu in asked if gpu.ecc != "enabled"]:
-        return fail("ECC on", told(off), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
-    return ok(also(asked, gpus, "ECC"), "ECC on")
+    off = [gpu for gpu in asked if gpu.ecc != "enabled"]
+    let = [gpu for gpu in off if mode == "delivered" and gpu.brand.startswith(WITHOUT_ECC)]
+    if bad := [(gpu, "has it off") for gpu in off if gpu not in let]:
+        return fail("ECC on", told(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
+    if let and len(let) == len(asked):
+        return not_asked(f"{let[0].name} comes with ECC off")
+    return ok(also(asked, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
+
+
+def _asked_off(ctx: Ctx) -> bool:
+    block: Any = ctx.host.capabilities.get("gpu_settings")
+    return block is not None and any(one.ecc == "disabled" for one in (block, *block.per_gpu))
 
 
 @check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")

@@ -136,7 +136,7 @@ def rdma_log(ctx: Ctx) -> Outcome:
     "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
 )
 def firmware(ctx: Ctx) -> Outcome:
-    """GPUs of one model have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
+    """GPUs of one model, and of one maker, have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
     gpus = shown(ctx)
     state = ctx.facts.get(GPU_HEALTH)
     corrupt = [line for line in state.warnings if re.search(r"(?i)inforom is corrupted", line)]
@@ -148,11 +148,10 @@ def firmware(ctx: Ctx) -> Outcome:
         return not_asked("firmware: any")
     told = []
     for kind in ("vbios", "inforom"):
-        models = dict.fromkeys(gpu.name for gpu in gpus)
-        for model in models:
+        for model in dict.fromkeys(gpu.kind for gpu in gpus):
             versions: dict[str, list[str]] = {}
             for gpu in gpus:
-                if gpu.name == model and getattr(gpu, kind):
+                if gpu.kind == model and getattr(gpu, kind):
                     versions.setdefault(getattr(gpu, kind), []).append(gpu.address)
             if len(versions) > 1:
                 each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())
