@@ -277,6 +277,10 @@ REST = [
     Row("no PCIe error", AER, None, {}, "pass", "none since"),
     Row("a corrected one", AER, None, said(AER_CORRECTED), "pass", "corrected: 1 lines"),
     Row("an uncorrected one", AER, None, said(AER_CORRECTED, AER_FATAL), "fail", "severity=Uncorrected", "reseat"),
+    Row("one that the firmware handed on", AER, None, said("pcieport 0000:15:01.0: AER: aer_uncor_severity: 0x00062030"), "fail",
+        "aer_uncor_severity", "reseat"),
+    Row("a corrected one of those", AER, None, said("pcieport 0000:15:01.0: AER: aer_status: 0x00000040, aer_mask: 0x00000000"),
+        "pass"),
     Row("replays not declared", REPLAYS, None, {}, "n/a", "not in the spec"),
     Row("67 replays, on a real H100", REPLAYS, Health(pcie_replays=10), {}, "fail", "0000:19:00.0 has 67", "reseat"),
     Row("as many as declared", REPLAYS, Health(pcie_replays=67), {}, "pass", "at most 67"),
@@ -342,6 +346,10 @@ REST = [
     Row("many, as declared", OPEN_FILES, Health(open_files=90), has("file_systems", files(opened=80000)), "pass"),
     Row("a quiet kernel", KERNEL, None, {}, "pass", "none since"),
     Row("a file system", KERNEL, None, said("EXT4-fs (nvme0n1p2): Remounting filesystem read-only"), "fail", "read-only", "fsck"),
+    Row("EL's XFS", KERNEL, None, said("XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem"), "fail", "XFS", "fsck"),
+    Row("a newer XFS", KERNEL, None,
+        said("XFS (nvme0n1p3): Filesystem has been shut down due to log error (0x2)."), "fail", "XFS"),
+    Row("SUSE's Btrfs", KERNEL, None, said("BTRFS info (device vda2: state EA): forced readonly"), "fail", "BTRFS"),
     Row("a lock-up", KERNEL, None, said("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]"), "fail", "stuck for"),
 ]  # fmt: skip
 

@@ -15,7 +15,8 @@ from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
-UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect)"
+UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
+"""Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 RDMA_POWER = rf"{DEVICE}.*Detected insufficient power on the PCIe slot"
 RDMA_HEAT = rf"{DEVICE}.*Port module event.*High Temperature"

@@ -179,13 +179,14 @@ XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
 DEVICE = "[a-z0-9_]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]: "
 """How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 KERNEL = (
-    f"{DEVICE}(AER: |PCIe Bus Error)",
+    f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
     "mlx5_core [0-9a-f]{4,8}:",
     "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
+    "XFS [(][^)]*[)]: .*[Ss]hut(ting)? down|BTRFS [a-z]+ [(]device [^)]*[)]: forced readonly",
 )
 PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
-BAD = "[Uu]ncorrect|panic|BUG|Oops|read-only|insufficient power|High Temperature"
+BAD = "[Uu]ncor|panic|BUG|Oops|read-?only|[Ss]hut(ting)? down|insufficient power|High Temperature"
 """In lines of KERNEL that a check fails for. Corrected PCIe errors come by the thousand, and push none of these out."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat

@@ -199,6 +199,9 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
         "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
         "pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:19:00.0",
         "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [a:7]",
+        "pcieport 0000:15:01.0: AER: aer_uncor_severity: 0x00062030",
+        "XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem",
+        "BTRFS info (device vda2: state EA): forced readonly",
         "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
     ]
     log = from_host(tmp_path, [*rare, *FLOOD * MANY], program=program)
