@@ -23,6 +23,7 @@ from gpuprov.spec.problem import SpecError
 from tests.capabilities.asking import Row, ask, facts, judge
 from tests.capabilities.health_host import (
     BOOT,
+    GPU,
     GSP,
     NEEDS_NOTHING,
     NEEDS_RESET,
@@ -92,6 +93,12 @@ def draws(average: str, instantaneous: str) -> str:
     """The lines of drivers from 550 on in place of Power Draw."""
     lines = f"Average Power Draw : {average}\n        Instantaneous Power Draw : {instantaneous}"
     return smi(text=re.sub(r"(?m)Power Draw +: .*$", lines, WELL, count=1))
+
+
+def twice(line: str) -> str:
+    """A GPU that is slowed down at the first look, with what the second one shows of it."""
+    later = f"GPU {GPU.upper().replace('0000:', '00000000:', 1)}\n    Clocks Event Reasons\n        {line}\n"
+    return smi(HW_Slowdown="Active").replace("@smi\n", f"@again\n{later}@smi\n")
 
 
 NO_ECC = {"ECC_Mode\n        Current": "Disabled"}
@@ -186,6 +193,9 @@ ROWS = [
     Row("pages worn out", PAGES, None, gpus(Double_Bit_ECC="63"), "fail", "has 63", "return the card"),
     Row("not slowed down", SLOW, None, {}, "pass", "1 GPUs"),
     Row("a power brake, on a real H100", SLOW, None, gpus(real("h100-power-brake-535")), "fail", "HW Power Brake", "power supplies"),
+    Row("slowed down by what it does not name", SLOW, None, gpus(HW_Slowdown="Active"), "fail", "is slow: HW Slowdown"),
+    Row("and at the second look", SLOW, None, gpus(twice("HW Slowdown : Active")), "fail", "is slow: HW Slowdown"),
+    Row("while a clock changed", SLOW, None, gpus(twice("HW Slowdown : Not Active")), "pass", "1 GPUs"),
     Row("hot", SLOW, None, gpus(HW_Thermal_Slowdown="Active"), "fail", "HW Thermal Slowdown", "air flow"),
     Row("the power limit counts not", SLOW, None, gpus(SW_Power_Cap="Active"), "pass"),
     Row("slow as it may be", SLOW, Health(slowdown="any"), {}, "n/a", "any"),

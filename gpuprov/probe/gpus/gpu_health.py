@@ -6,6 +6,8 @@ from __future__ import annotations
 import itertools
 import re
 
+import msgspec
+
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
 from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
@@ -27,7 +29,9 @@ def parse(output: Output) -> State:
     present = int(match[1]) if match else 0
     if output.status == 127:
         return State(present=present, complaint="nvidia-smi is not installed")
-    gpus = tuple(sorted((_gpu(address, _own(values)) for address, values in blocks(text)), key=lambda one: one.address))
+    later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
+    found = [_confirmed(_gpu(address, _own(values)), later.get(address)) for address, values in blocks(text)]
+    gpus = tuple(sorted(found, key=lambda one: one.address))
     attached = re.search(r"^Attached GPUs +: (\d{1,4})$", text, re.MULTILINE)
     if attached and len(gpus) > int(attached[1]):
         raise ProbeFailed(f"nvidia-smi -q shows more GPUs than it counts: a program's name may look like one: {QUERY}")
@@ -37,6 +41,14 @@ def parse(output: Output) -> State:
     if complaint and output.status == 124 and not said:
         complaint = "nvidia-smi does not answer within 50 s"
     return State(gpus=gpus, present=present, warnings=warnings, complaint=complaint)
+
+
+def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
+    """HW Slowdown without heat or brake may be the change of a clock, which is over three seconds later:
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+    if gpu.slow != SLOW[:1] or later is None:
+        return gpu
+    return msgspec.structs.replace(gpu, slow=later)
 
 
 def _own(values: Values) -> Values:
@@ -211,7 +223,12 @@ for d in /sys/bus/pci/devices/*; do
 done
 echo "@present $n"
 command -v nvidia-smi >/dev/null || exit 127
-echo @smi; timeout 50 {QUERY} 2>&1""",
+o=$(timeout 50 {QUERY} 2>&1); r=$?
+# The second look is told before the first: a program's name in that one may hold any line.
+if printf '%s\\n' "$o" | grep -q 'HW Slowdown  *: Active'; then
+  sleep 3; echo @again; timeout -s KILL 20 {QUERY} -d PERFORMANCE 2>/dev/null
+fi
+echo @smi; printf '%s\\n' "$o"; exit $r""",
     parse,
     QUERY,
     speaks=True,
