@@ -135,6 +135,8 @@ ROWS = [
     Row("an Xid that nobody knows", XID, None, said(xid(999)), "skip", "names nothing"),
     Row("one that is ignored", XID, Health(ignored_xids=(79,)), said(OFF_THE_BUS), "pass", "let pass: Xid 79"),
     Row("NVLink 5, fatal", XID, None, said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6)")), "fail", "reset the GPU"),
+    Row("NVLink 5, fatal, and then not", XID, None, said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x0)"),
+        xid(149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x0)")), "fail", "NETIR_LINK_EVT Fatal", "reset the GPU"),
     Row("NVLink 5, not fatal", XID, None, said(xid(149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x0)")), "pass"),
     Row("a program's", XID, None, said(xid(31)), "pass", "let pass: Xid 31"),
     Row("a program's is told", PROGRAMS, None, said(xid(31)), "pass", "told only: Xid 31"),

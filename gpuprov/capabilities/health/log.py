@@ -13,7 +13,7 @@ from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import system
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, sxids, xids
+from gpuprov.probe.kernel.kernel_log import FATAL, KERNEL_LOG, Event, KernelLog, sxids, xids
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
@@ -66,7 +66,7 @@ def judge(event: Event) -> Judged:
         if wanted:
             return Judged(event, wanted.action, wanted.words)
         return Judged(event, "none", "the driver's word for what it needs is not known", named=False)
-    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(r"\bFatal\b", event.text):
+    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(FATAL, event.text):
         return Judged(event, "none", "nothing is to be done")
     known = catalogue.find_xid(event.number)
     found = catalogue.resolution(known.nvidia) if known else None

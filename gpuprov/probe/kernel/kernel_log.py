@@ -27,7 +27,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number."""
+    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number. Those that say Fatal
+    are told apart from the others."""
 
     device: str
     number: int
@@ -128,6 +129,9 @@ def _line(row: str, told: Mapping[str, str]) -> Line | None:
     return None
 
 
+FATAL = r"(?<![\w-])[Ff]atal\b"
+
+
 def xids(log: KernelLog) -> tuple[Event, ...]:
     """Xids by GPU and number, the latest first."""
     return _events(log, XID, switch=False)
@@ -139,7 +143,7 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
 
 
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
-    found: dict[tuple[str, int], Event] = {}
+    found: dict[tuple[str, int, bool], Event] = {}
     for line in log.lines:
         match = pattern.match(line.text)
         if match is None:
@@ -147,11 +151,9 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
-        before = found.get((device, number))
-        count = (before.count if before else 0) + line.times
-        if before and switch and before.text.lower().startswith("fatal"):
-            text = before.text
-        found[device, number] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
+        key = device, number, re.search(FATAL, text) is not None
+        count = (found[key].count if key in found else 0) + line.times
+        found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
     return tuple(sorted(found.values(), key=lambda one: -one.at))
 
 
@@ -209,7 +211,7 @@ s='{kernel_lines.STAMP}'
 last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
   for (k in n) for (i = b = n[k] > most ? n[k] - most : 0; i < n[k]; i++)
     print (i == b && b ? "times|" b + 1 : "line") "|" l[k, i % most] }}'; }}
-all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+(, [Ff]atal)?/); k = substr($0, RSTART, RLENGTH)'
+all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
 all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 300 'k = /{BAD}/ ? "bad" : /severity=Correct/ ? "corrected" : /ACCESS_REG/ ? "refused" : "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'

@@ -88,8 +88,9 @@ def test_an_sxid_is_told_by_its_first_line() -> None:
         "[    1.000002] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Data {0x10000000, 0x10000000}",
         "[    2.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Non-fatal, Link 48 LTSSM Fault Up",
     ]
-    (event,) = sxids(read(*rows))
-    assert (event.device, event.count, event.text) == ("nvidia-nvswitch1", 2, "Fatal, Link 48 LTSSM Fault Up")
+    found = [(one.device, one.count, one.text) for one in sxids(read(*rows))]
+    link = "Link 48 LTSSM Fault Up"
+    assert found == [("nvidia-nvswitch1", 1, f"Non-fatal, {link}"), ("nvidia-nvswitch1", 1, f"Fatal, {link}")]
 
 
 def test_a_host_without_a_clock_says_nothing() -> None:
@@ -185,6 +186,7 @@ MANY = 4000
 FLOOD = (
     "NVRM: Xid (PCI:0000:9b:00): 13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0): Out Of Range Address",
     "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Non-fatal, Link 48 LTSSM Fault Up",
+    "NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT  Nonfatal XC0 i0 Link 03 (0x00000000 0x00000000)",
     "pcieport 0000:00:1c.5: AER: Corrected error received: 0000:01:00.0",
     "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
     "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)",
@@ -197,6 +199,7 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
     rare = [
         "NVRM: Xid (PCI:0000:9b:00): 95, pid=7062, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
         "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 0x00000000)",
         "pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:19:00.0",
         "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [a:7]",
         "pcieport 0000:15:01.0: AER: aer_uncor_severity: 0x00062030",
@@ -205,8 +208,8 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
         "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
     ]
     log = from_host(tmp_path, [*rare, *FLOOD * MANY], program=program)
-    assert {(one.number, one.count) for one in xids(log)} == {(13, MANY), (95, 1)}
-    assert [(one.count, one.text[:5]) for one in sxids(log)] == [(MANY + 1, "Fatal")]
+    assert {(one.number, one.count) for one in xids(log)} == {(13, MANY), (95, 1), (149, MANY), (149, 1)}
+    assert {(one.count, one.text[:5]) for one in sxids(log)} == {(MANY, "Non-f"), (1, "Fatal")}
     assert set(rare) <= {one.text for one in log.lines}
     assert sum(one.times for one in log.matching(".*severity=Corrected")) == MANY
     assert len(log.lines) < 2000
