@@ -162,6 +162,8 @@ ROWS = [
     Row("it hangs", GPUS, None, {"gpu_health": Output("@present 8\n@smi\n", 124)}, "fail", "does not answer within 50"),
     Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
     Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
+    Row("in virtual machines", GPUS, None, gpus("@present 0\n@given 8\n@smi\nNo devices were found\n"), "n/a", "8 GPUs are with"),
+    Row("some of them", GPUS, None, gpus(smi().replace("@smi", "@given 3\n@smi")), "pass", "1 GPUs; 3 GPUs are with vfio-pci"),
     Row("none to have ECC", MODE, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("the driver is content", RECOVERY, None, {}, "pass", "1 GPUs"),
     Row("a reset is required", RECOVERY, None, gpus(Reset_Required="Yes"), "fail", "needs a reset", "gpu-reset"),
@@ -391,6 +393,7 @@ def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
 @pytest.mark.parametrize(
     ("count", "found", "container", "status"),
     [
+        (4, 4, "none\n", "pass"),
         (1, 1, "none\n", "pass"),
         (8, 7, "none\n", "fail"),
         (None, 0, "none\n", "fail"),
@@ -400,7 +403,9 @@ def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
 )
 def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, container: str, status: str) -> None:
     """One that has gone since the boot is on no list of nvidia-smi's: the host would look fit for work."""
-    told = smi(found) if found == 1 else f"@present {found}\n@smi\nNo devices were found\n"
+    told = f"@present {found}\n@smi\nNo devices were found\n"
+    if status == "pass":
+        told = smi(1).replace("@smi", f"@given {found - 1}\n@smi")
     spec = HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=count))
     check = {one.id: one for one in all_checks()}[GPUS]
     outcome = check.run(Context(spec, Health(), facts(gpu_health=told, container=container)))

@@ -53,11 +53,13 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, as many as the spec says are there at least, and each answers."""
     state: State = ctx.facts.get(GPU_HEALTH)
     wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
-    if not state.present and not state.gpus and (not wanted or ctx.facts.get(system.CONTAINER)):
-        return not_asked("no NVIDIA GPU on the PCI bus")
-    if max(state.present, len(state.gpus)) < wanted:
-        found = f"{state.present} on the PCI bus"
+    there = max(state.present, len(state.gpus)) + state.given
+    if there < wanted and (there or not ctx.facts.get(system.CONTAINER)):
+        found = f"{there} on the PCI bus"
         return fail(f"{wanted} GPUs", found, f"drain the host, power it off and on; {GONE}", action="drain")
+    given = f"{state.given} GPUs are with vfio-pci, for virtual machines" if state.given else ""
+    if not state.present and not state.gpus:
+        return not_asked(given or "no NVIDIA GPU on the PCI bus")
     expected = f"{state.present} GPUs answer"
     if state.complaint or len(state.gpus) < state.present:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
@@ -71,7 +73,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return fail(expected, told(broken), RESET, action="reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
         return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
-    return ok(f"{len(state.gpus)} GPUs", expected)
+    return ok("; ".join(filter(None, (f"{len(state.gpus)} GPUs", given))), expected)
 
 
 @check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
@@ -262,7 +264,7 @@ def power(ctx: Ctx) -> Outcome:
         return fail(
             "the limit that is set",
             told(held),
-            "something outside of the driver holds it: the BMC, or a limit of the module",
+            "something else holds it: the BMC, a limit of the module, or a power profile (nvidia-smi power-profiles)",
         )
     drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
     if hidden := [gpu for gpu in asked if gpu.draw is None and gpu.draw_hidden]:

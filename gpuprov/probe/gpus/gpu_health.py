@@ -27,8 +27,10 @@ def parse(output: Output) -> State:
     head, _, text = output.text.partition("@smi\n")
     match = re.search(r"^@present (\d{1,4})$", head, re.MULTILINE)
     present = int(match[1]) if match else 0
+    match = re.search(r"^@given (\d{1,4})$", head, re.MULTILINE)
+    given = int(match[1]) if match else 0
     if output.status == 127:
-        return State(present=present, complaint="nvidia-smi is not installed")
+        return State(present=present, given=given, complaint="nvidia-smi is not installed")
     later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
     found = [_confirmed(_gpu(address, _own(values)), later.get(address)) for address, values in blocks(text)]
     gpus = tuple(sorted(found, key=lambda one: one.address))
@@ -40,7 +42,7 @@ def parse(output: Output) -> State:
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
     if complaint and output.status == 124 and not said:
         complaint = "nvidia-smi does not answer within 50 s"
-    return State(gpus=gpus, present=present, warnings=warnings, complaint=complaint)
+    return State(gpus=gpus, present=present, given=given, warnings=warnings, complaint=complaint)
 
 
 def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
@@ -216,12 +218,13 @@ def _memory_below(values: Values) -> int | None:
 QUERY = "nvidia-smi -q"
 GPU_HEALTH = Probe(
     "gpu_health",
-    f"""n=0
+    f"""n=0 g=0
 for d in /sys/bus/pci/devices/*; do
   [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
-  case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) n=$((n + 1));; esac
+  case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) ;; *) continue;; esac
+  case $(readlink "$d/driver" 2>/dev/null) in *vfio-pci) g=$((g + 1));; *) n=$((n + 1));; esac
 done
-echo "@present $n"
+echo "@present $n"; echo "@given $g"
 command -v nvidia-smi >/dev/null || exit 127
 o=$(timeout 50 {QUERY} 2>&1); r=$?
 # The second look is told before the first: a program's name in that one may hold any line.

@@ -84,10 +84,11 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), lines of warning, and
-    its words where it shows none."""
+    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), beside those that
+    vfio-pci has for virtual machines (`given`), lines of warning, and its words where it shows none."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0
+    given: int = 0
     warnings: tuple[str, ...] = ()
     complaint: str = ""
