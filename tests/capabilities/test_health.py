@@ -160,6 +160,7 @@ ROWS = [
     Row("what cannot be read is not absent", GPUS, None, gpus(DRAM_Uncorrectable="Unknown Error", Double_Bit_ECC="[Unknown Error]"),
         "skip", "cannot tell for an error: ECC Errors, Retired Pages"),
     Row("it hangs", GPUS, None, {"gpu_health": Output("@present 8\n@smi\n", 124)}, "fail", "does not answer within 50"),
+    Row("one of the machine's GPUs in a container", GPUS, None, {**gpus(smi(8)), "container": "docker\n"}, "pass", "1 GPUs"),
     Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
     Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("in virtual machines", GPUS, None, gpus("@present 0\n@given 8\n@smi\nNo devices were found\n"), "n/a", "8 GPUs are with"),
@@ -399,6 +400,7 @@ def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
         (None, 0, "none\n", "fail"),
         (8, 0, "none\n", "fail"),
         (8, 0, "podman\n", "n/a"),
+        (9, 8, "podman\n", "fail"),
     ],
 )
 def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, container: str, status: str) -> None:

@@ -54,14 +54,18 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     state: State = ctx.facts.get(GPU_HEALTH)
     wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
     there = max(state.present, len(state.gpus)) + state.given
-    if there < wanted and (there or not ctx.facts.get(system.CONTAINER)):
+    container = ctx.facts.get(system.CONTAINER)
+    if there < wanted and (there or not container):
         found = f"{there} on the PCI bus"
         return fail(f"{wanted} GPUs", found, f"drain the host, power it off and on; {GONE}", action="drain")
     given = f"{state.given} GPUs are with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
         return not_asked(given or "no NVIDIA GPU on the PCI bus")
-    expected = f"{state.present} GPUs answer"
-    if state.complaint or len(state.gpus) < state.present:
+    least = (
+        (wanted or 1) if container else state.present
+    )  # it sees the machine's whole bus, and has the GPUs that it was given
+    expected = f"{least} GPUs answer"
+    if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
         lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
         action: Action = "reboot" if lost else "none"
