@@ -46,6 +46,8 @@ USER_SPACE = (
 PROPRIETARY = ["nvidia-kernel-dkms", "nvidia-kernel-support", *USER_SPACE]
 OPEN = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *USER_SPACE]
 H100 = "0000:19:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 nvidia\n"
+GIVEN = "0000:5d:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 vfio-pci\n"
+"""A GPU that a virtual machine has."""
 NVSWITCH = "0000:07:00.0 0x10de 0x22a3 0x10de 0x1796 0x068000 \n"
 B200 = "0000:19:00.0 0x10de 0x2901 0x10de 0x1999 0x030200 \n"
 NO_GPU = {"nvidia_functions": ""}

@@ -49,7 +49,8 @@ def log(
     told = [f"now|{NOW}", f"boot|{BOOT}"]
     told += [f"since|{since}"] if since is not None else []
     told += [f"source|{source}"] if source else []
-    told += [f"first|{first}.000000 gpu1 kernel: Linux version 6.1.0-47-amd64"] if source else ["first|"]
+    begin = "Linux version 6.1.0-47-amd64" if first <= BOOT + 300 else "usb 1-1: new device"
+    told += [f"first|{first}.000000 gpu1 kernel: {begin}"] if source else ["first|"]
     told += [f"line|{at + 60 * number}.000001 gpu1 kernel: {line}" for number, line in enumerate(lines)]
     return "\n".join(told) + "\n"
 

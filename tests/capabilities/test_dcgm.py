@@ -8,7 +8,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
-from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, Row, judge
+from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge
 from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said, units
 
 THREE = {"dcgm_packages": packages("datacenter-gpu-manager", version="1:3.3.9")}
@@ -96,6 +96,7 @@ ROWS = [
         "unable to establish a connection"),
     Row("hangs", "dcgm.alive", None, {"dcgm": said(running="", discovery="")}, "fail", "no answer"),
     Row("every GPU", "dcgm.gpus", None, {}, "pass", "1 GPUs"),
+    Row("but for a virtual machine's", "dcgm.gpus", None, {"nvidia_functions": H100 + GIVEN}, "pass", "1 GPUs"),
     Row("none of them", "dcgm.gpus", None, {"dcgm": said(discovery="0 GPUs found.")}, "fail", "0 GPUs", "systemctl restart"),
     Row("no GPU", "dcgm.gpus", None, NO_GPU, "skip", "no NVIDIA GPU"),
     Row("container", "dcgm.gpus", None, PODMAN | {"loaded_driver": ""}, "skip", "podman container"),

@@ -122,6 +122,13 @@ NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
     (
         "locked_clocks",
         LOCKED,
+        {**HELD, "gpu_settings": both(graphics="1055 MHz", idle="Not Active")},
+        "pass",
+        "1200 to 1755",
+    ),
+    (
+        "locked_clocks",
+        LOCKED,
         {**HELD, "gpu_settings": both(graphics="900 MHz", idle="Not Active", cap="Active")},
         "pass",
         "1200 to 1755",

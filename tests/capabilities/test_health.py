@@ -15,14 +15,15 @@ from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.health import health_file
 from gpuprov.explain import all_checks
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.simulate import faults
 from gpuprov.spec.build import convert
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.spec.problem import SpecError
 from tests.capabilities.asking import Row, ask, facts, judge
 from tests.capabilities.health_host import (
     BOOT,
+    GPU,
     GSP,
     NEEDS_NOTHING,
     NEEDS_RESET,
@@ -81,6 +82,26 @@ def busy(graphics: int, percent: int = 100, **changed: Any) -> str:
     return text
 
 
+def repairs(channel: str = "No", tpc: str = "No", past: str = "No") -> str:
+    """The lines that drivers from 570 on have at the end of ECC Errors, as an 595 prints them."""
+    lines = {"Channel Repair Pending": channel, "TPC Repair Pending": tpc, "Unrepairable Memory": past}
+    told = "".join(f"        {name:<34}: {value}\n" for name, value in lines.items())
+    return smi(text=WELL.replace("    Retired Pages\n", f"{told}    Retired Pages\n", 1))
+
+
+def draws(average: str, instantaneous: str) -> str:
+    """The lines of drivers from 550 on in place of Power Draw."""
+    lines = f"Average Power Draw : {average}\n        Instantaneous Power Draw : {instantaneous}"
+    return smi(text=re.sub(r"(?m)Power Draw +: .*$", lines, WELL, count=1))
+
+
+def twice(line: str) -> str:
+    """A GPU that is slowed down at the first look, with what the second one shows of it."""
+    later = f"GPU {GPU.upper().replace('0000:', '00000000:', 1)}\n    Clocks Event Reasons\n        {line}\n"
+    return smi(HW_Slowdown="Active").replace("@smi\n", f"@again\n{later}@smi\n")
+
+
+NO_ECC = {"ECC_Mode\n        Current": "Disabled"}
 IDLES = "    Processes                             : None\n"
 WORKS = (
     "    Processes\n        GPU instance ID                   : N/A\n        Process ID                        : 7\n"
@@ -98,6 +119,8 @@ ROWS = [
     Row("no Xid", XID, None, {}, "pass", "none since"),
     Row("off the bus", XID, None, said(OFF_THE_BUS), "fail", "RESTART_BM, restart the host", "gpuprov explain 79"),
     Row("twice", XID, None, said(OFF_THE_BUS, OFF_THE_BUS), "fail", "Xid 79 on 0000:19:00, 2 times, last"),
+    Row("of a MIG instance", XID, None, said(xid(95, "pid=7062, Uncontained: LTC TAG (0x2,0x0)", bus="0000:19:00 GPU-I:05 GPU-CI:00")),
+        "fail", "Xid 95 on 0000:19:00,", "reset the GPU"),
     Row("the most severe first", XID, None, said(OFF_THE_BUS, GSP), "fail", "Xid 79 on 0000:19:00", "restart the host"),
     Row("the driver says what it needs", XID, None, said(NEEDS_RESET), "fail", "reset the GPU", "reset the GPU"),
     Row("the driver says that it needs nothing", XID, None, said(GSP, NEEDS_RESET, NEEDS_NOTHING), "pass", "let pass: Xid 119, 154"),
@@ -112,6 +135,8 @@ ROWS = [
     Row("an Xid that nobody knows", XID, None, said(xid(999)), "skip", "names nothing"),
     Row("one that is ignored", XID, Health(ignored_xids=(79,)), said(OFF_THE_BUS), "pass", "let pass: Xid 79"),
     Row("NVLink 5, fatal", XID, None, said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6)")), "fail", "reset the GPU"),
+    Row("NVLink 5, fatal, and then not", XID, None, said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x0)"),
+        xid(149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x0)")), "fail", "NETIR_LINK_EVT Fatal", "reset the GPU"),
     Row("NVLink 5, not fatal", XID, None, said(xid(149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x0)")), "pass"),
     Row("a program's", XID, None, said(xid(31)), "pass", "let pass: Xid 31"),
     Row("a program's is told", PROGRAMS, None, said(xid(31)), "pass", "told only: Xid 31"),
@@ -126,13 +151,29 @@ ROWS = [
     Row("all GPUs answer", GPUS, None, {}, "pass", "1 GPUs"),
     Row("a GPU is lost", GPUS, None, gpus(LOST), "fail", "GPU is lost", "explain 79"),
     Row("one of two is missing", GPUS, None, gpus(smi(2)), "fail", "1 GPUs: 0000:19:00.0", "restart the host"),
+    Row("as the driver tells of one that fell off the bus", GPUS, None,
+        gpus("@present 8\n@smi\nUnable to determine the device handle for GPU0000:3B:00.0: Unknown Error\n"), "fail", "device handle",
+        "restart the host"),
+    Row("one is lost, and listed", GPUS, None, gpus(both(Current="GPU is lost")), "fail", "0000:3b:00.0 says: GPU is lost", "restart"),
+    Row("one asks for a reset in place of values", GPUS, None, gpus(both(Pending="[GPU requires reset]")), "fail",
+        "0000:3b:00.0 says: GPU requires reset", "gpu-reset"),
+    Row("what cannot be read is not absent", GPUS, None, gpus(DRAM_Uncorrectable="Unknown Error", Double_Bit_ECC="[Unknown Error]"),
+        "skip", "cannot tell for an error: ECC Errors, Retired Pages"),
+    Row("it hangs", GPUS, None, {"gpu_health": Output("@present 8\n@smi\n", 124)}, "fail", "does not answer within 50"),
+    Row("one of the machine's GPUs in a container", GPUS, None, {**gpus(smi(8)), "container": "docker\n"}, "pass", "1 GPUs"),
     Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
     Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
+    Row("in virtual machines", GPUS, None, gpus("@present 0\n@given 8\n@smi\nNo devices were found\n"), "n/a", "8 GPUs are with"),
+    Row("some of them", GPUS, None, gpus(smi().replace("@smi", "@given 3\n@smi")), "pass", "1 GPUs; 3 GPUs are with vfio-pci"),
     Row("none to have ECC", MODE, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("the driver is content", RECOVERY, None, {}, "pass", "1 GPUs"),
     Row("a reset is required", RECOVERY, None, gpus(Reset_Required="Yes"), "fail", "needs a reset", "gpu-reset"),
+    Row("a reset is advised", RECOVERY, None, gpus(Drain_and_Reset_Recommended="Yes"), "fail", "to be drained and reset", "gpu-reset"),
     Row("ECC on", MODE, None, {}, "pass", "1 GPUs"),
-    Row("ECC off, on a real RTX 4090", MODE, None, gpus(RTX), "fail", "has it off", "gpu_settings"),
+    Row("ECC off, on a real RTX 4090, which comes so", MODE, None, gpus(RTX), "n/a", "NVIDIA GeForce RTX 4090 comes with ECC off"),
+    Row("ECC off, where it has to be on", MODE, Health(ecc="enabled"), gpus(RTX), "fail", "has it off", "gpu_settings"),
+    Row("ECC off, on an H100", MODE, None, gpus(**NO_ECC), "fail", "has it off", "gpu_settings"),
+    Row("ECC off on a card for desks beside it", MODE, None, gpus(both(Product_Brand="NVIDIA RTX", **NO_ECC)), "pass", "off in 1"),
     Row("ECC off, and it may be", MODE, Health(ecc="any"), {}, "n/a", "any"),
     Row("a GPU without ECC", MODE, None, gpus(TITAN), "n/a", "has no ECC"),
     Row("whose errors nobody counts", ERRORS, None, gpus(TITAN), "n/a", "has no ECC"),
@@ -147,6 +188,9 @@ ROWS = [
     Row("a remapping failed", ROWS_, None, gpus(Remapping_Failure_Occurred="Yes"), "fail", "failed", "return the card"),
     Row("rows worn out", ROWS_, None, gpus(Uncorrectable_Error="512"), "fail", "has 512", "return the card"),
     Row("rows worn out by the spec", ROWS_, Health(remapped_rows=4), gpus(A10), "fail", "has 4", "return the card"),
+    Row("repairs of a Blackwell that wait for nothing", ROWS_, None, gpus(repairs()), "pass", "0 rows remapped"),
+    Row("a repair waits", ROWS_, None, gpus(repairs(tpc="Yes")), "fail", "says: TPC Repair Pending", "takes effect then"),
+    Row("past repair", ROWS_, None, gpus(repairs(channel="Yes", past="Yes")), "fail", "cannot be repaired", "return the card"),
     Row("no rows to remap", ROWS_, None, gpus(TITAN), "n/a", "has no row remapping"),
     Row("no pages to retire", PAGES, None, {}, "n/a", "has no retired pages"),
     Row("pages", PAGES, None, gpus(Single_Bit_ECC="2", Double_Bit_ECC="1", Pending_Page_Blacklist="No"), "pass", "3 pages"),
@@ -154,6 +198,9 @@ ROWS = [
     Row("pages worn out", PAGES, None, gpus(Double_Bit_ECC="63"), "fail", "has 63", "return the card"),
     Row("not slowed down", SLOW, None, {}, "pass", "1 GPUs"),
     Row("a power brake, on a real H100", SLOW, None, gpus(real("h100-power-brake-535")), "fail", "HW Power Brake", "power supplies"),
+    Row("slowed down by what it does not name", SLOW, None, gpus(HW_Slowdown="Active"), "fail", "is slow: HW Slowdown"),
+    Row("and at the second look", SLOW, None, gpus(twice("HW Slowdown : Active")), "fail", "is slow: HW Slowdown"),
+    Row("while a clock changed", SLOW, None, gpus(twice("HW Slowdown : Not Active")), "pass", "1 GPUs"),
     Row("hot", SLOW, None, gpus(HW_Thermal_Slowdown="Active"), "fail", "HW Thermal Slowdown", "air flow"),
     Row("the power limit counts not", SLOW, None, gpus(SW_Power_Cap="Active"), "pass"),
     Row("slow as it may be", SLOW, Health(slowdown="any"), {}, "n/a", "any"),
@@ -165,8 +212,12 @@ ROWS = [
     Row("held down", POWER, None, gpus(Current_Power_Limit="350.00 W"), "fail", "held at 350 W of 700 W", "BMC"),
     Row("held down as it may be", POWER, Health(power_cap="any"), {}, "n/a", "any"),
     Row("nothing said of what it draws", POWER, None, gpus(Power_Draw="[Unknown Error]"), "skip", "do not say"),
+    Row("no average, as before Ampere and of A100", POWER, None, gpus(draws("N/A", "52.10 W")), "pass", "52.1 W drawn"),
+    Row("a laptop that has no word of it", POWER, None, gpus(draws("N/A", "N/A")), "pass", "no word of what it draws"),
+    Row("newer drivers' words for what cannot be read", POWER, None, gpus(draws("N/A", "Unknown Error")), "skip", "do not say"),
     Row("clocks alike", CLOCKS, None, gpus(both()), "pass", "2 GPUs; at most 1980 MHz"),
     Row("another model's clocks", CLOCKS, None, gpus(both(Product_Name="NVIDIA A10", **lower(1695))), "pass", "at most 1980 MHz"),
+    Row("two makers' clocks", CLOCKS, None, gpus(both(Sub_System_Id="0x16C210DE", **lower(1755))), "pass"),
     Row("lower than its like", CLOCKS, None, gpus(both(**lower(1755))), "fail",
         "0000:3b:00.0 has application clocks 1755 MHz, memory 2619 MHz, its like 1980 MHz", "nvidia-smi -rac"),
     Row("lower, as the job that is there may have asked", CLOCKS, None, gpus(both(**lower(1755)) + WORKS), "pass"),
@@ -241,6 +292,10 @@ REST = [
     Row("no PCIe error", AER, None, {}, "pass", "none since"),
     Row("a corrected one", AER, None, said(AER_CORRECTED), "pass", "corrected: 1 lines"),
     Row("an uncorrected one", AER, None, said(AER_CORRECTED, AER_FATAL), "fail", "severity=Uncorrected", "reseat"),
+    Row("one that the firmware handed on", AER, None, said("pcieport 0000:15:01.0: AER: aer_uncor_severity: 0x00062030"), "fail",
+        "aer_uncor_severity", "reseat"),
+    Row("a corrected one of those", AER, None, said("pcieport 0000:15:01.0: AER: aer_status: 0x00000040, aer_mask: 0x00000000"),
+        "pass"),
     Row("replays not declared", REPLAYS, None, {}, "n/a", "not in the spec"),
     Row("67 replays, on a real H100", REPLAYS, Health(pcie_replays=10), {}, "fail", "0000:19:00.0 has 67", "reseat"),
     Row("as many as declared", REPLAYS, Health(pcie_replays=67), {}, "pass", "at most 67"),
@@ -259,6 +314,8 @@ REST = [
     Row("two VBIOS", FIRMWARE, None, gpus(both(VBIOS_Version="96.00.89.00.01")), "fail", "96.00.89.00.01 on 0000:3b:00.0", "vendor"),
     Row("two InfoROMs", FIRMWARE, None, gpus(both(Image_Version="G520.0200.00.07")), "fail", "InfoROM: G520.0200.00.05 on"),
     Row("as they may be", FIRMWARE, Health(firmware="any"), gpus(both(VBIOS_Version="96.00.89.00.01")), "n/a", "any"),
+    Row("two makers' cards", FIRMWARE, None,
+        gpus(both(VBIOS_Version="1", Image_Version="2", Sub_System_Id="0x16C210DE")), "pass"),
     Row("another model", FIRMWARE, None, gpus(both(VBIOS_Version="1", Image_Version="2", Product_Name="NVIDIA A10")), "pass"),
     Row("a corrupt InfoROM", FIRMWARE, Health(firmware="any"), gpus(f"{smi()}{CORRUPT}\n"), "fail", "corrupted at gpu", "support"),
     Row("a GPU that does not tell", FIRMWARE, None, gpus(VBIOS_Version="N/A", Image_Version="N/A"), "skip", "no GPU tells"),
@@ -304,6 +361,10 @@ REST = [
     Row("many, as declared", OPEN_FILES, Health(open_files=90), has("file_systems", files(opened=80000)), "pass"),
     Row("a quiet kernel", KERNEL, None, {}, "pass", "none since"),
     Row("a file system", KERNEL, None, said("EXT4-fs (nvme0n1p2): Remounting filesystem read-only"), "fail", "read-only", "fsck"),
+    Row("EL's XFS", KERNEL, None, said("XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem"), "fail", "XFS", "fsck"),
+    Row("a newer XFS", KERNEL, None,
+        said("XFS (nvme0n1p3): Filesystem has been shut down due to log error (0x2)."), "fail", "XFS"),
+    Row("SUSE's Btrfs", KERNEL, None, said("BTRFS info (device vda2: state EA): forced readonly"), "fail", "BTRFS"),
     Row("a lock-up", KERNEL, None, said("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]"), "fail", "stuck for"),
 ]  # fmt: skip
 
@@ -316,6 +377,43 @@ def test_links_and_the_rest(row: Row) -> None:
 def test_cpus_that_the_kernel_does_not_tell_are_no_pass() -> None:
     with pytest.raises(ProbeFailed, match="does not tell its CPUs"):
         ask(CPUS, Health(cores=8), hardware=hardware(sockets=0))
+
+
+def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
+    """nvidia-smi prints its newlines as they are."""
+    name = (
+        "a\n    GPU Recovery Action : Reboot\n    ECC Errors\n        Unrepairable Memory : Yes\n    Note : GPU is lost"
+    )
+    text = f"{smi(Attached_GPUs='1').partition('@smi')[2]}{WORKS}            Name : {name}\n"
+    for check in (GPUS, RECOVERY, ROWS_):
+        assert ask(check, None, **gpus(smi(text=text))).status == "pass"
+    with pytest.raises(ProbeFailed, match="more GPUs than it counts"):
+        ask(GPUS, None, **gpus(smi(text=f"{text}GPU 00000000:3B:00.0\n    GPU Recovery Action : Reboot\n")))
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "container", "status"),
+    [
+        (4, 4, "none\n", "pass"),
+        (1, 1, "none\n", "pass"),
+        (8, 7, "none\n", "fail"),
+        (None, 0, "none\n", "fail"),
+        (8, 0, "none\n", "fail"),
+        (8, 0, "podman\n", "n/a"),
+        (9, 8, "podman\n", "fail"),
+    ],
+)
+def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, container: str, status: str) -> None:
+    """One that has gone since the boot is on no list of nvidia-smi's: the host would look fit for work."""
+    told = f"@present {found}\n@smi\nNo devices were found\n"
+    if status == "pass":
+        told = smi(1).replace("@smi", f"@given {found - 1}\n@smi")
+    spec = HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=count))
+    check = {one.id: one for one in all_checks()}[GPUS]
+    outcome = check.run(Context(spec, Health(), facts(gpu_health=told, container=container)))
+    assert outcome.status == status, outcome
+    if status == "fail":
+        assert (outcome.action, outcome.found) == ("drain", f"{found} on the PCI bus")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
@@ -355,6 +453,13 @@ def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
 def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
     with pytest.raises(ProbeFailed, match="GPU is lost"):
         ask(check, None, **gpus(LOST))
+
+
+def test_ecc_that_the_spec_wants_off_is_no_fault() -> None:
+    host = HostSpec(name="gpu1", capabilities={"gpu_settings": GpuSettings(ecc="disabled")})
+    check = {one.id: one for one in all_checks()}[MODE]
+    for block, status in ((Health(), "n/a"), (Health(ecc="enabled"), "fail")):
+        assert check.run(Context(host, block, facts(**gpus(**NO_ECC)))).status == status
 
 
 LOWER = ApplicationClocks(memory=2619, graphics=1755)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from tests.capabilities.asking import H100, NEWER, NO_GPU, PODMAN, Row, judge, packages
+from tests.capabilities.asking import GIVEN, H100, NEWER, NO_GPU, PODMAN, Row, judge, packages
 from tests.probe import captured
 
 PROFILING = NvidiaDriver(module_parameters={"NVreg_RestrictProfilingToAdminUsers": False})
@@ -91,6 +91,7 @@ ROWS = [
         "not listed: 0000:5d:00.0",
         "gpuprov explain 79",
     ),
+    Row("one of two GPUs is a virtual machine's", USER, None, {"nvidia_functions": H100 + GIVEN}, "pass"),
     Row(
         "nvidia-smi finds another module",
         USER,

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.probe.base import Output, ProbeFailed
-from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
+from tests.capabilities.asking import GIVEN, H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
 from tests.probe import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
@@ -102,6 +102,7 @@ ROWS = [
         "not Enabled: 0000:3b:00.0",
         "systemctl restart nvidia-persistenced.service",
     ),
+    Row("but for a virtual machine's", MODE, None, {"nvidia_functions": H100 + GIVEN}, "pass", "Enabled on 1 GPUs"),
     Row(
         "one GPU on the bus is dead: nvidia-smi does not list it",
         MODE,

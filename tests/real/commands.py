@@ -21,7 +21,7 @@ from gpuprov.probe.acceptance import build, outputs
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.containers import container_engines, container_toolkit
 from gpuprov.probe.driver import cuda_toolkit, nvidia
-from gpuprov.probe.gpus import dcgm, fabric, gpu_health, gpu_settings, health_links, nvlink, vgpu
+from gpuprov.probe.gpus import dcgm, fabric, gpu_health, gpu_settings, gpu_state, health_links, nvlink, vgpu
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.rdma import efa, ofed, roce
@@ -192,7 +192,7 @@ def _settings(found: gpu_settings.State) -> Facts:
     }
 
 
-def _health(found: gpu_health.State) -> Facts:
+def _health(found: gpu_state.State) -> Facts:
     """Of each GPU: what ECC counted since the driver was loaded, rows remapped, and what slows it down that is no setting."""
     return {
         "uncorrected": [gpu.volatile.uncorrected for gpu in found.gpus],

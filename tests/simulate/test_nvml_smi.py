@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.gpus import gpu_health, gpu_settings
+from gpuprov.probe.gpus import gpu_health, gpu_settings, gpu_state
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream
@@ -180,7 +180,7 @@ def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -
     """What the faults of these names come to in nvidia-smi's own words, and in what is read of them."""
     host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
 
-    def read() -> tuple[gpu_health.GpuHealth, ...]:
+    def read() -> tuple[gpu_state.GpuHealth, ...]:
         return gpu_health.parse(Output(f"@present 2\n@smi\n{smi.run(host, '-q')[1]}")).gpus
 
     assert [(one.used, one.processes, one.coherent, one.clocks.busy) for one in read()] == [(0, False, False, None)] * 2

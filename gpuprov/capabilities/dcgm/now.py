@@ -120,7 +120,7 @@ def alive(ctx: Ctx) -> Outcome:
 )
 def gpus(ctx: Ctx) -> Outcome:
     """The host engine manages every GPU on the bus; one that was started before the driver, or with another's libraries, sees none."""
-    on_bus, found = len(pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
+    on_bus, found = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
     container = ctx.facts.get(system.CONTAINER)
     if not on_bus:
         return skip("no NVIDIA GPU on the PCI bus")

@@ -9,7 +9,8 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import also, having, shown, told
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, Clocks, GpuHealth
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
+from gpuprov.probe.gpus.gpu_state import Clocks, GpuHealth
 
 BUSY = 90
 """Percent of its time: a GPU that computes so much is not about to idle."""
@@ -38,8 +39,8 @@ def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth
         ("application clocks", free if judge_set else (), lambda one: pair(one.set_graphics, one.set_memory)),
     ]
     for what, judged, of in kinds:
-        for name in dict.fromkeys(gpu.name for gpu in judged):
-            like = [gpu for gpu in judged if gpu.name == name]
+        for kind in dict.fromkeys(gpu.kind for gpu in judged):
+            like = [gpu for gpu in judged if gpu.kind == kind]
             usual = Counter(of(gpu.clocks) for gpu in like).most_common(1)[0][0]
             found += [
                 (gpu, f"has {what} {of(gpu.clocks) or 'none'}, its like {usual or 'none'}")

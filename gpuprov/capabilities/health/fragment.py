@@ -44,8 +44,14 @@ class Health(Fragment, frozen=True):
         ),
     ] = "tell"
     ecc: Annotated[
-        Literal["enabled", "any"], msgspec.Meta(description="Whether ECC must be on where the GPU has it")
-    ] = "enabled"
+        Literal["delivered", "enabled", "any"],
+        msgspec.Meta(
+            description=(
+                "Whether ECC must be on. With delivered it must where the GPU comes with it on, as those for data centres do, unless "
+                "gpu_settings asks for it off; with enabled wherever the GPU has it"
+            )
+        ),
+    ] = "delivered"
     uncorrected_errors: Annotated[
         Count, msgspec.Meta(description="How many uncorrectable ECC errors since the driver was loaded a GPU may have")
     ] = 0

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, GpuHealth, State
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
+from gpuprov.probe.gpus.gpu_state import GpuHealth, State
+from gpuprov.probe.host import system
 
 Gpus = tuple[GpuHealth, ...]
+WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
+"""Brands of which cards that have ECC come with it off: those of data centres have it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
 RESET = "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
+GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
 BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
 
 
@@ -42,20 +48,36 @@ def also(found: Gpus, gpus: Gpus, what: str) -> str:
     return f"{len(found)} GPUs" + (f"; {rest} without {what}" if rest else "")
 
 
-@check("health.gpus", GPU_HEALTH, evidence="nvidia-smi -L; lspci -d 10de:")
+@check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
 def gpus_answer(ctx: Ctx) -> Outcome:
-    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, and warns of none."""
+    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, as many as the spec says are there at least, and each answers."""
     state: State = ctx.facts.get(GPU_HEALTH)
+    wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
+    there = max(state.present, len(state.gpus)) + state.given
+    container = ctx.facts.get(system.CONTAINER)
+    if there < wanted and (there or not container):
+        found = f"{there} on the PCI bus"
+        return fail(f"{wanted} GPUs", found, f"drain the host, power it off and on; {GONE}", action="drain")
+    given = f"{state.given} GPUs are with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
-        return not_asked("no NVIDIA GPU on the PCI bus")
-    expected = f"{state.present} GPUs answer"
-    if state.complaint or len(state.gpus) < state.present:
+        return not_asked(given or "no NVIDIA GPU on the PCI bus")
+    least = (
+        (wanted or 1) if container else state.present
+    )  # it sees the machine's whole bus, and has the GPUs that it was given
+    expected = f"{least} GPUs answer"
+    if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
-        lost = "lost" in words or not state.complaint
+        lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
         action: Action = "reboot" if lost else "none"
         hint = "restart the host; gpuprov explain 79" if lost else "see nvidia_driver.user_space; gpuprov explain"
         return fail(expected, words, hint, action=action)
-    return ok(f"{len(state.gpus)} GPUs", expected)
+    if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
+        if any("lost" in gpu.broken for gpu, _ in broken):
+            return fail(expected, told(broken), "restart the host; gpuprov explain 79", action="reboot")
+        return fail(expected, told(broken), RESET, action="reset")
+    if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
+        return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
+    return ok("; ".join(filter(None, (f"{len(state.gpus)} GPUs", given))), expected)
 
 
 @check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
@@ -78,6 +100,9 @@ def recovery(ctx: Ctx) -> Outcome:
         elif gpu.reset_required:
             bad.append((gpu, "needs a reset"))
             actions.append("reset")
+        elif gpu.reset_advised and not known:
+            bad.append((gpu, "is to be drained and reset"))
+            actions.append("reset")
     if bad:
         return fail("no GPU that needs it", told(bad), RESET, action=catalogue.worst(tuple(actions)))
     return ok(also(asked, gpus, "a word of it"), "no GPU that needs it")
@@ -85,16 +110,28 @@ def recovery(ctx: Ctx) -> Outcome:
 
 @check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
 def ecc_mode(ctx: Ctx) -> Outcome:
-    """ECC is on in each GPU that has it."""
-    if ctx.fragment.ecc == "any":
+    """ECC is on in each GPU that has it, or that comes with it on."""
+    mode = ctx.fragment.ecc
+    if mode == "any":
         return not_asked("ecc: any")
+    if mode == "delivered" and _asked_off(ctx):
+        return not_asked("gpu_settings asks for it off")
     gpus = shown(ctx)
     asked, nothing = having(gpus, lambda one: bool(one.ecc), "ECC")
     if nothing:
         return nothing
-    if off := [(gpu, "has it off") for gpu in asked if gpu.ecc != "enabled"]:
-        return fail("ECC on", told(off), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
-    return ok(also(asked, gpus, "ECC"), "ECC on")
+    off = [gpu for gpu in asked if gpu.ecc != "enabled"]
+    let = [gpu for gpu in off if mode == "delivered" and gpu.brand.startswith(WITHOUT_ECC)]
+    if bad := [(gpu, "has it off") for gpu in off if gpu not in let]:
+        return fail("ECC on", told(bad), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
+    if let and len(let) == len(asked):
+        return not_asked(f"{let[0].name} comes with ECC off")
+    return ok(also(asked, gpus, "ECC") + (f"; off in {len(let)} that come so" if let else ""), "ECC on")
+
+
+def _asked_off(ctx: Ctx) -> bool:
+    block: Any = ctx.host.capabilities.get("gpu_settings")
+    return block is not None and any(one.ecc == "disabled" for one in (block, *block.per_gpu))
 
 
 @check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")
@@ -127,25 +164,32 @@ def ecc_errors(ctx: Ctx) -> Outcome:
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
 def remapped_rows(ctx: Ctx) -> Outcome:
-    """No row waits for its remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors."""
+    """No row waits for its remapping, no remapping failed, not too many rows are remapped for uncorrectable errors; no repair of
+    memory or shaders waits, and no memory is past it."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
     asked, nothing = having(
-        gpus, lambda one: one.remap_pending is not None or one.remap_failed is not None, "row remapping"
+        gpus,
+        lambda one: (
+            one.remap_pending is not None or one.remap_failed is not None or bool(one.repairs or one.unrepairable)
+        ),
+        "row remapping",
     )
     if nothing:
         return nothing
     expected = f"none pending, none failed, fewer than {limit} for uncorrectable errors"
     worn = [(gpu, "has a remapping that failed") for gpu in asked if gpu.remap_failed]
+    worn += [(gpu, "has memory that cannot be repaired") for gpu in asked if gpu.unrepairable]
     worn += [(gpu, f"has {gpu.remapped}") for gpu in asked if (gpu.remapped or 0) >= limit and not gpu.remap_failed]
     waiting = [
         (gpu, f"has one pending ({gpu.remapped or 0} for uncorrectable errors so far)")
         for gpu in asked
         if gpu.remap_pending
     ]
+    waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in asked if gpu.repairs]
     if worn:
         return fail(expected, told(worn + waiting), RETURN, action="return")
     if waiting:
-        return fail(expected, told(waiting), f"{RESET}: the remapping takes effect then", action="reset")
+        return fail(expected, told(waiting), f"{RESET}: it takes effect then", action="reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in asked)
     return ok(f"{also(asked, gpus, 'row remapping')}; {many} rows remapped", expected)
 
@@ -224,12 +268,13 @@ def power(ctx: Ctx) -> Outcome:
         return fail(
             "the limit that is set",
             told(held),
-            "something outside of the driver holds it: the BMC, or a limit of the module",
+            "something else holds it: the BMC, a limit of the module, or a power profile (nvidia-smi power-profiles)",
         )
     drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
-    if len(drawn) < len(asked):
-        return skip(f"{len(asked) - len(drawn)} GPUs do not say what they draw")
-    return ok(f"{also(asked, gpus, 'a limit')}; at most {max(drawn):g} W drawn", "the limit that is set")
+    if hidden := [gpu for gpu in asked if gpu.draw is None and gpu.draw_hidden]:
+        return skip(f"{len(hidden)} GPUs do not say what they draw")
+    most = f"; at most {max(drawn):g} W drawn" if drawn else "; no word of what it draws"
+    return ok(f"{also(asked, gpus, 'a limit')}{most}", "the limit that is set")
 
 
 CHECKS = (

@@ -15,7 +15,8 @@ from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
-UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect)"
+UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
+"""Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 RDMA_POWER = rf"{DEVICE}.*Detected insufficient power on the PCIe slot"
 RDMA_HEAT = rf"{DEVICE}.*Port module event.*High Temperature"
@@ -26,7 +27,7 @@ RDMA_REGISTERS = rf"{DEVICE}.*mlx5_cmd_out_err.*ACCESS_REG.*failed"
 def quoted(lines: tuple[Line, ...]) -> str:
     """The last of them, and how many there are."""
     last = lines[-1]
-    return f'{len(lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
+    return f'{sum(one.times for one in lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
 
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
@@ -136,7 +137,7 @@ def rdma_log(ctx: Ctx) -> Outcome:
     "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
 )
 def firmware(ctx: Ctx) -> Outcome:
-    """GPUs of one model have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
+    """GPUs of one model, and of one maker, have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
     gpus = shown(ctx)
     state = ctx.facts.get(GPU_HEALTH)
     corrupt = [line for line in state.warnings if re.search(r"(?i)inforom is corrupted", line)]
@@ -148,11 +149,10 @@ def firmware(ctx: Ctx) -> Outcome:
         return not_asked("firmware: any")
     told = []
     for kind in ("vbios", "inforom"):
-        models = dict.fromkeys(gpu.name for gpu in gpus)
-        for model in models:
+        for model in dict.fromkeys(gpu.kind for gpu in gpus):
             versions: dict[str, list[str]] = {}
             for gpu in gpus:
-                if gpu.name == model and getattr(gpu, kind):
+                if gpu.kind == model and getattr(gpu, kind):
                     versions.setdefault(getattr(gpu, kind), []).append(gpu.address)
             if len(versions) > 1:
                 each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())

@@ -13,7 +13,7 @@ from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import system
-from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, sxids, xids
+from gpuprov.probe.kernel.kernel_log import FATAL, KERNEL_LOG, Event, KernelLog, sxids, xids
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
@@ -66,7 +66,7 @@ def judge(event: Event) -> Judged:
         if wanted:
             return Judged(event, wanted.action, wanted.words)
         return Judged(event, "none", "the driver's word for what it needs is not known", named=False)
-    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(r"\bFatal\b", event.text):
+    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(FATAL, event.text):
         return Judged(event, "none", "nothing is to be done")
     known = catalogue.find_xid(event.number)
     found = catalogue.resolution(known.nvidia) if known else None
@@ -87,7 +87,7 @@ def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
     return severe(
         one
         for one in found
-        if one.action not in MENDED or one.event.at > max(log.boot, well.get(one.event.device, 0.0))
+        if one.action not in MENDED or one.event.at > max(log.booted(), well.get(one.event.device, 0.0))
     )
 
 
@@ -163,7 +163,7 @@ def sxid(ctx: Ctx) -> Outcome:
     found = []
     for one in sxids(log):
         course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))
-        if course.action not in MENDED or one.at > log.boot:
+        if course.action not in MENDED or one.at > log.booted():
             found.append(Judged(one, course.action, course.words))
     bad = severe(one for one in found if one.action != "none")
     if bad:

@@ -11,7 +11,12 @@ from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 
 KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
-READ_ONLY = r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
+READ_ONLY = (
+    r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
+    r"|XFS \([^)]*\): .*(Shutting down filesystem|Filesystem has been shut down)"
+    r"|BTRFS [a-z]+ \(device [^)]*\): forced readonly"
+)
+"""As ext4, XFS (xfs_do_force_shutdown) and Btrfs (btrfs_handle_fs_error) say it in Linux's fs/."""
 
 
 @check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")
@@ -137,7 +142,12 @@ def kernel(ctx: Ctx) -> Outcome:
     log = readable(ctx)
     expected = "no trouble of the kernel's own"
     if lines := log.matching(READ_ONLY):
-        return fail(expected, quoted(lines), "drain the host; look at the drive, then fsck and restart", action="drain")
+        return fail(
+            expected,
+            quoted(lines),
+            "drain the host; look at the drive, then fsck (xfs_repair) and restart",
+            action="drain",
+        )
     if lines := log.matching(KERNEL):
         return fail(expected, quoted(lines), "drain the host and restart it; keep the log", action="reboot")
     return ok(f"none {span(log)}", expected)

@@ -7,8 +7,9 @@ from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.gpus.gpu_health import GPU_HEALTH, State
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_processes import PROCESSES, Held, Processes
+from gpuprov.probe.gpus.gpu_state import State
 from gpuprov.probe.host import system
 
 SHOWN = 20

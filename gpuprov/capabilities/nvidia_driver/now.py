@@ -158,7 +158,7 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     kind = ctx.facts.get(system.CONTAINER)
     running = ctx.facts.get(nvidia.DRIVER).version
     smi = ctx.facts.get(nvidia.SMI)
-    on_bus = {gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
+    on_bus = {gpu.address for gpu in pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
     if not on_bus or (kind and (not running or "communicate" in smi.complaint)):
         return None  # a container without device files has no GPU, however many its machine has
     if kind and running != wanted:

@@ -66,7 +66,7 @@ def enabled(ctx: Context[Persistence]) -> Outcome:
 @check("persistence.active", systemd.SYSTEMD_UNITS, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",))
 def active(ctx: Context[Persistence]) -> Outcome:
     """The daemon runs (or the legacy unit ran); it cannot where there is no GPU."""
-    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+    if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: the daemon has nothing to hold")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
@@ -84,8 +84,8 @@ def active(ctx: Context[Persistence]) -> Outcome:
     fields=("mode",),
 )
 def mode_on(ctx: Context[Persistence]) -> Outcome:
-    """Every GPU on the bus reports persistence mode Enabled."""
-    found = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    """Every GPU on the bus reports persistence mode Enabled, but for those that vfio-pci has."""
+    found = pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     if not found:
         return skip("no NVIDIA GPU on the PCI bus")
     if container := ctx.facts.get(system.CONTAINER):

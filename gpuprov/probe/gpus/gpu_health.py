@@ -3,87 +3,23 @@ replays, firmware."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
-
-
-class Ecc(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors that ECC counted, SRAM and DRAM together; None where the GPU does not say."""
-
-    corrected: int | None = None
-    uncorrected: int | None = None
-
-
-class Clocks(msgspec.Struct, frozen=True, kw_only=True):
-    """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not tell).
-    `held`: what the driver says lowers them; None where it does not say. `busy`: percent of the time that something computes."""
-
-    graphics: int | None = None
-    most_graphics: int | None = None
-    most_memory: int | None = None
-    set_graphics: int | None = None
-    set_memory: int | None = None
-    held: tuple[str, ...] | None = None
-    busy: int | None = None
-
-
-class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by its address as sysfs writes it. Empty, or None: the GPU has no such thing, or nvidia-smi does not print it.
-
-    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`: so many
-    errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
-    ones; `remap_pending`, `remap_failed`. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no setting.
-    `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`) and
-    the one that was set (`limit`). `recovery`: what the driver says that it needs; `reset_required`. `used`: MiB of its memory;
-    `processes`: whether any is on it; `coherent`: its memory is a part of the host's, in which the kernel puts what it wants.
-    """
-
-    address: str
-    name: str = ""
-    ecc: str = ""
-    volatile: Ecc = Ecc()
-    aggregate: Ecc = Ecc()
-    sram_exceeded: bool | None = None
-    remapped: int | None = None
-    remapped_corrected: int | None = None
-    remap_pending: bool | None = None
-    remap_failed: bool | None = None
-    retired: int | None = None
-    retired_pending: bool | None = None
-    slow: tuple[str, ...] | None = None
-    degrees: int | None = None
-    below: int | None = None
-    memory_below: int | None = None
-    draw: float | None = None
-    limit: float | None = None
-    enforced: float | None = None
-    replays: int | None = None
-    vbios: str = ""
-    inforom: str = ""
-    recovery: str = ""
-    reset_required: bool | None = None
-    clocks: Clocks = Clocks()
-    used: int | None = None
-    processes: bool | None = None
-    coherent: bool = False
-
-
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), lines of warning, and
-    its words where it shows none."""
-
-    gpus: tuple[GpuHealth, ...] = ()
-    present: int = 0
-    warnings: tuple[str, ...] = ()
-    complaint: str = ""
-
+from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 """Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
+BROKEN = ("GPU is lost", "GPU requires reset")
+"""In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
+ERRORS = ("Unknown Error", "[Unknown Error]")
+JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages")
+"""Headings below which an error hides what would be judged."""
+REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
 
@@ -91,22 +27,48 @@ def parse(output: Output) -> State:
     head, _, text = output.text.partition("@smi\n")
     match = re.search(r"^@present (\d{1,4})$", head, re.MULTILINE)
     present = int(match[1]) if match else 0
+    match = re.search(r"^@given (\d{1,4})$", head, re.MULTILINE)
+    given = int(match[1]) if match else 0
     if output.status == 127:
-        return State(present=present, complaint="nvidia-smi is not installed")
-    gpus = tuple(sorted((_gpu(address, values) for address, values in blocks(text)), key=lambda one: one.address))
+        return State(present=present, given=given, complaint="nvidia-smi is not installed")
+    later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
+    found = [_confirmed(_gpu(address, _own(values)), later.get(address)) for address, values in blocks(text)]
+    gpus = tuple(sorted(found, key=lambda one: one.address))
+    attached = re.search(r"^Attached GPUs +: (\d{1,4})$", text, re.MULTILINE)
+    if attached and len(gpus) > int(attached[1]):
+        raise ProbeFailed(f"nvidia-smi -q shows more GPUs than it counts: a program's name may look like one: {QUERY}")
     warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
     said = " ".join((text or output.error).split())[:300]
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
-    return State(gpus=gpus, present=present, warnings=warnings, complaint=complaint)
+    if complaint and output.status == 124 and not said:
+        complaint = "nvidia-smi does not answer within 50 s"
+    return State(gpus=gpus, present=present, given=given, warnings=warnings, complaint=complaint)
+
+
+def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
+    """HW Slowdown without heat or brake may be the change of a clock, which is over three seconds later:
+    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+    if gpu.slow != SLOW[:1] or later is None:
+        return gpu
+    return msgspec.structs.replace(gpu, slow=later)
+
+
+def _own(values: Values) -> Values:
+    """Without what follows the processes: nvidia-smi prints a newline in a program's name as it is, and with it any line."""
+    before = itertools.takewhile(lambda one: one[0][0] != "Processes", values.items())
+    return {**dict(before), **{path: value for path, value in values.items() if path[0] == "Processes"}}
 
 
 def _gpu(address: str, values: Values) -> GpuHealth:
     power = POWER if any(path[0] == POWER for path in values) else OLD_POWER
     ecc = "ECC Mode" if ("ECC Mode", "Current") in values else "Ecc Mode"
     mode = values.get((ecc, "Current"), "")
+    draws = [values.get((power, f"{kind}Power Draw"), "") for kind in ("", "Average ", "Instantaneous ")]
     return GpuHealth(
         address=address,
         name=values.get(("Product Name",), ""),
+        brand=_text(values.get(("Product Brand",))),
+        board=_text(values.get(("PCI", "Sub System Id"))),
         ecc=mode.lower() if mode in ("Enabled", "Disabled") else "",
         volatile=_ecc(values, "Volatile"),
         aggregate=_ecc(values, "Aggregate"),
@@ -115,13 +77,16 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         remapped_corrected=_whole(values.get(("Remapped Rows", "Correctable Error"))),
         remap_pending=_yes(values.get(("Remapped Rows", "Pending"))),
         remap_failed=_yes(values.get(("Remapped Rows", "Remapping Failure Occurred"))),
+        repairs=tuple(name for name in REPAIRS if values.get(("ECC Errors", name)) == "Yes"),
+        unrepairable=_yes(values.get(("ECC Errors", "Unrepairable Memory"))),
         retired=_sum(values.get(("Retired Pages", f"{kind} Bit ECC")) for kind in ("Single", "Double")),
         retired_pending=_yes(_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
         slow=_slow(values),
         degrees=_whole(values.get(("Temperature", "GPU Current Temp"))),
         below=_below(values, "GPU"),
         memory_below=_memory_below(values),
-        draw=_watts(_either(values, power, "Power Draw", "Average Power Draw", "Instantaneous Power Draw")),
+        draw=next((watts for one in draws if (watts := _watts(one)) is not None), None),
+        draw_hidden=any(one in ERRORS for one in draws),
         limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
         enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
         replays=_whole(values.get(("PCI", "Replays Since Reset"))),
@@ -129,11 +94,19 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         inforom=_text(values.get(("Inforom Version", "Image Version"))),
         recovery=_text(values.get(("GPU Recovery Action",))),
         reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
+        reset_advised=_yes(values.get(("GPU Reset Status", "Drain and Reset Recommended"))),
+        broken=_broken(values),
+        untold=tuple(dict.fromkeys(path[0] for path, value in values.items() if path[0] in JUDGED and value in ERRORS)),
         clocks=_clocks(values),
         used=_used(values),
         processes=_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
     )
+
+
+def _broken(values: Values) -> str:
+    said = {value.strip("[]") for path, value in values.items() if path[0] != "Processes"}
+    return next((words for words in BROKEN if words in said), "")
 
 
 def _either(values: Values, heading: str, *names: str) -> str | None:
@@ -245,14 +218,20 @@ def _memory_below(values: Values) -> int | None:
 QUERY = "nvidia-smi -q"
 GPU_HEALTH = Probe(
     "gpu_health",
-    f"""n=0
+    f"""n=0 g=0
 for d in /sys/bus/pci/devices/*; do
-  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] || continue
-  case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) n=$((n + 1));; esac
+  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
+  case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) ;; *) continue;; esac
+  case $(readlink "$d/driver" 2>/dev/null) in *vfio-pci) g=$((g + 1));; *) n=$((n + 1));; esac
 done
-echo "@present $n"
+echo "@present $n"; echo "@given $g"
 command -v nvidia-smi >/dev/null || exit 127
-echo @smi; timeout 50 {QUERY} 2>&1""",
+o=$(timeout 50 {QUERY} 2>&1); r=$?
+# The second look is told before the first: a program's name in that one may hold any line.
+if printf '%s\\n' "$o" | grep -q 'HW Slowdown  *: Active'; then
+  sleep 3; echo @again; timeout -s KILL 20 {QUERY} -d PERFORMANCE 2>/dev/null
+fi
+echo @smi; printf '%s\\n' "$o"; exit $r""",
     parse,
     QUERY,
     speaks=True,

@@ -47,3 +47,9 @@ done""",
 def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
     """The display and 3D controllers among them: the GPUs, without NVSwitches, audio and USB functions."""
     return tuple(function for function in functions if function.is_gpu)
+
+
+def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
+    """The GPUs that are this host's own to drive: vfio-pci has the others for virtual machines, nvgrace-gpu-vfio-pci Grace's
+    (https://docs.kernel.org/driver-api/vfio.html)."""
+    return tuple(one for one in gpus(functions) if not one.driver.endswith("vfio-pci"))

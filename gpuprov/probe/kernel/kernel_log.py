@@ -19,14 +19,16 @@ SLACK = 300
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line without its stamp; `at` in Unix time."""
+    """A line without its stamp; `at` in Unix time. `times`: how many of its kind it stands for, itself among them."""
 
     at: float
     text: str
+    times: int = 1
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number."""
+    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number. Those that say Fatal
+    are told apart from the others."""
 
     device: str
     number: int
@@ -37,22 +39,31 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
-    """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins; `boot` when the kernel was started,
-    `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first."""
+    """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins, and `whole`: with the kernel's own
+    first words. `boot`: when the kernel was started,
+    `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first; of one kind the last ones."""
 
     source: str = ""
     now: float = 0
     boot: float = 0
     since: float | None = None
     first: float | None = None
+    whole: bool = False
     lines: tuple[Line, ...] = ()
 
     def begins(self) -> float:
         """From when on the log was asked for."""
         return self.boot if self.since is None else self.since
 
+    def booted(self) -> float:
+        """From when on lines are of this boot. Where no others were asked for all are, whatever their time: a clock that was wrong
+        until the network set it stamped the first ones, and the kernel counts back from the right time."""
+        return 0.0 if self.since is None else self.boot
+
     def missing(self) -> float | None:
         """When the log begins, where that is later than what was asked for."""
+        if self.since is None and self.whole:
+            return None
         return self.first if self.first is not None and self.first > self.begins() + SLACK else None
 
     def matching(self, pattern: str) -> tuple[Line, ...]:
@@ -65,8 +76,12 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.lines if re.match(pattern, one.text))
 
 
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,6})(?:, (.*))?")
-"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`"""
+FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
+"""How the log of a boot begins: on Arm CPUs and with early microcode there is a line before the version."""
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
+"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance stands
+beside the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
 
 
@@ -78,6 +93,10 @@ def parse(output: Output) -> KernelLog:
         if kind == "line":
             if line := _line(rest, told):
                 lines.append(line)
+        elif kind == "times":
+            number, _, row = rest.partition("|")
+            if is_whole(number) and (line := _line(row, told)):
+                lines.append(msgspec.structs.replace(line, times=int(number)))
         elif kind == "first":
             told[kind] = rest
         elif kind in ("now", "boot", "since", "source"):
@@ -86,13 +105,18 @@ def parse(output: Output) -> KernelLog:
         raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
     since = float(told["since"]) if is_whole(told.get("since", "")) else None
     first = _line(told["first"], told) if told.get("first") else None
+    if told.get("first") and told.get("source") == "dmesg" and first is None:
+        raise ProbeFailed(
+            "the kernel's lines have no time in dmesg", "printk.time=1 on the kernel's command line, or a journal"
+        )
     return KernelLog(
         source=told.get("source", ""),
         now=float(told["now"]),
         boot=float(told["boot"]),
         since=since,
         first=first.at if first else None,
-        lines=tuple(one for one in lines if since is None or one.at >= since),
+        whole=first is not None and FIRST.match(first.text) is not None,
+        lines=tuple(sorted((one for one in lines if since is None or one.at >= since), key=lambda one: one.at)),
     )
 
 
@@ -103,6 +127,9 @@ def _line(row: str, told: Mapping[str, str]) -> Line | None:
     if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
         return Line(float(told.get("boot") or 0) + float(match[1]), match[2])
     return None
+
+
+FATAL = r"(?<![\w-])[Ff]atal\b"
 
 
 def xids(log: KernelLog) -> tuple[Event, ...]:
@@ -116,7 +143,7 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
 
 
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
-    found: dict[tuple[str, int], Event] = {}
+    found: dict[tuple[str, int, bool], Event] = {}
     for line in log.lines:
         match = pattern.match(line.text)
         if match is None:
@@ -124,11 +151,9 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
-        before = found.get((device, number))
-        count = before.count + 1 if before else 1
-        if before and switch and before.text.lower().startswith("fatal"):
-            text = before.text
-        found[device, number] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
+        key = device, number, re.search(FATAL, text) is not None
+        count = (found[key].count if key in found else 0) + line.times
+        found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
     return tuple(sorted(found.values(), key=lambda one: -one.at))
 
 
@@ -156,12 +181,15 @@ XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
 DEVICE = "[a-z0-9_]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]: "
 """How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 KERNEL = (
-    f"{DEVICE}(AER: |PCIe Bus Error)",
+    f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
     "mlx5_core [0-9a-f]{4,8}:",
     "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
+    "XFS [(][^)]*[)]: .*[Ss]hut(ting)? down|BTRFS [a-z]+ [(]device [^)]*[)]: forced readonly",
 )
 PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
+BAD = "[Uu]ncor|panic|BUG|Oops|read-?only|[Ss]hut(ting)? down|insufficient power|High Temperature"
+"""In lines of KERNEL that a check fails for. Corrected PCIe errors come by the thousand, and push none of these out."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=;; esac
@@ -179,8 +207,13 @@ else
 fi
 printf 'first|%s\\n' "$f"
 s='{kernel_lines.STAMP}'
-all | grep -aE "$s({XIDS})" | tail -n 2000 | sed 's/^/line|/'
-all | {kernel_lines.filtered("|".join(KERNEL))} | tail -n 1000 | sed 's/^/line|/'
+# Of each kind (k) the last ones, so that what comes by the thousand hides nothing else.
+last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
+  for (k in n) for (i = b = n[k] > most ? n[k] - most : 0; i < n[k]; i++)
+    print (i == b && b ? "times|" b + 1 : "line") "|" l[k, i % most] }}'; }}
+all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
+all | {kernel_lines.filtered("|".join(KERNEL))} |
+  last 300 'k = /{BAD}/ ? "bad" : /severity=Correct/ ? "corrected" : /ACCESS_REG/ ? "refused" : "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked, speaks=True)

@@ -30,10 +30,25 @@ def test_a_line_of_dmesg_has_its_time_from_the_boot() -> None:
 
 
 def test_a_line_of_the_journal_has_its_own() -> None:
-    head = HEAD + f"source|journal\nfirst|{BOOT + 900}.000000 gpu1 kernel: later\n"
+    head = HEAD + f"source|journal\nfirst|{BOOT + 900}.000000 gpu1 kernel: later\n"  # the journal was rotated
     log = read(f"{NOW - 9}.250000 gpu1 kernel: NVRM: Xid (PCI:0000:9b:00): 31, pid=1", head=head)
     assert [(one.number, one.at) for one in xids(log)] == [(31, NOW - 8.75)]
     assert log.missing() == BOOT + 900
+
+
+@pytest.mark.parametrize("off", [-28800, 28800])
+def test_a_clock_that_is_wrong_at_boot_puts_nothing_in_the_past_and_cuts_no_log_off(off: int) -> None:
+    """Until chrony has set it; /proc/stat tells the boot by the right time."""
+    head = f"source|journal\nfirst|{BOOT + off}.000000 gpu1 kernel: Linux version 6.1.0-47-amd64\n"
+    at = f"{BOOT + off + 12}.000000 gpu1 kernel: {health_host.OFF_THE_BUS}"
+    log = f"{HEAD}{head}line|{at}\n"
+    assert parse(Output(log)).missing() is None
+    judge(Row("now", "health.xid", None, {"kernel_log": log}, "fail", "Xid 79"))
+
+
+def test_a_dmesg_without_times_is_no_log() -> None:
+    with pytest.raises(ProbeFailed, match="have no time"):
+        read(head=f"{HEAD}source|dmesg\nfirst|Linux version 6.1.0-47-amd64\n")
 
 
 def test_what_is_older_than_asked_for_is_left_out() -> None:
@@ -57,6 +72,15 @@ def test_xids_of_real_hosts(name: str, file: str, found: set[tuple[str, int, int
     assert {(one.device, one.number, one.count) for one in xids(log)} == found
 
 
+@pytest.mark.parametrize("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
+def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(instance: str) -> None:
+    """As kernel_rc.c of NVIDIA's open modules prints it; the example is that of its error containment."""
+    log = read(
+        f"[  100.5] NVRM: Xid (PCI:0000:01:00{instance}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+    )
+    assert [(one.device, one.number, one.text[:8]) for one in xids(log)] == [("0000:01:00", 94, "pid=7194")]
+
+
 def test_an_sxid_is_told_by_its_first_line() -> None:
     rows = [
         "[    1.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
@@ -64,8 +88,9 @@ def test_an_sxid_is_told_by_its_first_line() -> None:
         "[    1.000002] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Data {0x10000000, 0x10000000}",
         "[    2.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Non-fatal, Link 48 LTSSM Fault Up",
     ]
-    (event,) = sxids(read(*rows))
-    assert (event.device, event.count, event.text) == ("nvidia-nvswitch1", 2, "Fatal, Link 48 LTSSM Fault Up")
+    found = [(one.device, one.count, one.text) for one in sxids(read(*rows))]
+    link = "Link 48 LTSSM Fault Up"
+    assert found == [("nvidia-nvswitch1", 1, f"Non-fatal, {link}"), ("nvidia-nvswitch1", 1, f"Fatal, {link}")]
 
 
 def test_a_host_without_a_clock_says_nothing() -> None:
@@ -155,6 +180,39 @@ def test_a_user_s_program_forges_no_line_and_hides_none(tmp_path: Path, program:
     assert [(one.device, one.number) for one in xids(log)] == [("0000:9b:00", 79)]
     assert sxids(log) == ()
     assert [line.text for line in log.lines if "libnccl" not in line.text] == real
+
+
+MANY = 4000
+FLOOD = (
+    "NVRM: Xid (PCI:0000:9b:00): 13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0): Out Of Range Address",
+    "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Non-fatal, Link 48 LTSSM Fault Up",
+    "NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT  Nonfatal XC0 i0 Link 03 (0x00000000 0x00000000)",
+    "pcieport 0000:00:1c.5: AER: Corrected error received: 0000:01:00.0",
+    "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+    "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)",
+)
+"""What real hosts say by the thousand: https://bugs.launchpad.net/bugs/1521173, and each program's Xid 13 takes a line of each SM."""
+
+
+@pytest.mark.parametrize("program", ["journalctl", "dmesg"])
+def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: str) -> None:
+    rare = [
+        "NVRM: Xid (PCI:0000:9b:00): 95, pid=7062, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
+        "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 0x00000000)",
+        "pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: 0000:19:00.0",
+        "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [a:7]",
+        "pcieport 0000:15:01.0: AER: aer_uncor_severity: 0x00062030",
+        "XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem",
+        "BTRFS info (device vda2: state EA): forced readonly",
+        "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
+    ]
+    log = from_host(tmp_path, [*rare, *FLOOD * MANY], program=program)
+    assert {(one.number, one.count) for one in xids(log)} == {(13, MANY), (95, 1), (149, MANY), (149, 1)}
+    assert {(one.count, one.text[:5]) for one in sxids(log)} == {(MANY, "Non-f"), (1, "Fatal")}
+    assert set(rare) <= {one.text for one in log.lines}
+    assert sum(one.times for one in log.matching(".*severity=Corrected")) == MANY
+    assert len(log.lines) < 2000
 
 
 @pytest.mark.parametrize("line", FORGED)

@@ -1,0 +1,94 @@
+"""What a GPU says of its own health, as one type."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Ecc(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors that ECC counted, SRAM and DRAM together; None where the GPU does not say."""
+
+    corrected: int | None = None
+    uncorrected: int | None = None
+
+
+class Clocks(msgspec.Struct, frozen=True, kw_only=True):
+    """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not tell).
+    `held`: what the driver says lowers them; None where it does not say. `busy`: percent of the time that something computes."""
+
+    graphics: int | None = None
+    most_graphics: int | None = None
+    most_memory: int | None = None
+    set_graphics: int | None = None
+    set_memory: int | None = None
+    held: tuple[str, ...] | None = None
+    busy: int | None = None
+
+
+class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU by its address as sysfs writes it. Empty, or None: the GPU has no such thing, or nvidia-smi does not print it.
+    `board`: the subsystem's id, which is the maker's.
+
+    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`: so many
+    errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
+    ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders that wait for a reset, as nvidia-smi names them;
+    `unrepairable`: its memory is past them. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no
+    setting. `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`)
+    and the one that was set (`limit`); `draw_hidden`: for an error it does not say. `recovery`: what the driver says that it needs;
+    `reset_required`, `reset_advised`. `broken`: it says so of itself in place of values; `untold`: nvidia-smi's headings below which
+    there is an error in place of one. `used`: MiB of its memory; `processes`: whether any is on it; `coherent`: its memory is a part
+    of the host's, in which the kernel puts what it wants.
+    """
+
+    address: str
+    name: str = ""
+    brand: str = ""
+    board: str = ""
+    ecc: str = ""
+    volatile: Ecc = Ecc()
+    aggregate: Ecc = Ecc()
+    sram_exceeded: bool | None = None
+    remapped: int | None = None
+    remapped_corrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    repairs: tuple[str, ...] = ()
+    unrepairable: bool | None = None
+    retired: int | None = None
+    retired_pending: bool | None = None
+    slow: tuple[str, ...] | None = None
+    degrees: int | None = None
+    below: int | None = None
+    memory_below: int | None = None
+    draw: float | None = None
+    draw_hidden: bool = False
+    limit: float | None = None
+    enforced: float | None = None
+    replays: int | None = None
+    vbios: str = ""
+    inforom: str = ""
+    recovery: str = ""
+    reset_required: bool | None = None
+    reset_advised: bool | None = None
+    broken: str = ""
+    untold: tuple[str, ...] = ()
+    clocks: Clocks = Clocks()
+    used: int | None = None
+    processes: bool | None = None
+    coherent: bool = False
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Whose like it is: makers give one GPU clocks and firmware of their own."""
+        return self.name, self.board
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), beside those that
+    vfio-pci has for virtual machines (`given`), lines of warning, and its words where it shows none."""
+
+    gpus: tuple[GpuHealth, ...] = ()
+    present: int = 0
+    given: int = 0
+    warnings: tuple[str, ...] = ()
+    complaint: str = ""
