@@ -243,7 +243,7 @@ def condense(result: dict[str, Any]) -> str:
     unread = bool(ended.UNREAD.match(told))
     if told.strip() in _QUIET or unread:
         told = ended.silent({**result, "msg": told}, of_module=unread) or "failed without a message"
-    return _one_line(ended.unanswered(told))
+    return _one_line(ended.unanswered(ended.raised(told)))
 
 
 def _unreachable(told: str) -> str:

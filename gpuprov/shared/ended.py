@@ -63,6 +63,14 @@ def unanswered(said: str) -> str:
     )
 
 
+def raised(said: str) -> str:
+    """Of a Python traceback, which a program on the host left, the line that says what was raised; anything else as it is."""
+    if "Traceback (most recent call last)" not in said:
+        return said
+    lines = [line.strip() for line in said.splitlines()]
+    return next(line for line in reversed(lines) if line and not CLOSED.fullmatch(line))
+
+
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
     """What a program said last, and how it ended. The status of a module is that of the connection, if that was cut."""
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]

@@ -295,6 +295,16 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
         ),
         ({"msg": "x" * 900}, "x" * (LONGEST - 4) + " ..."),
         (
+            {
+                "unreachable": True,
+                "msg": "Failed to connect to the host via ssh: Traceback (most recent call last):\n"
+                '  File "<stdin>", line 266, in <module>\n  import tempfile\n'
+                "OSError: [Errno 5] Input/output error: '/usr/lib/python3.11'\n"
+                "Shared connection to 10.0.0.7 closed.\n",
+            },
+            "OSError: [Errno 5] Input/output error: '/usr/lib/python3.11'",
+        ),
+        (
             {"msg": "Task failed: Missing sudo password"},
             "sudo had no password: none is set (ansible_become_password), or its shell there was ended as it asked",
         ),
