@@ -136,7 +136,8 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
         versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
         several = bool(re.fullmatch(INSTALL_ONLY, name))
         whole = several or len({nevra.evr for nevra, _ in versions}) == 1
-        entries = [Package(name, nevra.evr, source, held(nevra), whole) for nevra, source in versions]
+        newest = versions[0][0]
+        entries = [Package(name, n.evr, of, held(newest if several else n, several), whole) for n, of in versions]
         packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
         if several:
             for (nevra, _), entry in zip(versions, entries, strict=True):
@@ -144,14 +145,14 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
     return packages
 
 
-def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra], bool]:
-    """What tells of a package whether it is held."""
+def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
+    """What tells of a package (and whether its versions stand beside each other) whether it is held."""
     lines = rows.get("lock", [])
     if "suse" in rows:
         blocks = zypper.parse_locks(lines)
-        return lambda nevra: zypper.held(blocks, nevra.name)
+        return lambda nevra, _: zypper.held(blocks, nevra.name)
     locks = [] if _not_locking(rows) else lines
-    return lambda nevra: rpm.held(locks, nevra)
+    return lambda nevra, several: rpm.held(locks, nevra, beside=several)
 
 
 def _setting(lines: list[str], key: str) -> str:
