@@ -18,6 +18,8 @@ from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, pack
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"\n'
 RHEL10 = 'ID="rhel"\nVERSION_ID="10.0"\nPRETTY_NAME="Red Hat Enterprise Linux 10.0"\n'
+LEAP = 'ID="opensuse-leap"\nID_LIKE="suse opensuse"\nVERSION_ID="15.6"\nPRETTY_NAME="openSUSE Leap 15.6"\n'
+AMAZON = 'ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\nPRETTY_NAME="Amazon Linux 2023"\n'
 U570, U580 = "570.195.03-0ubuntu0.24.04.1", "580.95.05-0ubuntu0.24.04.2"
 N570, R580 = "570.195.03-0ubuntu1", "3:580.95.05-1.el9"
 MIRROR = Repository(url="https://mirror.example/cuda", key_url="https://mirror.example/key.asc", fingerprint="A" * 40)
@@ -161,8 +163,11 @@ ROWS = [
     Row("Debian's own", OFFERED, None, {}, "pass", "own archive"),
     Row("NVIDIA's for Rocky", OFFERED, None, {"os_release": ROCKY}, "pass", "repos/rhel9/x86_64"),
     Row("NVIDIA's for Ubuntu on Arm", OFFERED, NVIDIAS, {"os_release": UBUNTU, "platform": "Linux 6.8.0 aarch64\n"}, "pass", "sbsa"),
-    Row("NVIDIA has none for Debian on Arm", OFFERED, NVIDIAS, {"platform": "Linux 6.1.0 aarch64\n"}, "fail", "NVIDIA has none",
-        "mirror"),
+    Row("NVIDIA's for Debian on Arm", OFFERED, NVIDIAS, {"platform": "Linux 6.1.0 aarch64\n"}, "pass", "repos/debian12/sbsa"),
+    Row("NVIDIA's for Amazon Linux on Graviton", OFFERED, NVIDIAS,
+        {"os_release": AMAZON, "platform": "Linux 6.12.0 aarch64\n"}, "pass", "repos/amzn2023/sbsa"),
+    Row("NVIDIA has none for Leap on Arm", OFFERED, NVIDIAS, {"os_release": LEAP, "platform": "Linux 6.4.0 aarch64\n"}, "fail",
+        "NVIDIA has none", "mirror"),
     Row("EL has no driver of its own", OFFERED, NvidiaDriver(source="distribution"), {"os_release": ROCKY}, "fail",
         "has no such source", "EL has no driver in its own repositories"),
     Row("a mirror", OFFERED, FROM_MIRROR, {"os_release": ROCKY}, "pass", "mirror.example"),
