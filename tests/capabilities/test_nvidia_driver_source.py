@@ -256,3 +256,26 @@ def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, to
 def test_export_tells_the_source(os_release: str, text: str, expected: NvidiaDriver | None) -> None:
     told = facts(os_release=os_release, nvidia_functions=H100, packages=text, modprobe_config="", runfile="")
     assert nvidia_driver.CAPABILITY.export(told) == expected
+
+
+BESIDE = (
+    ("nvidia-driver-assistant", "0.22.95.05"),
+    ("nvidia-driver-local-repo-rhel9-580.95.05", "1.0"),
+    ("nvidia-driver-local-repo-debian12-580.95.05", "1.0"),
+    ("nvidia-driver-pinning-580", "580"),
+)
+
+
+def test_what_nvidia_has_beside_the_driver_is_no_part_of_it() -> None:
+    """As Amazon's own repository has it: https://docs.aws.amazon.com/linux/al2023/release-notes/"""
+    for who in (("rocky", "9.5"), ("amzn", "2023"), ("debian", "12"), ("ubuntu", "24.04")):
+        names_of = driver_packages(*who, "nvidia")
+        assert names_of
+        assert [name for name, _ in BESIDE if names_of.of_source(name)] == []
+    more = "".join(f"rpm|{name}|0|{version}|1|noarch|{name}-{version}-1.src.rpm\n" for name, version in BESIDE[:2])
+    there = {"os_release": ROCKY, "packages": rpm(R580) + more}
+    for name in ("packages", "held"):
+        assert ask(f"nvidia_driver.{name}", None, **there).status == "pass"
+    makers = "".join(f"row|{n}|0:{v}-1|{n}-{v}-1.src.rpm|noarch|NVIDIA\n" for n, v in BESIDE[:2])
+    more_there = {**there, "package_index": repoquery(R580), "driver_makers": f"own|x86_64\n{makers}"}
+    assert ask("nvidia_driver.resolvable", None, **more_there).status == "pass"
