@@ -263,6 +263,10 @@ BESIDE = (
     ("nvidia-driver-local-repo-rhel9-580.95.05", "1.0"),
     ("nvidia-driver-local-repo-debian12-580.95.05", "1.0"),
     ("nvidia-driver-pinning-580", "580"),
+    (
+        "nvidia-driver-selinux",
+        "0.1",
+    ),  # of an EL 9 with 615.71.09; nvidia-kmod-common wants it beside selinux-policy-targeted
 )
 
 
@@ -272,10 +276,16 @@ def test_what_nvidia_has_beside_the_driver_is_no_part_of_it() -> None:
         names_of = driver_packages(*who, "nvidia")
         assert names_of
         assert [name for name, _ in BESIDE if names_of.of_source(name)] == []
-    more = "".join(f"rpm|{name}|0|{version}|1|noarch|{name}-{version}-1.src.rpm\n" for name, version in BESIDE[:2])
+        source = "nvidia-graphics-drivers" if who[0] in ("debian", "ubuntu") else "nvidia-driver"
+        assert [names_of.of_source(source, one) for one in ("3:580.95.05-1.el9", "580.95.05-1", "", "0.1-2.el9")] == [
+            *(True, True, True, False)
+        ]
+    theirs = [one for one in BESIDE if "debian" not in one[0] and "pinning" not in one[0]]
+    theirs += [("nvidia-driver-more", "0.1")]
+    more = "".join(f"rpm|{name}|0|{v}|1|noarch|{name.replace('-more', '')}-{v}-1.src.rpm\n" for name, v in theirs)
     there = {"os_release": ROCKY, "packages": rpm(R580) + more}
     for name in ("packages", "held"):
         assert ask(f"nvidia_driver.{name}", None, **there).status == "pass"
-    makers = "".join(f"row|{n}|0:{v}-1|{n}-{v}-1.src.rpm|noarch|NVIDIA\n" for n, v in BESIDE[:2])
+    makers = "".join(f"row|{n}|0:{v}-1|{n.replace('-more', '')}-{v}-1.src.rpm|noarch|NVIDIA\n" for n, v in theirs)
     more_there = {**there, "package_index": repoquery(R580), "driver_makers": f"own|x86_64\n{makers}"}
     assert ask("nvidia_driver.resolvable", None, **more_there).status == "pass"

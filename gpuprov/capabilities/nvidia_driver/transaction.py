@@ -108,7 +108,7 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     real = {name for name, one in ctx.facts.get(PACKAGES).items() if name == one.name}
     replaced = [name for name in decision.replaced if name in real]
     known = ctx.facts.get(INSTALLED)
-    related = [row for row in known.rows if names.of_source(row.source) and not row.name.endswith(SUFFIX)]
+    related = [row for row in known.rows if names.of_source(row.source, row.version) and not row.name.endswith(SUFFIX)]
     behind = [row for row in related if row.name not in replaced and row.version not in {full, *mine.values()}]
     alien = [row for row in behind if row.architecture not in known.own]
     native = [row.name for row in behind if row.architecture in known.own and row.name not in mine]
@@ -154,7 +154,7 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
     if chosen(ctx.fragment, ctx.facts) != "distribution" or not mine:
         return []
     full = next(iter(mine.values()))
-    rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source)]
+    rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source, row.version)]
     return [row for row in rows if "nvidia.com" in row.vendor and row.version != full]
 
 

@@ -114,9 +114,11 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         """What is installed of this source that brings its modules in the other way, precompiled or by DKMS."""
         return resolve.other_names([one for one in self.others if one.get("built")], installed)
 
-    def of_source(self, source_package: str) -> bool:
-        """Whether a package of this source package belongs to the driver."""
-        return any(re.fullmatch(pattern, source_package) for pattern in self.sources)
+    def of_source(self, source_package: str, version: str = "") -> bool:
+        """Whether a package of this source package, and of this version, belongs to the driver. What NVIDIA has beside it in
+        versions of its own does not: nvidia-driver-selinux 0.1, which nvidia-kmod-common of EL wants from 610 on."""
+        like = not version or re.match(r"([0-9]+:)?[0-9]{3}\.[0-9]", version)
+        return bool(like) and any(re.fullmatch(pattern, source_package) for pattern in self.sources)
 
 
 def default_source(distribution: Distribution) -> Source:

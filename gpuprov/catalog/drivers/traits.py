@@ -17,8 +17,9 @@ _BRANCHED = (
     r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
     r"xserver-xorg-video-nvidia(-\d+)?",
 )
-# NVIDIA's program that names a driver, its local repositories as packages, and its pins: beside any driver, in versions of their own.
-_BESIDE = r"(?!driver-(assistant|local-repo|pinning))"
+# NVIDIA's program that names a driver, its local repositories as packages, its pins and its policy for SELinux: beside any driver, in
+# versions of their own.
+_BESIDE = r"(?!driver-(assistant|local-repo|pinning|selinux))"
 _APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
 # Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that compile when they
 # are installed (to 570), and older generations: https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
