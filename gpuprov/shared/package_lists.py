@@ -48,7 +48,7 @@ def header_package(form: str, release: str) -> str:
     base, _, variant = release.rpartition("+")
     if (
         not base or "." in variant
-    ):  # a plus in the version, as of Google's Rocky Linux: 5.14.0-687.42.1+2.1.el9_8_ciq.x86_64
+    ):  # none, or in the version: 5.14.0-687.42.1+2.1.el9_8_ciq.x86_64 of Rocky on Google Cloud
         base, variant = release, ""
     other = f"uek{variant}" if "uek." in release else variant
     if other and form.startswith("kernel-devel-"):
