@@ -237,7 +237,7 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         if main and archive and archive.enabled_by:
             main[0] |= {"way_out": archive.enabled_by}
         more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
-        return (*main, *more)
+        return with_modules([*main, *more], [name for e in found(PARTS[0], kind) for name in e.packages])
 
     def names(part: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
@@ -262,6 +262,13 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         builds_from=distribution.builds_from,
         compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
     )
+
+
+def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
+    """The rules, for branches alone that have kernel modules: a set without them would be whole, and no driver."""
+    mine = [one for one in rules if one["name"] in modules]
+    low, high = min(one["min"] for one in mine), max(one["max"] for one in mine)
+    return tuple({**one, "min": max(one["min"], low), "max": min(one["max"], high)} for one in rules)
 
 
 def managed() -> tuple[Distribution, ...]:
