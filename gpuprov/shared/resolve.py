@@ -223,8 +223,12 @@ def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Se
     free = last == NO_LIMIT and {table.get(identifier, "either") for identifier in pci_ids} <= {"either"}
     if free and (wanted, modules, len(present)) == ("any", "auto", 1):
         choice = {"flavour": next(iter(present)), "reason": "it is installed, and any version will do", "problem": ""}
-    if not choice["problem"] and not sets[choice["flavour"]] and any(sets.values()):
-        choice["problem"] = f"{choice['reason']}, and this distribution's packages have no {choice['flavour']} modules"
+    having = [each for each in sets if (sets[each] if wanted == "any" else fitting(sets[each], wanted))]
+    if not choice["problem"] and having and choice["flavour"] not in having:
+        of = f" of branch {upstream(wanted).partition('.')[0]}" if sets[choice["flavour"]] else ""
+        choice["problem"] = (
+            f"{choice['reason']}, and this distribution's packages{of} have no {choice['flavour']} modules"
+        )
     if choice["problem"]:
         return {**_answer("", {}), **choice, "hint": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)

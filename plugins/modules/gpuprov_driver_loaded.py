@@ -13,8 +13,8 @@ author: gpuprov
 options:
   state:
     description: >-
-      V(out) unloads the driver and what stands on it. V(loaded) loads the driver where it is not, and restarts the services that had
-      loaded what stood on the old one. V(back) loads again what was taken out, as far as it loads.
+      V(out) unloads the driver and what stands on it. V(loaded) loads the driver where it is not, and what was taken out with the old
+      one, by the services that had loaded it where there are some. V(back) loads again what was taken out, as far as it loads.
     type: str
     choices: [out, loaded, back]
     required: true
@@ -72,18 +72,22 @@ def main() -> None:
 
 def _load(module: AnsibleModule) -> list[str]:
     names: list[str] = ["nvidia"] if module.params["wanted"] and loaded.waits() else []
-    above: list[str] = loaded.above()
+    missing: list[str] = loaded.missing() if names or loaded.stands() else []
     if module.check_mode:
-        return names + above
+        return names + missing
     if names:
         try:
             loaded.load()
         except loaded.Failed as error:
             module.fail_json(msg=str(error))
-    if above:
-        loaded.restore_above()
+    for complaint in loaded.restore() if missing else []:
+        module.warn(
+            f"what was loaded on the old driver does not load on the new one, and is missing: {complaint}. Fix: build or install it "
+            "for this driver, then modprobe it"
+        )
+    still = loaded.missing()
     loaded.settled()
-    return names + above
+    return names + [name for name in missing if name not in still]
 
 
 if __name__ == "__main__":

@@ -284,9 +284,10 @@ def test_export() -> None:
     assert exported(packages(), "options nvidia-current NVreg_EnableMSI=1\n") == NvidiaDriver(
         version="535.261.03", kernel_modules="proprietary", module_parameters={"NVreg_EnableMSI": "1"}
     )
-    assert exported(packages(OPEN, state="ii ")) == NvidiaDriver(
-        version="535.261.03", kernel_modules="open", hold=False
-    )
+    loose = NvidiaDriver(version="535.261.03", kernel_modules="open", hold=False)
+    assert exported(packages(OPEN, state="ii ")) == loose
+    ignored = "options nvidia-current-open NVreg_EnableGpuFirmware=0\n"
+    assert exported(packages(OPEN, state="ii "), ignored) == loose, "a spec with it would be refused"
 
 
 def test_parameters_are_contributed_under_every_name_of_the_module() -> None:

@@ -144,6 +144,20 @@ def test_every_kind_of_kernel_is_held() -> None:
     assert {*own, *others} <= set(make(context(HOLD, packages=there))["hold"])
 
 
+def test_what_needs_a_kernel_in_its_own_version_is_held_with_it() -> None:
+    """Else dnf, which may not have the newer kernel, finds no way to the newer kernel-devel-matched, and every upgrade ends there."""
+    kernels = (
+        "kernel",
+        "kernel-core",
+        "kernel-devel-matched",
+        "kernel-64k-devel-matched",
+        "kernel-devel",
+        "kernel-headers",
+    )
+    there = packages() + "".join(f"ii |{n}|5.14.0-503.11.1.el9_5|kernel\n" for n in kernels)
+    assert set(kernels) & set(make(context(HOLD, packages=there))["hold"]) == set(kernels[:4])
+
+
 def test_headers_of_kernels_that_are_kept_away_are_kept_away_too() -> None:
     """Else an upgrade brings them alone, DKMS builds for that kernel, and where it fails, dpkg is left in pieces."""
     there = images("ii ")["packages"] + f"ii |{META}|6.1.174-1|linux-signed-amd64\n"

@@ -18,6 +18,8 @@ from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, pack
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"\n'
 RHEL10 = 'ID="rhel"\nVERSION_ID="10.0"\nPRETTY_NAME="Red Hat Enterprise Linux 10.0"\n'
+LEAP = 'ID="opensuse-leap"\nID_LIKE="suse opensuse"\nVERSION_ID="15.6"\nPRETTY_NAME="openSUSE Leap 15.6"\n'
+AMAZON = 'ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\nPRETTY_NAME="Amazon Linux 2023"\n'
 U570, U580 = "570.195.03-0ubuntu0.24.04.1", "580.95.05-0ubuntu0.24.04.2"
 N570, R580 = "570.195.03-0ubuntu1", "3:580.95.05-1.el9"
 MIRROR = Repository(url="https://mirror.example/cuda", key_url="https://mirror.example/key.asc", fingerprint="A" * 40)
@@ -161,8 +163,11 @@ ROWS = [
     Row("Debian's own", OFFERED, None, {}, "pass", "own archive"),
     Row("NVIDIA's for Rocky", OFFERED, None, {"os_release": ROCKY}, "pass", "repos/rhel9/x86_64"),
     Row("NVIDIA's for Ubuntu on Arm", OFFERED, NVIDIAS, {"os_release": UBUNTU, "platform": "Linux 6.8.0 aarch64\n"}, "pass", "sbsa"),
-    Row("NVIDIA has none for Debian on Arm", OFFERED, NVIDIAS, {"platform": "Linux 6.1.0 aarch64\n"}, "fail", "NVIDIA has none",
-        "mirror"),
+    Row("NVIDIA's for Debian on Arm", OFFERED, NVIDIAS, {"platform": "Linux 6.1.0 aarch64\n"}, "pass", "repos/debian12/sbsa"),
+    Row("NVIDIA's for Amazon Linux on Graviton", OFFERED, NVIDIAS,
+        {"os_release": AMAZON, "platform": "Linux 6.12.0 aarch64\n"}, "pass", "repos/amzn2023/sbsa"),
+    Row("NVIDIA has none for Leap on Arm", OFFERED, NVIDIAS, {"os_release": LEAP, "platform": "Linux 6.4.0 aarch64\n"}, "fail",
+        "NVIDIA has none", "mirror"),
     Row("EL has no driver of its own", OFFERED, NvidiaDriver(source="distribution"), {"os_release": ROCKY}, "fail",
         "has no such source", "EL has no driver in its own repositories"),
     Row("a mirror", OFFERED, FROM_MIRROR, {"os_release": ROCKY}, "pass", "mirror.example"),
@@ -251,3 +256,36 @@ def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, to
 def test_export_tells_the_source(os_release: str, text: str, expected: NvidiaDriver | None) -> None:
     told = facts(os_release=os_release, nvidia_functions=H100, packages=text, modprobe_config="", runfile="")
     assert nvidia_driver.CAPABILITY.export(told) == expected
+
+
+BESIDE = (
+    ("nvidia-driver-assistant", "0.22.95.05"),
+    ("nvidia-driver-local-repo-rhel9-580.95.05", "1.0"),
+    ("nvidia-driver-local-repo-debian12-580.95.05", "1.0"),
+    ("nvidia-driver-pinning-580", "580"),
+    (
+        "nvidia-driver-selinux",
+        "0.1",
+    ),  # of an EL 9 with 615.71.09; nvidia-kmod-common wants it beside selinux-policy-targeted
+)
+
+
+def test_what_nvidia_has_beside_the_driver_is_no_part_of_it() -> None:
+    """As Amazon's own repository has it: https://docs.aws.amazon.com/linux/al2023/release-notes/"""
+    for who in (("rocky", "9.5"), ("amzn", "2023"), ("debian", "12"), ("ubuntu", "24.04")):
+        names_of = driver_packages(*who, "nvidia")
+        assert names_of
+        assert [name for name, _ in BESIDE if names_of.of_source(name)] == []
+        source = "nvidia-graphics-drivers" if who[0] in ("debian", "ubuntu") else "nvidia-driver"
+        assert [names_of.of_source(source, one) for one in ("3:580.95.05-1.el9", "580.95.05-1", "", "0.1-2.el9")] == [
+            *(True, True, True, False)
+        ]
+    theirs = [one for one in BESIDE if "debian" not in one[0] and "pinning" not in one[0]]
+    theirs += [("nvidia-driver-more", "0.1")]
+    more = "".join(f"rpm|{name}|0|{v}|1|noarch|{name.replace('-more', '')}-{v}-1.src.rpm\n" for name, v in theirs)
+    there = {"os_release": ROCKY, "packages": rpm(R580) + more}
+    for name in ("packages", "held"):
+        assert ask(f"nvidia_driver.{name}", None, **there).status == "pass"
+    makers = "".join(f"row|{n}|0:{v}-1|{n.replace('-more', '')}-{v}-1.src.rpm|noarch|NVIDIA\n" for n, v in theirs)
+    more_there = {**there, "package_index": repoquery(R580), "driver_makers": f"own|x86_64\n{makers}"}
+    assert ask("nvidia_driver.resolvable", None, **more_there).status == "pass"

@@ -55,7 +55,7 @@ def test_kernel_modules_for(key: str, branch: str, flavour: str, because: str) -
         ("V100-SXM2", "590", "proprietary", "580 is the last"),
         ("V100-PCIE", "595.45.04", "open", "580 is the last"),
         ("T4", "510", "open", "515 is the first"),
-        ("T4", "620", "proprietary", "inferred"),
+        ("T4", "620", "proprietary", "open only since 620"),
         ("A100-SXM4-80GB", "440", "proprietary", "450"),
         ("H100-SXM5-80GB", "470", "proprietary", "525 or newer (inferred)"),
         ("H200-SXM", "535.261.03", "proprietary", "550 or newer (inferred)"),

@@ -75,4 +75,5 @@ def test_names_of_imex_change_with_the_branch() -> None:
     assert name("rhel", "9.4", "570") == ["nvidia-imex-570"]
     assert name("rhel", "10", "580") == ["nvidia-imex"]
     assert set(name("ubuntu", "24.04", "580")) == {"nvidia-imex-580", "nvidia-imex"}
+    assert set(name("ubuntu", "26.04", "595")) == {"nvidia-imex-595", "nvidia-imex"}
     assert "nvidia-imex" in fabric.tables()["imex_names"]["debian12"]

@@ -50,15 +50,23 @@ def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> 
     assert str(block["key_url"]).startswith("https://")
 
 
-def test_arm_servers_have_a_folder_of_their_own() -> None:
-    found = catalogue.cuda("ubuntu2404", "aarch64")
+@pytest.mark.parametrize(
+    ("distribution", "key"),
+    [
+        *(("ubuntu2404", "3bf863cc"), ("debian12", "3bf863cc"), ("debian13", "8793F200")),
+        *(("amzn2023", "D42D0685"), ("azl3", "D42D0685")),
+    ],
+)
+def test_arm_servers_have_a_folder_of_their_own(distribution: str, key: str) -> None:
+    found = catalogue.cuda(distribution, "aarch64")
     assert found
-    assert found["url"] == "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/sbsa/"
-    assert found["key_url"] == found["url"] + "3bf863cc.pub"
+    assert found["url"] == f"https://developer.download.nvidia.com/compute/cuda/repos/{distribution}/sbsa/"
+    assert found["key_url"] == found["url"] + f"{key}.pub"
+    assert str(found["fingerprint"]).endswith(key.upper())
 
 
 @pytest.mark.parametrize(
-    ("distribution", "machine"), [("debian12", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")]
+    ("distribution", "machine"), [("leap15", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")]
 )
 def test_no_repository(distribution: str, machine: str) -> None:
     assert catalogue.cuda(distribution, machine) is None

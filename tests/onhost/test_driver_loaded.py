@@ -27,6 +27,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     here.program(tmp_path, "modprobe", 'echo "modprobe $*" >> $STATE/log\n'
                  '[ ! -e $STATE/bad ] || { echo "no such device" >&2; exit 1; }\n'
+                 '[ ! -e "$STATE/no/$1" ] || { cat "$STATE/no/$1" >&2; exit 1; }\n'
                  'for m in "$@"; do [ "$m" = -a ] || mkdir -p $STATE/modules/$m; done\n')  # fmt: skip
     here.program(tmp_path, "systemctl", 'echo "systemctl $*" >> $STATE/log; exit 1\n')
     return tmp_path
@@ -59,10 +60,12 @@ def test_a_driver_is_taken_out_from_the_top_and_what_stood_on_it_comes_back_with
     assert (out["changed"], out["modules"]) == (True, ["nvidia_peermem", "nvidia_uvm", "nvidia"])
     assert log(host) == ["rmmod nvidia_peermem", "rmmod nvidia_uvm", "rmmod nvidia"]
     assert not ask("out")["changed"]
-    assert ask("loaded", check=True)["modules"] == ["nvidia", "nvidia_peermem"]
+    assert ask("loaded", check=True)["modules"] == ["nvidia", "nvidia_uvm", "nvidia_peermem"]
     loaded = ask("loaded")
-    assert (loaded["changed"], loaded["modules"]) == (True, ["nvidia", "nvidia_peermem"])
-    assert log(host) == ["modprobe nvidia", f"systemctl try-restart {SERVICES}"]
+    assert (loaded["changed"], loaded["modules"]) == (True, ["nvidia", "nvidia_uvm", "nvidia_peermem"])
+    restarted = f"systemctl try-restart {SERVICES}"
+    assert log(host) == ["modprobe nvidia", restarted, "modprobe nvidia_uvm", "modprobe nvidia_peermem"]
+    assert loaded.get("warnings", []) == []
     assert not (host / "run/unloaded").exists()
     assert not ask("loaded")["changed"]
     assert log(host) == []
@@ -85,7 +88,43 @@ def test_a_later_run_goes_on_where_one_was_killed(host: Path, ask: Any) -> None:
     log(host)
     load(host, "nvidia")
     assert ask("loaded")["modules"] == ["gdrdrv"]
-    assert log(host) == [f"systemctl try-restart {SERVICES}"]
+    assert log(host) == [f"systemctl try-restart {SERVICES}", "modprobe gdrdrv"]
+
+
+def test_what_a_service_loads_is_left_to_it(host: Path, ask: Any) -> None:
+    load(host, "nvidia", "gdrdrv")
+    ask("out")
+    log(host)
+    here.program(host, "systemctl", 'echo "systemctl $*" >> $STATE/log; mkdir $STATE/modules/gdrdrv\n')
+    assert ask("loaded")["modules"] == ["nvidia", "gdrdrv"]
+    assert log(host) == ["modprobe nvidia", f"systemctl try-restart {SERVICES}"]
+
+
+def test_what_does_not_load_on_the_new_driver_is_told_and_what_is_gone_is_not(host: Path, ask: Any) -> None:
+    load(host, "nvidia", "nvidia_peermem", "nv_peer_mem")
+    ask("out")
+    (host / "no").mkdir()
+    (host / "no/nvidia_peermem").write_text("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n")
+    (host / "no/nv_peer_mem").write_text(
+        "modprobe: FATAL: Module nv_peer_mem not found in directory /lib/modules/6.8.0\n"
+    )
+    loaded = ask("loaded")
+    assert loaded["modules"] == ["nvidia"]
+    assert loaded["warnings"] == [
+        "what was loaded on the old driver does not load on the new one, and is missing: nvidia_peermem: modprobe: ERROR: could not "
+        "insert 'nvidia_peermem': Invalid argument. Fix: build or install it for this driver, then modprobe it"
+    ]
+
+
+def test_nothing_is_loaded_on_a_driver_that_a_reboot_replaces(host: Path, ask: Any) -> None:
+    load(host, "nvidia", "nvidia_uvm", "nvidia_peermem")
+    (host / "busy").write_text("nvidia\n")
+    ask("out")
+    log(host)
+    (host / "reasons").mkdir()
+    (host / "reasons" / "nvidia_driver").write_text("x\n")
+    assert not ask("loaded")["changed"]
+    assert log(host) == []
 
 
 def test_what_is_in_use_stays_and_is_not_loaded_again(host: Path, ask: Any) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.catalog.drivers.sets import kernel_module_table
 from gpuprov.shared import resolve
+from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
 
 
 def rule(name: str) -> dict[str, object]:
@@ -85,3 +86,22 @@ def test_any_version_takes_its_branch_from_the_host(
 ) -> None:
     sets = {"proprietary": [rule("nvidia-closed")], "open": [rule("nvidia-open")]}
     assert resolve.decide("any", "auto", [H100], kernel_module_table(), sets, index, installed)["flavour"] == flavour
+
+
+@pytest.mark.parametrize(
+    ("flavour", "version"), [("proprietary", "615.71.09-0ubuntu0.24.04.2"), ("open", "525.147.05-0ubuntu0.22.04.1")]
+)
+def test_a_branch_without_modules_of_the_flavour_is_none(flavour: str, version: str) -> None:
+    """Ubuntu's nvidia-dkms-615-server is a transitional package, and its 525-server had no open modules: without them, the rest of the
+    set is there whole."""
+    branch, other = version[:3], "open" if flavour == "proprietary" else "proprietary"
+    index = offer(UBUNTU, version, flavours=("open", "proprietary"))
+    index |= {f"nvidia-dkms-{branch}-server": [version], f"nvidia-kernel-source-{branch}-server": [version]}
+    answer = decide(UBUNTU, branch, modules=flavour, index=index)
+    assert answer["packages"] == {}
+    assert f"this distribution's packages of branch {branch} have no {flavour} modules" in answer["problem"]
+    assert decide(UBUNTU, branch, modules=other, index=index)["version"] == resolve.upstream(version)
+    both = index | offer(UBUNTU, U580, flavours=("open", "proprietary"))
+    assert decide(UBUNTU, "any", modules=flavour, index=both)["version"] == "580.95.05"
+    there = dict.fromkeys(index, version)
+    assert list(resolve.kernel_package(UBUNTU.sets, there)) == [other]

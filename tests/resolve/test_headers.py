@@ -27,6 +27,13 @@ def test_the_kernels_of_el() -> None:
     assert package_lists.header_packages(EL, ["5.14.0-570.12.1.el9_6.x86_64+rt"]) == [
         "kernel-rt-devel-5.14.0-570.12.1.el9_6.x86_64"
     ]
+    google = "5.14.0-687.42.1+2.1.el9_8_ciq.x86_64"
+    assert package_lists.header_packages(EL, [google]) == [f"kernel-devel-{google}"], "Rocky's image for Google Cloud"
+    assert package_lists.without_release(f"kernel-devel-{google}") == "kernel-devel"
+    assert package_lists.header_packages(EL, ["5.14.0-687.42.1+2.1.el9_8_ciq.aarch64+64k"]) == [
+        "kernel-64k-devel-5.14.0-687.42.1+2.1.el9_8_ciq.aarch64"
+    ]
+    assert package_lists.header_packages(DEBIAN, ["6.12.86+deb13-arm64"]) == ["linux-headers-6.12.86+deb13-arm64"]
     assert package_lists.header_packages([*DEBIAN, "libelf-dev"], ["6.1.0-47-amd64"]) == [
         "libelf-dev",
         "linux-headers-6.1.0-47-amd64",
@@ -43,6 +50,12 @@ def test_old_kernels_whose_headers_are_gone_are_left_out() -> None:
     offered = {"kernel-devel": ["5.14.0-570.12.1.el9_6", "0:5.14.0-503.40.1.el9_5"]}
     assert package_lists.without_headers(EL, kernels, offered) == []
     assert package_lists.without_headers(EL, [row(NEW)], {}) == [], "the newest: its headers must come"
+    google = "5.14.0-687.39.1+2.1.el9_8_ciq"
+    both = [row(f"{google}.x86_64"), row("5.14.0-687.42.1+2.1.el9_8_ciq.x86_64", headers="1")]
+    assert package_lists.without_headers(EL, both, {"kernel-devel": [google]}) == []
+    assert package_lists.without_headers(EL, both, {"kernel-devel": ["5.14.0-687.42.1+2.1.el9_8_ciq"]}) == [
+        f"{google}.x86_64"
+    ]
     assert package_lists.without_headers(DEBIAN, [row("6.1.0-44-amd64"), row("6.1.0-47-amd64")], {}) == [
         "6.1.0-44-amd64"
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.nvidia_driver import (
     built_once,
+    gsp,
     kernels,
     loading,
     machine,
@@ -67,6 +68,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     yield from kernels.problems(host, driver)
     yield from runfile.problems(host, driver)
     yield from coherent_problems(host, driver, gpu, branch)
+    yield from gsp.problems(driver, gpu, branch)
     for name in driver.module_parameters:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
@@ -154,7 +156,7 @@ def export(facts: Facts) -> Fragment | None:
     """The driver whose kernel modules are installed, of the source whose whole set is there. A mirror of NVIDIA's repository
     cannot be told from it."""
     if driver := runfile.exported(facts):
-        return driver
+        return gsp.exported(driver)
     release, installed = facts.get(system.OS_RELEASE), versions(facts)
     kinds = [(source, build) for source in ("auto", *SOURCES[:2]) for build in BUILDS]
     known = [(kind, driver_packages(release.id, release.version, *kind)) for kind in kinds]
@@ -169,7 +171,7 @@ def export(facts: Facts) -> Fragment | None:
     whole = [one for one in found if resolve.installed_set(one[1].sets[one[2][0]], installed)]
     for (source, build), names, (flavour, kernel) in (whole or found)[:1]:
         options = facts.get(modules.MODPROBE).options.get(modules.underscored(names.modules[flavour]), {})
-        return NvidiaDriver(
+        there = NvidiaDriver(
             version=resolve.upstream(installed[kernel]),
             kernel_modules="open" if flavour == "open" else "proprietary",
             source="nvidia" if source == "nvidia" else "auto",
@@ -177,6 +179,7 @@ def export(facts: Facts) -> Fragment | None:
             module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
             hold=facts.get(PACKAGES)[kernel].held,
         )
+        return gsp.exported(there)
     return None
 
 

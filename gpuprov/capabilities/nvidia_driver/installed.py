@@ -17,7 +17,8 @@ def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
     names = package_names(driver, facts)
     rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
     mine = resolve.other_names(list(rules), versions(facts))
-    return {name: p for name, p in facts.get(PACKAGES).items() if name in mine or names.of_source(p.source)}
+    found = facts.get(PACKAGES)
+    return {name: one for name, one in found.items() if name in mine or names.of_source(one.source, one.version)}
 
 
 def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.nvidia_driver import builds
+from gpuprov.capabilities.nvidia_driver import builds, gsp
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -188,12 +188,14 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     evidence="modprobe -c | grep '^options nvidia'; cat /proc/driver/nvidia/params",
 )
 def module_parameters(ctx: Ctx) -> Outcome:
-    """Each parameter is configured for the module that loads, and the loaded module took it."""
+    """Each parameter is configured for the module that loads, which heeds it, and the loaded module took it."""
     wanted = {key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()}
     if not wanted:
         return not_asked()
     listed = " ".join(f"{key}={value}" for key, value in wanted.items())
     decision = decide(ctx.fragment, ctx.facts)
+    if gsp.switched_off(ctx.fragment) and decision.flavour == "open":
+        return fail(listed, f"{gsp.KEY} has no effect: {gsp.WHY}", gsp.WITHOUT)
     names = package_names(ctx.fragment, ctx.facts).modules
     module = "nvidia" if ctx.fragment.source == "runfile" else modules.underscored(names[decision.flavour])
     configured = ctx.facts.get(modules.MODPROBE).options.get(module, {})

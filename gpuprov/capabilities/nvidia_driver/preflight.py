@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.decision import (
@@ -32,7 +34,7 @@ from gpuprov.probe.driver.runfile import RUNFILE
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import modules
-from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES, Index
 from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import resolve
 from gpuprov.spec.overrides import Room, free_space
@@ -71,7 +73,8 @@ def resolvable(ctx: Ctx) -> Outcome:
             return skip(f"the host's package lists have no driver yet: apply fetches them{also}, and resolves then")
     if decision.problem:
         fetch = words(ctx.facts.get(system.OS_RELEASE)).fetch
-        return fail(wanted, decision.problem, decision.hint.replace("fetch the package lists", fetch))
+        told = f"{decision.problem}{ended(decision.problem, index)}"
+        return fail(wanted, told, decision.hint.replace("fetch the package lists", fetch))
     refused = refusals(ctx.facts, decision)
     if refused:
         return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
@@ -96,6 +99,12 @@ def resolvable(ctx: Ctx) -> Outcome:
     return Outcome(
         status="pass", expected=wanted, found=told, changes=tuple(changes), version=decision.version, installed=there
     )
+
+
+def ended(problem: str, index: Index) -> str:
+    """What became of a package that is said to be lacking, and that apt lists all the same."""
+    name = next((one for one in index.moved if re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", problem)), "")
+    return f"; {name} is a transitional package there, for {index.moved[name]}" if name else ""
 
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:

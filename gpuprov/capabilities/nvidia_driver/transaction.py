@@ -18,6 +18,11 @@ from gpuprov.probe.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLU
 from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import package_lists
 
+MATCHED = "kernel(-(uek64k|uek|64k|rt(-64k)?))?(-debug)?-devel-matched"
+"""What needs a kernel in exactly its own version, from EL 9 on, and comes with DKMS: where the kernel alone is held, it is in the way
+of every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a package alike
+https://github.com/leifliddy/asahi-fedora-builder/issues/23"""
+
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     """`before`: what the modules are built with. `install` and `remove`: the one transaction. `whole`: every package that moves with
@@ -80,13 +85,14 @@ def locks(ctx: Ctx) -> list[str]:
 
 
 def images(facts: Facts) -> dict[str, bool]:
-    """Installed packages that bring a kernel which boots, or its headers, for which DKMS would build; and whether each is held."""
+    """Installed packages that bring a kernel which boots, or need it in their version, or its headers, for which DKMS would build; and
+    whether each is held."""
     found = facts.get(PACKAGES)
     headers = package_lists.header_metapackages(found)
     return {
         name: one.held
         for name, one in found.items()
-        if name == one.name and (name in headers or re.fullmatch(BOOTING, name))
+        if name == one.name and (name in headers or re.fullmatch(f"{BOOTING}|{MATCHED}", name))
     }
 
 
@@ -102,7 +108,7 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     real = {name for name, one in ctx.facts.get(PACKAGES).items() if name == one.name}
     replaced = [name for name in decision.replaced if name in real]
     known = ctx.facts.get(INSTALLED)
-    related = [row for row in known.rows if names.of_source(row.source) and not row.name.endswith(SUFFIX)]
+    related = [row for row in known.rows if names.of_source(row.source, row.version) and not row.name.endswith(SUFFIX)]
     behind = [row for row in related if row.name not in replaced and row.version not in {full, *mine.values()}]
     alien = [row for row in behind if row.architecture not in known.own]
     native = [row.name for row in behind if row.architecture in known.own and row.name not in mine]
@@ -148,7 +154,7 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
     if chosen(ctx.fragment, ctx.facts) != "distribution" or not mine:
         return []
     full = next(iter(mine.values()))
-    rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source)]
+    rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source, row.version)]
     return [row for row in rows if "nvidia.com" in row.vendor and row.version != full]
 
 

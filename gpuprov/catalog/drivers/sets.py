@@ -114,9 +114,11 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         """What is installed of this source that brings its modules in the other way, precompiled or by DKMS."""
         return resolve.other_names([one for one in self.others if one.get("built")], installed)
 
-    def of_source(self, source_package: str) -> bool:
-        """Whether a package of this source package belongs to the driver."""
-        return any(re.fullmatch(pattern, source_package) for pattern in self.sources)
+    def of_source(self, source_package: str, version: str = "") -> bool:
+        """Whether a package of this source package, and of this version, belongs to the driver. What NVIDIA has beside it in
+        versions of its own does not: nvidia-driver-selinux 0.1, which nvidia-kmod-common of EL wants from 610 on."""
+        like = not version or re.match(r"([0-9]+:)?[0-9]{3}\.[0-9]", version)
+        return bool(like) and any(re.fullmatch(pattern, source_package) for pattern in self.sources)
 
 
 def default_source(distribution: Distribution) -> Source:
@@ -235,7 +237,7 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         if main and archive and archive.enabled_by:
             main[0] |= {"way_out": archive.enabled_by}
         more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
-        return (*main, *more)
+        return with_modules([*main, *more], [name for e in found(PARTS[0], kind) for name in e.packages])
 
     def names(part: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
@@ -260,6 +262,13 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         builds_from=distribution.builds_from,
         compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
     )
+
+
+def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
+    """The rules, for branches alone that have kernel modules: a set without them would be whole, and no driver."""
+    mine = [one for one in rules if one["name"] in modules]
+    low, high = min(one["min"] for one in mine), max(one["max"] for one in mine)
+    return tuple({**one, "min": max(one["min"], low), "max": min(one["max"], high)} for one in rules)
 
 
 def managed() -> tuple[Distribution, ...]:

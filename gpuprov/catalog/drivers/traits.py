@@ -17,6 +17,9 @@ _BRANCHED = (
     r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
     r"xserver-xorg-video-nvidia(-\d+)?",
 )
+# NVIDIA's program that names a driver, its local repositories as packages, its pins and its policy for SELinux: beside any driver, in
+# versions of their own.
+_BESIDE = r"(?!driver-(assistant|local-repo|pinning|selinux))"
 _APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
 # Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that compile when they
 # are installed (to 570), and older generations: https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
@@ -36,7 +39,7 @@ _ZYPPER: dict[str, Any] = {
 # Other builders' names: RPM Fusion (akmod-, xorg-x11-drv-), ELRepo (nvidia-x11-drv), negativo17 (dkms-nvidia).
 _DNF: dict[str, Any] = {
     "sources": (
-        r"nvidia-(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
+        rf"nvidia-{_BESIDE}(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
         r"(kmod|dkms)-nvidia.*|xorg-x11-nvidia|cuda-drivers|libnvidia-(ml|cfg|fbc|gpucomp)",
     ),
     "conflicts": (
@@ -66,7 +69,7 @@ TRAITS: dict[tuple[str, str], dict[str, Any]] = {
         ),
     },
     ("debian", "nvidia"): {
-        "sources": ("nvidia-(graphics-drivers|driver|settings|xconfig|persistenced|modprobe).*",),
+        "sources": (rf"nvidia-{_BESIDE}(graphics-drivers|driver|settings|xconfig|persistenced|modprobe).*",),
         "conflicts": (r"nvidia-open-kernel-.*", r"nvidia-(tesla|legacy-\d).*", r"libnvidia-compute.*"),
         "pin": (*_APT, "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "firmware-nvidia-gsp"),
     },

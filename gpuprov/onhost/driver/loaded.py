@@ -65,14 +65,27 @@ def load() -> None:
         )
 
 
-def above() -> list[str]:
-    """What stood on the old driver (gdrcopy, peer memory) and is not loaded again yet."""
-    return [name for name in _noted() if name in ABOVE]
+def stands() -> bool:
+    """Whether the driver is loaded, and not to be replaced by a reboot."""
+    return os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
 
 
-def restore_above() -> None:
-    """Load it by the services that had loaded it."""
-    run(["systemctl", "try-restart", *SERVICES])
+def missing() -> list[str]:
+    """What was taken out with the old driver and is not loaded again yet, but for the driver itself, lowest first."""
+    return [name for name in _noted()[::-1] if name != "nvidia" and not os.path.isdir(f"{MODULES}/{name}")]
+
+
+def restore() -> list[str]:
+    """Load it: gdrcopy and peer memory by the services that had loaded them, and what no service loads (modules-load.d had, or a
+    hand) by itself. What is there and does not load, and why."""
+    if set(missing()) & set(ABOVE):
+        run(["systemctl", "try-restart", *SERVICES])
+    told = []
+    for name in missing():
+        ran = run(["modprobe", name])
+        if ran.status and "not found in directory" not in ran.err:  # what is not there any more left with its package
+            told.append(f"{name}: {' '.join(ran.err.split()) or f'modprobe ends with status {ran.status}'}")
+    return told
 
 
 def settled() -> None:

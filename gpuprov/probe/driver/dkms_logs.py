@@ -47,3 +47,10 @@ done; true""",
     parse,
     "tail /var/lib/dkms/nvidia*/*/build/make.log",
 )
+NO_AUTOINSTALL = Probe(
+    "dkms_no_autoinstall",
+    "[ -e /etc/dkms/no-autoinstall ] && echo 1; true",
+    lambda output: output.text.strip() == "1",
+    "ls /etc/dkms/no-autoinstall",
+)
+"""Whether DKMS is told to build nothing by itself; a package's postinst then leaves a host without modules and says all is well."""

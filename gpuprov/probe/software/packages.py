@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software import dnf, rpm, zypper
+from gpuprov.probe.software import dnf, rpm, transitional, zypper
 from gpuprov.probe.software.prebuilt import SUFFIX
 
 PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
@@ -38,12 +38,14 @@ class Package(msgspec.Struct, frozen=True):
 class Index(dict[str, list[str]]):
     """Offered versions by package name, newest first. `complaint`: why they are not known, empty if they are.
 
-    `busy`: another package manager holds the lists at this moment. `places`: with apt, the addresses that a version comes from.
+    `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from; `moved`:
+    packages with a version that is left out, and what that brings.
     """
 
     complaint: str = ""
     busy: bool = False
     places: Mapping[tuple[str, str], Collection[str]] = {}
+    moved: Mapping[str, str] = {}
 
 
 INSTALL_ONLY = (
@@ -75,12 +77,12 @@ l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/nu
 NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
 
-def packages_script(debian: str, redhat: str) -> str:
-    """The installed packages of these names: `debian` is quoted patterns for dpkg-query, `redhat` a regular expression (ERE)."""
+def packages_script(debian: str, redhat: str, more: str = "true") -> str:
+    """The installed packages of these names: quoted patterns for dpkg-query, a regular expression (ERE) for rpm. `more`: of dpkg."""
     installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
     return by_family(
         f"""echo "native|$(dpkg --print-architecture)"
-dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
+dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; {more}; true""",
         f"{installed}\n{LOCKS}; true",
         f"{installed}\n{zypper.LOCKS}; true",
     )
@@ -88,14 +90,15 @@ dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
 
 def parse_packages(output: Output) -> dict[str, Package]:
     rows = output.rows()
-    own = {"all", *rows.get("native", [])}
+    own, moved = {"all", *rows.get("native", [])}, transitional.found(rows.get("depends", []))
     found: dict[str, list[tuple[str, Package]]] = {}
     for line in output.text.splitlines():
         cells = line.split("|")
         if len(cells) not in (4, 5) or len(cells[0]) < 2 or cells[0][1] not in PRESENT:
             continue
         wanted, state = cells[0][0], cells[0][1]
-        one = Package(cells[1], cells[2], cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
+        version = transitional.VERSION if (cells[1], cells[2]) in moved else cells[2]
+        one = Package(cells[1], version, cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
         called = one.name if own.issuperset(cells[4:]) else f"{one.name}:{cells[4]}"
         found.setdefault(one.name, []).append((called, one))
     packages: dict[str, Package] = {}
@@ -136,7 +139,8 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
         versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
         several = bool(re.fullmatch(INSTALL_ONLY, name))
         whole = several or len({nevra.evr for nevra, _ in versions}) == 1
-        entries = [Package(name, nevra.evr, source, held(nevra), whole) for nevra, source in versions]
+        newest = versions[0][0]
+        entries = [Package(name, n.evr, of, held(newest if several else n, several), whole) for n, of in versions]
         packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
         if several:
             for (nevra, _), entry in zip(versions, entries, strict=True):
@@ -144,14 +148,14 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
     return packages
 
 
-def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra], bool]:
-    """What tells of a package whether it is held."""
+def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
+    """What tells of a package (and whether its versions stand beside each other) whether it is held."""
     lines = rows.get("lock", [])
     if "suse" in rows:
         blocks = zypper.parse_locks(lines)
-        return lambda nevra: zypper.held(blocks, nevra.name)
+        return lambda nevra, _: zypper.held(blocks, nevra.name)
     locks = [] if _not_locking(rows) else lines
-    return lambda nevra: rpm.held(locks, nevra)
+    return lambda nevra, several: rpm.held(locks, nevra, beside=several)
 
 
 def _setting(lines: list[str], key: str) -> str:
@@ -199,8 +203,10 @@ def parse_audit(output: Output) -> str:
 
 
 def parse_index(output: Output) -> Index:
-    index = Index(parse_madison(output.text))
-    index.places = places(output.text)
+    moved = transitional.found(output.rows().get("depends", []))
+    known = {n: [v for v in found if (n, v) not in moved] for n, found in parse_madison(output.text).items()}
+    index = Index({name: versions for name, versions in known.items() if versions})
+    index.places, index.moved = places(output.text), {name: other for (name, _), other in moved.items()}
     offered: dict[str, set[rpm.Nevra]] = {}
     for row in output.rows().get("rpm", []):
         cells = row.split("|")
@@ -243,7 +249,7 @@ OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-g
 """Names that an index is read for: Debian's as a regular expression of how a name begins, rpm's as dnf's patterns."""
 PACKAGES = Probe(
     "packages",
-    packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM),
+    packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
     parse_packages,
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
     blank=PACKAGE_LISTS,
@@ -276,11 +282,13 @@ AUDIT = Probe(
 INDEX = Probe(
     "package_index",
     by_family(
-        f"apt-cache pkgnames | grep -E '^({OFFERED})' |"
-        r"""
+        f"n=$(apt-cache pkgnames | grep -E '^({OFFERED})')\n"
+        r"""echo "$n" |
   awk -v k="$(ls /lib/modules 2>/dev/null | tr '\n' ' ')" 'BEGIN{n=split(k,r," ")} !/-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-/{print; next}
     {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
-  xargs -r apt-cache madison 2>/dev/null; true""",
+  xargs -r apt-cache madison 2>/dev/null
+echo "$n" | """
+        f"{transitional.OFFERED}; true",
         dnf.search(*OFFERED_RPM, streams=True),
         zypper.search(*OFFERED_RPM),
     ),
@@ -290,10 +298,3 @@ INDEX = Probe(
 """Package versions that the host's repositories offer, by name, newest first; from what the host has fetched, never the network.
 
 Ubuntu has prebuilt modules by the thousand, by kernel: those of the host's kernels are read, and the metapackages."""
-NO_AUTOINSTALL = Probe(
-    "dkms_no_autoinstall",
-    "[ -e /etc/dkms/no-autoinstall ] && echo 1; true",
-    lambda output: output.text.strip() == "1",
-    "ls /etc/dkms/no-autoinstall",
-)
-"""Whether DKMS is told to build nothing by itself; a package's postinst then leaves a host without modules and says all is well."""

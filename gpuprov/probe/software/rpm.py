@@ -85,13 +85,24 @@ def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
     return next(fitting, meanings[0] if meanings else None)
 
 
-def held(locks: list[str], package: Nevra) -> bool:
+def held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
     """Whether dnf can put no other version in the package's place: every lock of its name means this one version.
 
     A lock without a version, with a pattern in it, or of further versions lets upgrades through; so does `!` (never that one).
+    `beside`: of a package whose versions stand beside each other, as kernels do, the newest: dnf can put no newer one there, as what
+    locks it and older ones leaves no other
+    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
     """
     meanings = [_meaning(line, package) for line in locks if line.strip() and line[0] not in "#!"]
     about = [meaning for meaning in meanings if meaning is not None]
-    exact = {"version": package.version, "release": package.release}
-    this = [m for m in about if m.items() >= exact.items() and m.get("epoch", package.epoch) == package.epoch]
+    this = [meaning for meaning in about if _means(meaning, package, older=beside)]
     return bool(about) and len(this) == len(about)
+
+
+def _means(meaning: dict[str, str], package: Nevra, *, older: bool) -> bool:
+    """Whether a lock means this very version, or one that is older."""
+    version, release = meaning.get("version", ""), meaning.get("release", "")
+    epoch = meaning.get("epoch", package.epoch)
+    if older and version and release and not re.search(r"[*?[]", version + release):
+        return compare_evr(Nevra(package.name, epoch, version, release, package.arch), package) <= 0
+    return (epoch, version, release) == (package.epoch, package.version, package.release)

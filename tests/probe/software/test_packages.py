@@ -233,6 +233,32 @@ def test_locks(locks: list[str], held: bool) -> None:
     assert rpm.held(locks, INSTALLED) is held
 
 
+KERNEL_ROWS = "".join(f"rpm|kernel-core|0|5.14.0|{n}.el9|x86_64|kernel-5.14.0-{n}.el9.src.rpm\n" for n in (503, 570))
+
+
+@pytest.mark.parametrize(
+    ("locked", "held"),
+    [
+        (("5.14.0-503.el9.*", "5.14.0-570.el9.*"), True),
+        (("5.14.0-427.el9.*", "5.14.0-503.el9.*", "5.14.0-570.el9.*"), True),
+        (("5.14.0-503.el9.*",), True),
+        (("5.14.0-570.el9.*", "5.14.0-611.el9.*"), False),
+        (("5.14.0-*",), False),
+        ((), False),
+    ],
+)
+def test_kernels_that_stand_beside_each_other_are_held_by_a_lock_of_each(locked: tuple[str, ...], held: bool) -> None:
+    """dnf leaves what the locks of one name mean together, and no newer one: https://github.com/rpm-software-management/dnf5/issues/2368"""
+    others = "".join(line for line in LOCKS.splitlines(keepends=True) if not line.startswith("lock|"))
+    locks = "".join(f"lock|kernel-core-0:{one}\n" for one in locked)
+    found = packages.parse_packages(Output(KERNEL_ROWS + others + locks))
+    assert {name: package.held for name, package in found.items()} == {
+        "kernel-core": held,
+        "kernel-core-5.14.0-570.el9.x86_64": held,
+        "kernel-core-5.14.0-503.el9.x86_64": held,
+    }
+
+
 @pytest.mark.parametrize(
     ("older", "newer"),
     [

@@ -1,0 +1,47 @@
+"""`NVreg_EnableGpuFirmware: 0` is in force with proprietary kernel modules alone, though open ones show it as well:
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog import drivers
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.reading import is_whole
+from gpuprov.shared.reload import shown_value
+from gpuprov.spec.problem import Problem
+
+KEY = "NVreg_EnableGpuFirmware"
+MODE = 0xF
+"""The bits of its value that say whether the firmware is used, of which none is no: nv-reg.h of
+https://github.com/NVIDIA/open-gpu-kernel-modules"""
+WHY = "open kernel modules always run with GSP firmware"
+WITHOUT = "kernel_modules: proprietary, where branch and GPU have them; or leave the parameter out"
+
+
+def switched_off(driver: NvidiaDriver) -> bool:
+    """Whether the spec asks for GPUs that run without GSP firmware."""
+    value = shown_value(driver.module_parameters.get(KEY, ""))
+    return is_whole(value) and int(value) & MODE == 0
+
+
+def exported(driver: NvidiaDriver) -> NvidiaDriver:
+    """What a host has, without the parameter where it has no effect."""
+    if driver.kernel_modules != "open" or not switched_off(driver):
+        return driver
+    left = {name: value for name, value in driver.module_parameters.items() if name != KEY}
+    return msgspec.structs.replace(driver, module_parameters=left)
+
+
+def problems(driver: NvidiaDriver, gpu: Gpu | None, branch: str) -> Iterable[Problem]:
+    """The parameter, where the modules will be open whatever the host is."""
+    flavour = driver.kernel_modules
+    if flavour == "auto" and gpu and (branch or gpu.kernel_modules.flavour == "open-required"):
+        flavour = drivers.kernel_modules_for(gpu, branch or drivers.branches()[-1].branch).flavour
+    if switched_off(driver) and flavour == "open":
+        message = f"nvidia_driver.module_parameters.{KEY} switches GSP firmware off, without effect: {WHY}"
+        yield Problem(path=("nvidia_driver", "module_parameters", KEY), message=message, hint=WITHOUT)
