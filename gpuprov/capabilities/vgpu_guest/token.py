@@ -13,6 +13,9 @@ import msgspec
 from gpuprov import reading
 from gpuprov.spec.signing import VAULT
 
+LAST = 253402300799
+"""9999-12-31, after which Python knows no day."""
+
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
     """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault. `expires`: 0 where it does not say."""
@@ -52,5 +55,5 @@ def _claims(content: bytes) -> dict[str, object] | None:
 
 
 def day(seconds: int) -> str:
-    """A point in time as its day: 2027-03-01."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    """A point in time as its day: 2027-03-01. What no calendar has is its first or last day."""
+    return f"{datetime.fromtimestamp(min(max(seconds, 0), LAST), UTC):%Y-%m-%d}"
