@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
@@ -29,9 +28,11 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: str) -> ControllerToken:
     """The token file on this machine. Never raises; `problem` is what is wrong with it."""
     try:
-        content = Path(path).read_bytes()
+        content = reading.contents(path)
     except OSError as error:
         return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
+    except reading.Unreadable as error:
+        return ControllerToken(problem=f"{path} cannot be read: {error}")
     if content.startswith(VAULT):
         return ControllerToken()
     claims = _claims(content)
