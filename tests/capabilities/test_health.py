@@ -424,18 +424,9 @@ def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
 
 
 NOT_SIMULATED = {
-    OPEN_FILES: "a container has its machine's limit of open files",
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
-    RECOVERY: "the stand-in of NVML has no recovery action, and the nvidia-smi of driver 535 does not show it",
-    MODE: "gpu-ecc-pending is about the next boot; that ECC is off now, no simulated host brings about",
     PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
-    POWER: "the stand-in of NVML has one limit, which is the one in force",
-    REPLAYS: "the stand-in of NVML counts no replays",
-    PORTS: "soft RDMA devices have no counters of a port",
-    CPUS: "a container has the CPUs of its machine",
-    MEMORY: "a container has the memory of its machine",
-    DEVICES: "a container has the drives of its machine, and its one interface is how it is reached",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 

@@ -20,12 +20,16 @@ GPU = Gpus(model="H100-SXM5-80GB", count=4)
 INFINIBAND = Description(gpu=GPU, nvswitch=3, hcas=4)
 ROCE = Description(gpu=GPU, nvswitch=3, hcas=4, fabric="roce", rate=200)
 RDMA: dict[str, Any] = {"count": 4, "memlock": "", "nccl": {"manage": False}}
-TOPOLOGY = {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"}
+OTHERS = {
+    "topology": {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"},
+    "health": {"link_downed": 2},
+}
 PLANTED = {  # fault -> words of what its check found, and of the hint
     "ib-port-down=0": ("ibP1p20s0 port 1 is DOWN (Polling)", "the cable, and the switch's port"),
     "ib-rate-low=1": ("ibP1p36s0 port 1: 100 Gb/s", "the cable, its seat"),
     "hca-misplaced=2": ("GPU2 has none", "the machine's manual"),
     "pcie-link-narrow=gpu3": ("x4", ""),
+    "rdma-port-flaps=3": ("ibP1p68s0 port 1 went down 14 times", "replace the cable"),
 }
 
 
@@ -64,7 +68,10 @@ def host(factory: pytest.TempPathFactory, description: Description, asked: dict[
     hosts.down(name)
     try:
         yield Host(
-            factory.mktemp(name), name, description, {"gpu": gpu, "rdma": {**RDMA, **asked}, "topology": TOPOLOGY}
+            factory.mktemp(name),
+            name,
+            description,
+            {"gpu": gpu, "rdma": {**RDMA, **asked}, **OTHERS},
         )
     finally:
         hosts.down(name)
