@@ -115,6 +115,18 @@ def test_programs_see_the_tree_and_set_registers(infiniband: Host) -> None:
     assert infiniband.run(read).split() == ["001d", "MaxReadReq", "512"], "neither outlives a boot"
 
 
+def test_a_link_that_flaps(roce: Host) -> None:
+    assert roce.verify()["health.link_flaps"]["status"] == "pass"
+    faults.plant(roce.name, "rdma-link-flaps", hosts.run)
+    row = roce.verify()["health.link_flaps"]
+    assert (row["status"], row["found"].partition(",")[0]) == (
+        "fail",
+        "enP1p20s0np0 of roceP1p20s0 went down and came back 3 times",
+    )
+    faults.heal(roce.name, "rdma-link-flaps", hosts.run)
+    assert roce.verify()["health.link_flaps"]["status"] == "pass"
+
+
 def test_a_roce_port_that_lost_its_address(roce: Host) -> None:
     assert roce.run("cat /sys/class/net/enP1p20s0np0/operstate").strip() == "up"
     assert roce.run("ip -4 -o address show dev enP1p20s0np0").split()[3].startswith("198.18.")

@@ -26,6 +26,12 @@ def _line(name: str, what: str, caught_by: str, *lines: str, gpu: bool = False) 
     )
 
 
+FLAPS = f"""for i in /sys/class/infiniband/*/device/net/*; do break; done
+[ -e "$i" ] || {{ echo 'no RDMA device here has a network interface' >&2; exit 1; }}
+d=$(readlink -f "${{i%/net/*}}"); n=$(date +%s)
+for w in up down up down up down up; do
+  printf '%s.000001 %s kernel: mlx5_core %s %s: Link %s\\n' "$n" "$(hostname)" "${{d##*/}}" "${{i##*/}}" "$w" >> {LOG}
+done"""
 SWAP, DOWN = "/gpuprov-sim-swap", "/run/gpuprov-sim/interface-down"
 TABLE: tuple[Fault, ...] = (
     _gpu("gpu-ecc-errors", "ECC counts uncorrectable errors of a GPU's memory", "health.ecc_errors"),
@@ -55,6 +61,8 @@ TABLE: tuple[Fault, ...] = (
           plant="mountpoint -q /srv || { echo '/srv is no mount point' >&2; exit 1; }; "
           "dd if=/dev/zero of=/srv/.gpuprov-sim-fill bs=64k 2>/dev/null || true",
           heal="rm -f /srv/.gpuprov-sim-fill"),
+    Fault("rdma-link-flaps", "the link of an RDMA device's interface went down and came back three times", "health.link_flaps",
+          plant=FLAPS, heal=f"sed -i 1q {LOG}", kinds=("container",)),
     Fault("interface-down", "an interface is down, as without a cable (parameter: its name)", "health.devices", parameter="eth1",
           plant=f'ip link set dev "$1" down && echo "$1" > {DOWN}',
           heal=f'if read -r i < {DOWN}; then ip link set dev "$i" up; rm {DOWN}; fi'),
