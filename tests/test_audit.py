@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -70,3 +72,15 @@ def test_the_lock_has_every_dependency_in_an_allowed_version_with_hashes() -> No
     blocks = text.split("\n    # via")  # what stands before each `# via` is a package with its hashes
     assert all("--hash=sha256:" in block for block in blocks[:-1])
     assert "--index-url" not in text
+
+
+def test_it_is_asked_every_night_and_changes_nothing() -> None:
+    found = yaml.safe_load((ROOT / ".github/workflows/audit.yml").read_text(encoding="utf-8"))
+    (trigger,) = found[True]["schedule"]  # `on` is a word for true in YAML 1.1
+    assert re.fullmatch(r"\d+ \d+ \* \* \*", trigger["cron"])
+    assert found["permissions"] == {"contents": "read"}
+    assert found["jobs"]["audit"]["steps"][-1] == {"run": "make audit"}
+    assert re.search(r"^audit:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs/how-to/ci.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    \d+ \d+ \* \* \*  .*make --silent audit .*$", page, re.MULTILINE)
+    assert "ADVISORIES=" in line, "and by cron where there is no internet"
