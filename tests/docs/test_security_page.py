@@ -8,7 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/explanation/security.md").read_text(encoding="utf-8")
 PARTS = """A hostile host; A hostile inventory source; A hostile user of a host; A bundle of packages; A hostile mirror;
-Hosts that pull; A scheduler; Readers of reports, plans and pages; Secrets; Dependencies; Releases""".replace("\n", " ").split("; ")
+Hosts that pull; A scheduler; Readers of reports, plans and pages; Secrets; Dependencies; Releases""".replace(
+    "\n", " "
+).split("; ")
 
 
 def part(title: str) -> str:

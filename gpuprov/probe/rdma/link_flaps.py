@@ -36,7 +36,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
-    """`journal`: whether there is one to read. `since`: what is asked for, in Unix time; 0: this boot."""
+    """`journal`: whether there is one, and root reads it. `since`: what is asked for, in Unix time; 0: this boot."""
 
     journal: bool
     now: float
@@ -79,7 +79,7 @@ def _flaps(events: list[tuple[float, str, bool]], loads: list[float], since: flo
     seen = [
         tuple(up for down, up in _outages([(at, down) for at, who, down in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
-        for witness in {who for _, who, _ in events}
+        for witness in dict.fromkeys(who for _, who, _ in events)
     ]  # fmt: skip
     return max(seen, key=len, default=())
 
@@ -115,7 +115,7 @@ for i in /sys/class/infiniband/*/device/net/*; do
 done
 command -v journalctl >/dev/null || exit 0
 j() {{ journalctl -q --no-pager -b -o short-unix "$@" 2>/dev/null; }}
-echo "journal|$(j -n 1 | wc -l)"
+[ "$(id -u)" != 0 ] || echo "journal|$(j -n 1 | wc -l)"  # others see their own lines only
 j _TRANSPORT=kernel | grep -aE ' kernel: [a-z0-9_]+ {ADDRESS}(: firmware version: | [^ ]+: (NIC )?Link )' |
   tail -n 2000 | sed 's/^/line|/'
 j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service |

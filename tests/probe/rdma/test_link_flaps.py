@@ -45,11 +45,14 @@ def test_the_script_over_a_tree_and_a_journal(tmp_path: Path) -> None:
     (tmp_path / "daemons").write_text(DAEMONS)
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin", "journalctl", JOURNALCTL)
+    program(tmp_path / "bin", "id", "echo ${ID:-0}\n")
     script = LINK_FLAPS.script.replace("/sys/class", f"{tmp_path}/class")
     told = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "DATA": str(tmp_path), "since": ""}
     done = subprocess.run(["sh", "-c", script], env=told, capture_output=True, text=True, check=True, timeout=30)
     found = parse(Output(done.stdout))
     assert found.journal
+    user = subprocess.run(["sh", "-c", script], env={**told, "ID": "1000"}, capture_output=True, text=True, check=True)
+    assert not parse(Output(user.stdout)).journal, "a user sees no lines of daemons, and nothing is proven"
     assert {one.name: (one.device, one.flaps) for one in found.interfaces} == {
         "eno1": ("bnxt_re0", ()),  # it was not seen to be up before
         "enp1s0f0np0": ("mlx5_0", (1763890130.1,)),  # two witnesses of one outage
