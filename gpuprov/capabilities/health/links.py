@@ -133,7 +133,9 @@ def link_flaps(ctx: Ctx) -> Outcome:
     if not found.interfaces:
         return not_asked("no RDMA device has a network interface")
     if not found.journal:
-        return skip("there is no journal that can be read, which would tell when links went down")
+        return skip(
+            "there is no journal that can be read, which would tell when links went down", "or health: {link_flaps: 0}"
+        )
     begins = max(found.since, found.now - FLAPPING)
     bad, few = [], 0
     for one in found.interfaces:

@@ -70,7 +70,7 @@ TABLE: tuple[Fault, ...] = (
           plant='c=$(ls -d /sys/devices/system/cpu/cpu[1-9]*/online | sort -V | tail -n 1); echo 0 > "$c"',
           heal='for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 > "$c"; done'),
     Fault("swap-on", "somebody has given the host swap", "health.memory", kinds=("machine",),
-          plant=f"fallocate -l 16M {SWAP} && chmod 600 {SWAP} && mkswap -q {SWAP} && swapon {SWAP}",
+          plant=f"fallocate -l 16M {SWAP} && chmod 600 {SWAP} && mkswap {SWAP} >/dev/null && swapon {SWAP}",
           heal=f"swapoff {SWAP} 2>/dev/null || true; rm -f {SWAP}"),
     Fault("open-files-low", "nine of ten files that the kernel opens are open", "health.open_files", kinds=("machine",),
           plant="set -- $(cat /proc/sys/fs/file-nr); echo $(($1 + $1 / 9)) > /proc/sys/fs/file-max",
