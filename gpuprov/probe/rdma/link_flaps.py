@@ -16,13 +16,16 @@ ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
 """`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
 SAYS = (
-    rf"[a-z0-9_]+ {ADDRESS} (\S+): (?:NIC )?Link (?:is )?([Uu]p|[Dd]own)\b",
-    r"(\S+): (Gained|Lost) carrier\Z",
-    r"<info> .{0,30}device \((\S+)\): carrier: link (connected|disconnected)\b",
+    rf"mlx5_core {ADDRESS} (\S+): (Link up|Link down)\Z",
+    r"(\S+): (Gained carrier|Lost carrier|Link DOWN)\Z",
+    r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
+    r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
-"""Drivers of Ethernet (mlx5e_update_carrier in the kernel's mlx5/core/en_main.c); systemd-networkd and NetworkManager, which also
-tell of InfiniBand."""
-DOWN = {"down", "Down", "Lost", "disconnected"}
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent where somebody takes the
+interface down; systemd-networkd and NetworkManager, which tell of InfiniBand, too."""
+UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
+AGAIN = "carrier: link connected"
+"""NetworkManager says it each time, and of a link that was down for less than six seconds nothing else."""
 LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
 """The driver begins anew with an adapter, whose link then comes up again."""
 
@@ -47,7 +50,7 @@ class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
 def parse(output: Output) -> LinkFlaps:
     told: dict[str, str] = {}
     names: dict[str, str] = {}
-    events: dict[str, list[tuple[float, str, bool]]] = {}
+    events: dict[str, list[tuple[float, str, str]]] = {}
     loads: list[float] = []
     for row in output.text.splitlines():
         kind, _, rest = row.partition("|")
@@ -61,7 +64,7 @@ def parse(output: Output) -> LinkFlaps:
             if LOADED.match(said):
                 loads.append(at)
             for match in filter(None, (re.match(pattern, said) for pattern in SAYS)):
-                events.setdefault(match[1], []).append((at, line[2], match[2] in DOWN))
+                events.setdefault(match[1], []).append((at, line[2], match[2]))
     if not is_whole(told.get("now", "")) or not is_whole(told.get("since", "")):
         raise ProbeFailed(f"the host's clock cannot be read: {output.text.strip()[:120]!r}")
     since = float(told["since"])
@@ -74,27 +77,31 @@ def parse(output: Output) -> LinkFlaps:
     )
 
 
-def _flaps(events: list[tuple[float, str, bool]], loads: list[float], since: float) -> tuple[float, ...]:
+def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
     """By the witness that saw most of them: up, down, and up again. A link that comes up after a boot has not been up before."""
     seen = [
-        tuple(up for down, up in _outages([(at, down) for at, who, down in events if who == witness])
+        tuple(up for down, up in _outages([(at, said) for at, who, said in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
         for witness in dict.fromkeys(who for _, who, _ in events)
     ]  # fmt: skip
     return max(seen, key=len, default=())
 
 
-def _outages(events: list[tuple[float, bool]]) -> list[tuple[float, float]]:
-    """From when to when it was down, each between two times at which it was up."""
+def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
+    """From when to when it was down, each between two times at which it was up. Where somebody took the interface down, or it is a new
+    one, as after a visit to a container's network, nothing is known of before."""
     found: list[tuple[float, float]] = []
     was_up = False
     lost: float | None = None
-    for at, down in events:
-        if not down:
+    for at, said in events:
+        if said in DOWN:
+            lost = at if was_up and lost is None else lost
+        elif said in (*UP, AGAIN):
+            lost = at if said == AGAIN and was_up and lost is None else lost
             found += [(lost, at)] if lost is not None else []
             was_up, lost = True, None
-        elif was_up and lost is None:
-            lost = at
+        else:
+            was_up, lost = False, None
     return found
 
 
@@ -109,17 +116,18 @@ LINK_FLAPS = Probe(
 case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=0;; esac
 echo "since|$since"
 for i in /sys/class/infiniband/*/device/net/*; do
-  [ -e "$i" ] || continue
+  [ -e "$i" ] && [ ! -e "${{i%/net/*}}/physfn" ] || continue  # virtual functions come and go with containers
   d=${{i%/device/net/*}}
   echo "interface|${{d##*/}}|${{i##*/}}"
 done
 command -v journalctl >/dev/null || exit 0
 j() {{ journalctl -q --no-pager -b -o short-unix "$@" 2>/dev/null; }}
 [ "$(id -u)" != 0 ] || echo "journal|$(j -n 1 | wc -l)"  # others see their own lines only
-j _TRANSPORT=kernel | grep -aE ' kernel: [a-z0-9_]+ {ADDRESS}(: firmware version: | [^ ]+: (NIC )?Link )' |
+j _TRANSPORT=kernel | grep -aE ' kernel: mlx5_core {ADDRESS}(: firmware version: | [^ ]+: Link (up|down)$)' |
   tail -n 2000 | sed 's/^/line|/'
 j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service |
-  grep -aE ': (Gained|Lost) carrier$|: carrier: link (dis)?connected' | tail -n 2000 | sed 's/^/line|/'
+  grep -aE ': ((Gained|Lost) carrier|Link DOWN)$|: carrier: link (dis)?connected|manager: [(][^ )]+[)]: new |-> unmanaged ' |
+  tail -n 2000 | sed 's/^/line|/'
 true""",
     parse,
     "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",

@@ -19,28 +19,39 @@ KERNEL = """1763890000.000001 gpu1 kernel: mlx5_core 0000:01:00.0: firmware vers
 1763890100.1 gpu1 kernel: mlx5_core 0000:01:00.0 enp1s0f0np0: Link down
 1763890101.1 gpu1 kernel: mlx5_core[4711]: segfault at 0 ip 0 sp 0 error 4 in enp1s0f0np0: Link up
 1763890130.1 gpu1 kernel: mlx5_core 0000:01:00.0 enp1s0f0np0: Link up
-1763890200.1 gpu1 kernel: bnxt_en 0000:02:00.0 eno1: NIC Link is Down
-1763890210.1 gpu1 kernel: bnxt_en 0000:02:00.0 eno1: NIC Link is Up, 200000 Mbps full duplex, Flow control: none
 """
-"""https://github.com/torvalds/linux/tree/master/drivers/net/ethernet: mellanox/mlx5/core/en_main.c, broadcom/bnxt/bnxt.c; and a
-program of a user's."""
+"""https://github.com/torvalds/linux/blob/master/drivers/net/ethernet/mellanox/mlx5/core/en_main.c; and a program of a user's."""
 DAEMONS = """1763890007.5 gpu1 systemd-networkd[2666]: enp1s0f0np0: Gained carrier
+1763890007.6 gpu1 systemd-networkd[2666]: ib1: Gained carrier
 1763890100.5 gpu1 systemd-networkd[2666]: enp1s0f0np0: Lost carrier
 1763890130.5 gpu1 systemd-networkd[2666]: enp1s0f0np0: Gained carrier
+1763890200.1 gpu1 systemd-networkd[2666]: ib1: Link DOWN
+1763890200.1 gpu1 systemd-networkd[2666]: ib1: Lost carrier
+1763890230.1 gpu1 systemd-networkd[2666]: ib1: Gained carrier
 1763890009.1 gpu1 NetworkManager[99]: <info>  [1763890009.1023] device (ib0): carrier: link connected
 1763890300.1 gpu1 NetworkManager[99]: <info>  [1763890300.1023] device (ib0): carrier: link disconnected (deferring action)
 1763890330.1 gpu1 NetworkManager[99]: <info>  [1763890330.1023] device (ib0): carrier: link connected
 1763890331.1 gpu1 NetworkManager[99]: <info>  [1763890331.1023] manager: NetworkManager state is now CONNECTED_GLOBAL
+1763890340.1 gpu1 NetworkManager[99]: <info>  [1763890340.1023] device (ib0): carrier: link connected
+1763890350.1 gpu1 NetworkManager[99]: <info>  [1763890350.1023] manager: (ib0): new InfiniBand device (/org/freedesktop/7)
+1763890351.1 gpu1 NetworkManager[99]: <info>  [1763890351.1023] device (ib0): carrier: link connected
 """
 JOURNALCTL = """case "$*" in *_TRANSPORT=kernel*) cat "$DATA/kernel";; *_SYSTEMD_UNIT=*) cat "$DATA/daemons";; *) echo 1;; esac
 """
 
 
 def test_the_script_over_a_tree_and_a_journal(tmp_path: Path) -> None:
-    for device, interface in (("mlx5_0", "enp1s0f0np0"), ("bnxt_re0", "eno1"), ("mlx5_1", "ib0"), ("efa_0", "")):
+    for device, interface in (
+        ("mlx5_0", "enp1s0f0np0"),
+        ("mlx5_1", "ib0"),
+        ("mlx5_2", "ib1"),
+        ("mlx5_3", "vf0"),
+        ("efa_0", ""),
+    ):
         (tmp_path / "class/infiniband" / device / "device" / (f"net/{interface}" if interface else "")).mkdir(
             parents=True
         )
+    (tmp_path / "class/infiniband/mlx5_3/device/physfn").mkdir()
     (tmp_path / "kernel").write_text(KERNEL)
     (tmp_path / "daemons").write_text(DAEMONS)
     (tmp_path / "bin").mkdir()
@@ -54,9 +65,9 @@ def test_the_script_over_a_tree_and_a_journal(tmp_path: Path) -> None:
     user = subprocess.run(["sh", "-c", script], env={**told, "ID": "1000"}, capture_output=True, text=True, check=True)
     assert not parse(Output(user.stdout)).journal, "a user sees no lines of daemons, and nothing is proven"
     assert {one.name: (one.device, one.flaps) for one in found.interfaces} == {
-        "eno1": ("bnxt_re0", ()),  # it was not seen to be up before
         "enp1s0f0np0": ("mlx5_0", (1763890130.1,)),  # two witnesses of one outage
-        "ib0": ("mlx5_1", (1763890330.1,)),
+        "ib0": ("mlx5_1", (1763890330.1, 1763890340.1)),  # the last one is of another device by that name
+        "ib1": ("mlx5_2", ()),  # somebody took it down
     }
 
 
