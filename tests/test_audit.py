@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -70,3 +72,38 @@ def test_the_lock_has_every_dependency_in_an_allowed_version_with_hashes() -> No
     blocks = text.split("\n    # via")  # what stands before each `# via` is a package with its hashes
     assert all("--hash=sha256:" in block for block in blocks[:-1])
     assert "--index-url" not in text
+
+
+def test_tools_are_locked_too_in_versions_that_go_with_the_others() -> None:
+    ours = audit.locked((ROOT / "requirements.lock").read_text(encoding="utf-8"))
+    asked = sorted(path.stem for path in (ROOT / "locks").glob("*.in"))
+    assert asked == sorted(path.stem for path in (ROOT / "locks").glob("*.txt"))
+    for tool in asked:
+        text = (ROOT / f"locks/{tool}.txt").read_text(encoding="utf-8")
+        versions = audit.locked(text)
+        assert tool in versions
+        assert {name: found for name, found in versions.items() if not found <= ours.get(name, found)} == {}
+        assert all("--hash=sha256:" in block for block in re.split(r"\n(?=[a-z])", text)[1:]), tool
+
+
+def test_the_makefile_installs_nothing_without_its_hashes() -> None:
+    """But this project itself, and the peer that the benchmarks measure."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (pinned,) = re.findall(r"^pinned = (.*)$", makefile, re.MULTILINE)
+    assert "--require-hashes" in pinned
+    others = [line.strip() for line in makefile.splitlines() if "pip install" in line and "pinned =" not in line]
+    assert [line for line in others if "--no-deps --no-build-isolation --editable ." not in line] == [
+        "$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'"
+    ]
+
+
+def test_it_is_asked_every_night_and_changes_nothing() -> None:
+    found = yaml.safe_load((ROOT / ".github/workflows/audit.yml").read_text(encoding="utf-8"))
+    (trigger,) = found[True]["schedule"]  # `on` is a word for true in YAML 1.1
+    assert re.fullmatch(r"\d+ \d+ \* \* \*", trigger["cron"])
+    assert found["permissions"] == {"contents": "read"}
+    assert found["jobs"]["audit"]["steps"][-1] == {"run": "make audit"}
+    assert re.search(r"^audit:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / "docs/how-to/ci.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^    \d+ \d+ \* \* \*  .*make --silent audit .*$", page, re.MULTILINE)
+    assert "ADVISORIES=" in line, "and by cron where there is no internet"

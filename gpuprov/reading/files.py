@@ -60,6 +60,14 @@ def own_contents(path: str, largest: int = FILE) -> bytes:
     return _contents(path, largest, own=True)
 
 
+def named(path: str) -> bytes:
+    """The bytes of a file that a spec names. Raises OSError, also for what is no file (nothing is waited for) or is too large."""
+    try:
+        return contents(path)
+    except Unreadable as error:
+        raise OSError(errno.EINVAL, str(error)) from error
+
+
 def beginning(path: str, length: int) -> bytes:
     """The first bytes of a file, however large it is. Raises OSError as open."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

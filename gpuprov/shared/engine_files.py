@@ -44,12 +44,20 @@ def with_imports(original: str, produced: str) -> str:
         return produced
     if not old and original.strip():  # comments only
         return f"{original.rstrip()}\n{produced}"
-    if not old or old == new:
+    if not old or _same(old, new):
         return original if old else produced
     line = f"imports = {json.dumps(new.get('imports'))}"
     pattern = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
     text = pattern.sub(lambda _: line, original, count=1) if pattern.search(original) else f"{line}\n{original}"
-    return text if _reads(text) == new else produced
+    return text if _same(_reads(text), new) else produced
+
+
+def _same(one: object, other: object) -> bool:
+    """What is nested too deep to be compared is not the same."""
+    try:
+        return one == other
+    except RecursionError:
+        return False
 
 
 def _reads(text: str) -> dict[str, Any] | None:
@@ -114,7 +122,7 @@ def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
         re.sub(rf"^{header}.*$", lambda found: f"{found[0]}\n{line}", text, count=1, flags=re.MULTILINE),
         f"{text.rstrip()}\n\n[{'.'.join(json.dumps(part) for part in path)}]\n{line}\n",
     )
-    return next((one for one in tries if _reads(one) == wanted), text)
+    return next((one for one in tries if _same(_reads(one), wanted)), text)
 
 
 def _plugin(read: Mapping[str, Any]) -> str:

@@ -81,6 +81,21 @@ def ports(**counted: object) -> str:
     return "".join(f"counter|mlx5_0|1|{name}|{counted.get(name, 0)}\n" for name in names)
 
 
+def flaps(name: str, count: int, *, ago: int = 3600, since: int = 0, loaded: bool = False) -> str:
+    """The journal of a host with an Ethernet and an InfiniBand interface, one of which lost its link so many times, a minute apart."""
+    ethernet = name.startswith("en")
+    kernel, networkd = "kernel: mlx5_core 0000:17:00.0", "systemd-networkd[992]:"
+    up, down = ("Link up", "Link down") if ethernet else ("Gained carrier", "Lost carrier")
+    says = f"{kernel} {name}:" if ethernet else f"{networkd} {name}:"
+    lines = [(BOOT + 5, f"{kernel} ens1np0: Link down"), (BOOT + 9, f"{kernel} ens1np0: Link up")]
+    lines += [(BOOT + 7, f"{networkd} ib0: Gained carrier")]
+    for at in range(NOW - ago, NOW - ago + 60 * count, 60):
+        lines += [(at, f"{says} {down}"), (at + 25, f"{says} {up}")]
+        lines += [(at + 5, "kernel: mlx5_core 0000:17:00.0: firmware version: 28.43.2566")] if loaded else []
+    told = [f"now|{NOW}", f"since|{since}", "interface|mlx5_0|ens1np0", "interface|mlx5_1|ib0", "journal|1"]
+    return "\n".join(told + [f"line|{at}.000001 gpu1 {line}" for at, line in sorted(lines)]) + "\n"
+
+
 def hardware(sockets: int = 2, cores: int = 4, swap: int = 0, nvme: int = 8, **states: str) -> str:
     rows = [f"core|{socket}|{core}" for socket in range(sockets) for core in range(cores)] * 2
     rows += ["memory|2113461124", f"swap|{swap}", f"nvme|{nvme}"]
@@ -96,6 +111,7 @@ PROBES = {
     "gpu_health": smi(),
     "nvlink_errors": nvlinks(),
     "port_errors": ports(),
+    "link_flaps": flaps("ib0", 0),
     "hardware": hardware(),
     "file_systems": files(),
     "gpu_processes": "S|00000000:19:00.0, 4711, 512 MiB|python3\nlooked\n",

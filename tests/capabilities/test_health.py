@@ -32,6 +32,7 @@ from tests.capabilities.health_host import (
     WELL,
     both,
     files,
+    flaps,
     hardware,
     log,
     nvlinks,
@@ -233,13 +234,14 @@ ROWS = [
     Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
 ]  # fmt: skip
 
-NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_SYSTEMS, OPEN_FILES, KERNEL = (
+NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_SYSTEMS, OPEN_FILES, KERNEL = (
     f"health.{name}"
     for name in (
         "nvlink_errors",
         "pcie_errors",
         "pcie_replays",
         "ports",
+        "link_flaps",
         "rdma_log",
         "firmware",
         "cpus",
@@ -306,6 +308,19 @@ REST = [
     Row("good ports", PORTS, Health(link_downed=2, port_errors=0), has("port_errors", ports(link_downed=2)), "pass", "1 ports"),
     Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not told"),
     Row("no ports", PORTS, Health(link_downed=2), has("port_errors", ""), "n/a", "no RDMA device"),
+    Row("links that stay", FLAPS, None, {}, "pass", "2 interfaces; none went down"),
+    Row("a link that flaps, of Ethernet", FLAPS, None, has("link_flaps", flaps("ens1np0", 3)), "fail",
+        "ens1np0 of mlx5_0 went down and came back 3 times", "cable"),
+    Row("a link that flaps, of InfiniBand", FLAPS, None, has("link_flaps", flaps("ib0", 14)), "fail",
+        "ib0 of mlx5_1 went down and came back 14 times"),
+    Row("a switch that was rebooted", FLAPS, None, has("link_flaps", flaps("ib0", 1)), "pass", "2 interfaces; 1 went down"),
+    Row("flaps that are let pass", FLAPS, Health(link_flaps=4), has("link_flaps", flaps("ib0", 3)), "pass"),
+    Row("flaps that nobody asks for", FLAPS, Health(link_flaps=0), has("link_flaps", flaps("ib0", 3)), "n/a", "link_flaps: 0"),
+    Row("flaps of yesterday", FLAPS, None, has("link_flaps", flaps("ib0", 9, ago=86400)), "pass", "none went down"),
+    Row("flaps before `since`", FLAPS, None, has("link_flaps", flaps("ib0", 9, since=NOW - 60)), "pass", "none went down"),
+    Row("a driver loaded anew", FLAPS, None, has("link_flaps", flaps("ens1np0", 3, loaded=True)), "pass", "none went down"),
+    Row("no interface", FLAPS, None, has("link_flaps", f"now|{NOW}\nsince|0\njournal|1\n"), "n/a", "no RDMA device has"),
+    Row("no journal", FLAPS, None, has("link_flaps", flaps("ib0", 0).replace("journal|1", "journal|0")), "skip", "no journal"),
     Row("HCAs are content", RDMA, None, {}, "pass", "none since"),
     Row("an HCA without power", RDMA, None, said(SLOT), "fail", "insufficient power", "slot"),
     Row("a hot transceiver", RDMA, None, said(HOT), "fail", "High Temperature", "air flow"),
@@ -529,18 +544,9 @@ def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
 
 
 NOT_SIMULATED = {
-    OPEN_FILES: "a container has its machine's limit of open files",
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
-    RECOVERY: "the stand-in of NVML has no recovery action, and the nvidia-smi of driver 535 does not show it",
-    MODE: "gpu-ecc-pending is about the next boot; that ECC is off now, no simulated host brings about",
     PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
-    POWER: "the stand-in of NVML has one limit, which is the one in force",
-    REPLAYS: "the stand-in of NVML counts no replays",
-    PORTS: "soft RDMA devices have no counters of a port",
-    CPUS: "a container has the CPUs of its machine",
-    MEMORY: "a container has the memory of its machine",
-    DEVICES: "a container has the drives of its machine, and its one interface is how it is reached",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 

@@ -124,6 +124,13 @@ def told(block: VgpuGuest, spec: HostSpec | None = None) -> list[str]:
     return [f"{one.severity} {one.message}; {one.hint}" for one in rules(spec or host(), block)]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "day"), [(1803859200, "2027-03-01"), (-(10**15), "1970-01-01"), (10**15, "9999-12-31")]
+)
+def test_a_token_may_name_a_day_that_no_calendar_has(seconds: int, day: str) -> None:
+    assert token.day(seconds) == day
+
+
 def test_a_good_spec() -> None:
     assert told(PLAIN, host("L40S")) == []
     assert told(SERVER) == []

@@ -24,6 +24,8 @@ def test_versions_are_ordered_as_numbers() -> None:
     assert branch_of("535.261.03") == branch_of("535") == "535"
     with pytest.raises(GpuprovError, match="latest"):
         branch_of("latest")
+    with pytest.raises(GpuprovError, match="is not a driver version"):
+        Version.parse("5" * 4301)  # more digits than int() takes
 
 
 @pytest.mark.parametrize(

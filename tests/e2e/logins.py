@@ -61,6 +61,7 @@ NOISES = (
     Login("csh", "/bin/csh", {".cshrc": "echo Linux\nset noclobber\n"}),
     Login("fish", "/usr/bin/fish", {".config/fish/config.fish": "echo Linux\n"}),
     Login("rbash", "/bin/rbash"),
+    Login("slow", files={".bashrc": "sleep 2\n"}),
     Login("umask", files={".bashrc": "umask 0777\n"}),
     Login("path", sudo="{name} ALL=(ALL) NOPASSWD: ALL\nDefaults:{name} secure_path=/usr/bin:/bin"),
     Login(

@@ -19,11 +19,13 @@ exec "/usr/bin/${0##*/}" "$@"
 """
 
 
-def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+@pytest.mark.parametrize("how", ["4", pytest.param("4 corrupt", marks=pytest.mark.slow)], ids=["cut", "corrupt"])
+def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, older: str, versions: tuple[str, str], how: str) -> None:
+    """It ends a connection half-way, or hands out a package that is not what its index says."""
     machine = lab.simulated("mirror", older)
     folder, old = lab.inventory(spec_of(versions[0]), machine), lab.inventory(spec_of(versions[1]), machine)
     before = machine.state()
-    faults.plant(machine.name, "mirror-fails=4", hosts.run)
+    faults.plant(machine.name, f"mirror-fails={how}", hosts.run)
     ran = lab.run("apply", folder, "--yes")
     assert int(machine.sh("wc -l < /run/gpuprov-sim/downloads.log")) >= 4, "the upgrade did not ask for packages"
     assert ran.code == 3, ran

@@ -25,12 +25,17 @@ from tests.e2e.lab import GPUPROV, loaded
 pytestmark = pytest.mark.e2e
 GPU = Gpus(model="H100-SXM5-80GB", count=2)
 NAME = "e2e-health"
-SPEC = {"gpu": {"model": GPU.model, "count": GPU.count}, "health": {"program_errors": "fail", "mounts": ["/srv"]}}
+BLOCK = {"program_errors": "fail", "mounts": ["/srv"], "interfaces": ["work0"], "pcie_replays": 10}
+SPEC = {"gpu": {"model": GPU.model, "count": GPU.count}, "health": BLOCK}
 PLANTED = {  # fault -> the action, and words of what its check found
     "gpu-row-pending=1": ("reset", "0001:11:00.0 has one pending"),
     "gpu-ecc-errors=0": ("reset", "0001:10:00.0 has 3"),
     "gpu-hot=1": ("drain", "0001:11:00.0 is -1 C below it"),
     "gpu-power-brake=0": ("drain", "0001:10:00.0 is slow: HW Slowdown, HW Power Brake Slowdown"),
+    "gpu-ecc-off=1": ("", "0001:11:00.0 has it off"),
+    "gpu-power-held=1": ("", "0001:11:00.0 is held at 350 W of 700 W"),
+    "gpu-pcie-replays=0": ("drain", "0001:10:00.0 has 67"),
+    "interface-down=work0": ("", "work0 is down"),
     "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
     "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
     "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
@@ -71,6 +76,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     description = Description(gpu=GPU)
     with loaded(NAME, description) as machine:
         machine.sh("mount -t tmpfs -o size=16m scratch /srv")
+        machine.sh("ip link add work0 type veth peer name work1; ip link set work0 up; ip link set work1 up")
         inventory.write([hosts.up(NAME, description)], folder / "hosts.yaml")
         yield Site(folder)
 
@@ -123,6 +129,16 @@ def test_a_gpu_that_is_slow_without_a_reason(site: Site) -> None:
     assert causes["health.slowdown"][1].startswith("0001:11:00.0 is slow")
     for name in ("gpu-slow-clock", "gpu-power-brake"):
         faults.heal(NAME, name, hosts.run)
+
+
+def test_a_gpu_that_the_driver_wants_reset(site: Site) -> None:
+    faults.plant(NAME, "gpu-reset-required=0", hosts.run)
+    code, host = site.health()
+    assert (code, host["fit"], host["action"]) == (1, "until", "reset"), host
+    assert [(cause["check"], cause["found"]) for cause in host["causes"]] == [
+        ("health.recovery", "0001:10:00.0 needs a reset")
+    ]
+    faults.heal(NAME, "gpu-reset-required", hosts.run)
 
 
 def test_a_process_is_left_when_its_containers_monitor_is_gone(site: Site, tmp_path: Path) -> None:

@@ -20,12 +20,16 @@ GPU = Gpus(model="H100-SXM5-80GB", count=4)
 INFINIBAND = Description(gpu=GPU, nvswitch=3, hcas=4)
 ROCE = Description(gpu=GPU, nvswitch=3, hcas=4, fabric="roce", rate=200)
 RDMA: dict[str, Any] = {"count": 4, "memlock": "", "nccl": {"manage": False}}
-TOPOLOGY = {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"}
+OTHERS = {
+    "topology": {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"},
+    "health": {"link_downed": 2},
+}
 PLANTED = {  # fault -> words of what its check found, and of the hint
     "ib-port-down=0": ("ibP1p20s0 port 1 is DOWN (Polling)", "the cable, and the switch's port"),
     "ib-rate-low=1": ("ibP1p36s0 port 1: 100 Gb/s", "the cable, its seat"),
     "hca-misplaced=2": ("GPU2 has none", "the machine's manual"),
     "pcie-link-narrow=gpu3": ("x4", ""),
+    "rdma-port-flaps=3": ("ibP1p68s0 port 1 went down 14 times", "replace the cable"),
 }
 
 
@@ -64,7 +68,10 @@ def host(factory: pytest.TempPathFactory, description: Description, asked: dict[
     hosts.down(name)
     try:
         yield Host(
-            factory.mktemp(name), name, description, {"gpu": gpu, "rdma": {**RDMA, **asked}, "topology": TOPOLOGY}
+            factory.mktemp(name),
+            name,
+            description,
+            {"gpu": gpu, "rdma": {**RDMA, **asked}, **OTHERS},
         )
     finally:
         hosts.down(name)
@@ -106,6 +113,18 @@ def test_programs_see_the_tree_and_set_registers(infiniband: Host) -> None:
     assert infiniband.run(read).split() == ["0000", "MaxReadReq", "4096"]
     hosts.reboot(infiniband.name)
     assert infiniband.run(read).split() == ["001d", "MaxReadReq", "512"], "neither outlives a boot"
+
+
+def test_a_link_that_flaps(roce: Host) -> None:
+    assert roce.verify()["health.link_flaps"]["status"] == "pass"
+    faults.plant(roce.name, "rdma-link-flaps", hosts.run)
+    row = roce.verify()["health.link_flaps"]
+    assert (row["status"], row["found"].partition(",")[0]) == (
+        "fail",
+        "enP1p20s0np0 of roceP1p20s0 went down and came back 3 times",
+    )
+    faults.heal(roce.name, "rdma-link-flaps", hosts.run)
+    assert roce.verify()["health.link_flaps"]["status"] == "pass"
 
 
 def test_a_roce_port_that_lost_its_address(roce: Host) -> None:

@@ -128,6 +128,13 @@ def test_comments_of_containerds_file_survive(original: str, wanted: str | None)
         assert text == wanted
 
 
+def test_a_file_that_is_nested_deep_is_no_fault_of_ours() -> None:
+    """tomllib reads it; Python cannot compare it."""
+    deep = "a." * 1500 + "b = 1\n"
+    assert engine_files.with_imports(deep, f"imports = []\n{deep}").endswith(deep)
+    assert engine_files.with_default(deep, "crio", "crun") == deep
+
+
 @pytest.mark.parametrize("original", ["", "\n", "not toml ["])
 def test_a_file_without_anything_to_keep_is_nvidia_ctks(original: str) -> None:
     assert engine_files.with_imports(original, "version = 2\n") == "version = 2\n"

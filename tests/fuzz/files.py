@@ -109,7 +109,7 @@ def _packages() -> Any:
     return _plain(made)
 
 
-def _documents(base: Callable[[], Any]) -> Callable[[Random], bytes]:
+def documents(base: Callable[[], Any]) -> Callable[[Random], bytes]:
     """The document with a value changed, or its text."""
 
     def make(random: Random) -> bytes:
@@ -184,7 +184,7 @@ def _zip(random: Random) -> bytes:
 def _pull(random: Random) -> bytes:
     if random.random() < 0.3:
         return _tar(random, "")
-    manifest = _documents(_manifest)(random)
+    manifest = documents(_manifest)(random)
     files = {pulled.MANIFEST: manifest, pulled.JOB: b"{}"}
     return _tar(random, "", files) if random.random() < 0.5 else _whole_tar(files)
 
@@ -362,7 +362,7 @@ def files() -> tuple[Target, ...]:
     def document(
         name: str, base: Callable[[], Any], judge: Callable[[bytes], object], *errors: type[Exception]
     ) -> Target:
-        return Target(name, _documents(base), allowing(judge, *errors), 0.5)
+        return Target(name, documents(base), allowing(judge, *errors), 0.5)
 
     def archive(
         name: str, make: Callable[[Random], bytes], judge: Callable[[bytes], object], *errors: type[Exception]

@@ -1,6 +1,6 @@
 """`python -m tests.fuzz --guided SECONDS`: the same targets, with cases that atheris chooses by the code that they reach.
 
-atheris (the extra `fuzz`) makes strings of bytes; here they take the place of chance in what makes a case.
+atheris (`make guided` installs it) makes strings of bytes; here they take the place of chance in what makes a case.
 https://github.com/google/atheris
 """
 
@@ -51,7 +51,9 @@ def fuzz(seconds: int, only: str = "") -> None:
     try:
         import atheris
     except ImportError:
-        sys.exit("atheris is missing. Fix: pip install -e '.[fuzz]'; it has wheels for Linux")
+        sys.exit(
+            "atheris is missing. Fix: make guided, or pip install --require-hashes -r locks/atheris.txt; it has wheels for Linux"
+        )
     with atheris.instrument_imports(include=["gpuprov"]):
         from tests.fuzz.targets import targets
         from tests.fuzz.whole import warm

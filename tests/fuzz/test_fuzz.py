@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import time
 from pathlib import Path
 
 import pytest
 
+import gpuprov
 from tests.fuzz import corpus
 from tests.fuzz.guided import chosen
 from tests.fuzz.run import Report, chunks, generator, one, run
@@ -14,6 +17,9 @@ from tests.fuzz.targets import Target, functions, targets
 
 CASES = 100_000
 """`make fuzz` runs a million."""
+HOUSE = Path(str(gpuprov.__file__)).parent
+THROUGH = {"gpuprov.records.captured": "file.record"}
+"""Modules whose parsers a target reaches through another one."""
 
 
 def test_no_parser_is_left_out() -> None:
@@ -25,6 +31,27 @@ def test_no_parser_is_left_out() -> None:
         assert short == "base" or {f"{short}.{name}" for name in functions(module)} <= names
     assert {"whole.host", "whole.spec", "whole.inventory", "whole.command", "reading.yaml"} <= names
     assert {"file.plan", "file.policy", "file.results", "host.checkpoint", "pull.bundle", "bundle.manifest"} <= names
+
+
+def test_no_parser_of_another_room_is_left_out() -> None:
+    """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.probe`, import its module."""
+    used = {
+        name
+        for path in (*Path(__file__).parent.glob("*.py"), *(HOUSE / "probe").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and not node.level
+        for name in (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))
+    }
+    for path in sorted(HOUSE.rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        if {"probe", "simulate"} & {*path.relative_to(HOUSE).parts} or "def parse" not in source:
+            continue
+        module = ".".join(path.relative_to(HOUSE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.FunctionDef) or not re.match("parse(_|$)", node.name):
+                continue
+            if {one.arg for one in node.args.args} & {"text", "output", "data"}:
+                assert module in used or module in THROUGH, f"{module}.{node.name}"
 
 
 def test_every_probe_has_something_to_begin_with() -> None:

@@ -136,12 +136,14 @@ def test_verify(room: Path) -> None:
         assert all(name in page for name in NAMES), way
 
 
-@pytest.mark.parametrize("command", ["export", "plan", "topology"])
+@pytest.mark.parametrize("command", ["export", "plan", "topology", "health", "drift"])
 def test_other_commands(room: Path, command: str) -> None:
     extra = {
         "export": ["inventory.yaml", "--out", "out.yaml"],
         "plan": ["inventory.yaml", "--quick", "--json"],
         "topology": ["all", "inventory.yaml", "--json"],
+        "health": ["inventory.yaml", "--json"],
+        "drift": ["inventory.yaml", "--json"],
     }
     usual, _ = gpuprov("good", command, *extra[command], room=room)
     wanted = told(command, usual)
@@ -168,6 +170,6 @@ def told(command: str, ran: subprocess.CompletedProcess[str]) -> dict[str, objec
         hosts: dict[str, object] = yaml.safe_load(Path("out.yaml").read_text())["all"]["hosts"]
         return hosts
     read = json.loads(ran.stdout)
-    if command == "plan":
+    if command in ("plan", "health", "drift"):
         return {one["host"]: {key: value for key, value in one.items() if key != "host"} for one in read["hosts"]}
     return {**read["hosts"], **{name: name for name in read["unread"]}}

@@ -51,7 +51,19 @@ def test_names(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "3g", "3g.40", "3g.40GB", "g.40gb", "1g.10gb+", "1g.10gb+me-gfx", "1g.10gb+1me", "1g.10gb+me.", " 3g.40gb"],
+    [
+        "",
+        "3g",
+        f"{'1' * 4301}g.5gb",
+        "3g.40",
+        "3g.40GB",
+        "g.40gb",
+        "1g.10gb+",
+        "1g.10gb+me-gfx",
+        "1g.10gb+1me",
+        "1g.10gb+me.",
+        " 3g.40gb",
+    ],
 )
 def test_what_is_no_name(text: str) -> None:
     with pytest.raises(LayoutError, match="is no MIG profile; a profile is written"):

@@ -38,6 +38,12 @@ def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turne
     assert found == {"dpkg": "1.21", "libcuda1": wanted, "libglx": "1-1"}
 
 
+@pytest.mark.parametrize("cells", [3, 4, 5, 6])
+def test_the_first_three_cells_will_do(cells: int) -> None:
+    row = "ii |libc6|2.36-9|glibc|amd64|Debian".split("|")[:cells]
+    assert lists.parse_installed("|".join(row)) == {"libc6": "2.36-9"}
+
+
 def test_rows_of_installed_packages() -> None:
     text = (
         "ii |dkms|3.0.10-8|dkms|all|Debian\niF |nvidia-dkms-580-open|580.95.05-1ubuntu1|s|amd64|NVIDIA\n"

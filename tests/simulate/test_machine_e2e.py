@@ -10,9 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import disk_files, machine
+from gpuprov.probe.base import Output
+from gpuprov.probe.host.hardware import FILES, HARDWARE
+from gpuprov.simulate import disk_files, faults, machine
 from gpuprov.simulate.description import Description, Gpus
+from tests.capabilities.asking import ask
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FIRST, SECOND, TAG = "e2e-machine-a", "e2e-machine-b", "e2e-machine"
@@ -48,6 +52,24 @@ def test_a_reboot_takes_a_new_command_line_and_keeps_the_disk(first: str) -> Non
     machine.run(first, "update-grub 2>&1")
     machine.reboot(first)
     assert "gpuprov.test=1" in machine.run(first, "cat /proc/cmdline")
+
+
+def test_what_a_machine_is_made_of_can_be_spoilt(first: str) -> None:
+    """CPUs, swap and open files, which a container has of its machine: each fault is found by its check, and gone when healed."""
+    there = HARDWARE.parse(Output(machine.run(first, HARDWARE.script)))
+    asked = Health(sockets=there.sockets, cores=there.cores, swap="none")
+    planted = {"cpu-offline": HARDWARE, "swap-on": HARDWARE, "open-files-low": FILES}
+
+    def status(fault: str) -> str:
+        probe = planted[fault]
+        return ask(faults.find(fault).caught_by, asked, **{probe.name: machine.run(first, probe.script)}).status
+
+    for fault in planted:
+        assert status(fault) == "pass", fault
+        faults.plant(first, fault, machine.run)
+        assert status(fault) == "fail", fault
+        faults.heal(first, fault, machine.run)
+        assert status(fault) == "pass", fault
 
 
 def test_a_copy_is_another_host_on_the_same_network(first: str) -> None:

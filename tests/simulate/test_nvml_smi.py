@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import gpu_health, gpu_settings, gpu_state
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository.debian import Archive
 from gpuprov.simulate.repository.plan import upstream
+from tests.capabilities.asking import ask
 from tests.simulate.nvml_host import ROOT, Host, holding
 
 pytestmark = pytest.mark.e2e
@@ -195,6 +197,28 @@ def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -
     assert smi.run(host, *query)[1].splitlines()[1] in ("00000001:11:00.0, 40779", "00000001:11:00.0, 41330")
     with holding(host.write("/dev/nvidia1", ""), host.write("/dev/nvidia-uvm", "")):
         assert read()[1].processes is True
+
+
+HEALTH = {  # fault -> the check, and what it finds
+    "gpu-ecc-off": ("health.ecc_mode", "0001:11:00.0 has it off"),
+    "gpu-reset-required": ("health.recovery", "0001:11:00.0 needs a reset"),
+    "gpu-power-held": ("health.power", "0001:11:00.0 is held at 350 W of 700 W"),
+    "gpu-pcie-replays": ("health.pcie_replays", "0001:11:00.0 has 67"),
+}
+
+
+def test_faults_of_a_gpu_in_work(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+
+    def asked(check: str) -> tuple[str, str]:
+        told = ask(check, Health(pcie_replays=10), gpu_health=f"@present 2\n@smi\n{smi.run(host, '-q')[1]}")
+        return told.status, told.found
+
+    for fault, (check, found) in HEALTH.items():
+        assert asked(check)[0] == "pass", check
+        host.write(f"/var/lib/gpuprov-sim/faults/{fault}", "1\n")
+        assert asked(check) == ("fail", found)
+        host.remove(f"/var/lib/gpuprov-sim/faults/{fault}")
 
 
 STATE = "--query-gpu=power.limit,clocks.gr,clocks.applications.gr,compute_mode,ecc.mode.current,ecc.mode.pending"

@@ -74,6 +74,14 @@ def test_it_fails_at_the_nth_package_and_each_after(get: Callable[[str], bytes],
     assert log(tmp_path)[2:5] == ["b~1.deb\tcut", "b~1.deb\tcut", "c.deb\tcut"]
 
 
+def test_a_package_that_is_not_what_its_index_says(get: Callable[[str], bytes], tmp_path: Path) -> None:
+    fault(tmp_path, "2 corrupt")
+    assert get("a.deb") == CONTENT
+    spoilt = get("c.deb")
+    assert (len(spoilt), spoilt[:-1]) == (len(CONTENT), CONTENT[:-1])
+    assert spoilt != CONTENT
+
+
 def test_ways_to_fail(get: Callable[[str], bytes], tmp_path: Path) -> None:
     fault(tmp_path, "1 404")
     with pytest.raises(urllib.error.HTTPError, match="404"):

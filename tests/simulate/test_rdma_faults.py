@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
@@ -17,7 +18,7 @@ from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain import all_checks
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts, Output, Probe
-from gpuprov.probe.gpus import topology
+from gpuprov.probe.gpus import health_links, topology
 from gpuprov.probe.host import pcie
 from gpuprov.probe.rdma import roce
 from gpuprov.simulate import faults
@@ -34,12 +35,13 @@ INFINIBAND = Description(gpu=GPU, nvswitch=3, hcas=2)
 ROCE = Description(gpu=GPU, nvswitch=3, hcas=2, fabric="roce")
 BLOCKS: dict[str, Fragment] = {
     "rdma": Rdma(fabric="infiniband", count=2, rate=400),
+    "health": Health(link_downed=2, port_errors=0),
     "topology": Topology(gpu_hca="PXB", rails="matched", same_socket=True, hcas=2),
     "pcie": Pcie(acs="disabled", max_read_request=4096, relaxed_ordering="enabled"),
 }
 SETTINGS = Roce(traffic_class=106, ecn=(3,), cnp_dscp=48)
 ON_ETHERNET = {**BLOCKS, "rdma": Rdma(fabric="roce", count=2, rate=400, roce=SETTINGS, nccl=Nccl(gid="automatic"))}
-READ: tuple[Probe[Any], ...] = (rdma.DEVICES, topology.PCI, pcie.PCIE, roce.ROCE)
+READ: tuple[Probe[Any], ...] = (rdma.DEVICES, topology.PCI, pcie.PCIE, roce.ROCE, health_links.PORT_ERRORS)
 CHECKS = {check.id: check for check in all_checks()}
 # What the other probes print on a host without errors: the ones that sysfs does not tell.
 ELSEWHERE = {
@@ -120,6 +122,11 @@ FAULTS: dict[
         "no subnet manager: a managed switch",
     ),
     "ib-rate-low=0": (INFINIBAND, "ibP1p20s0 port 1: 100 Gb/s", "the cable, its seat, and the switch's port"),
+    "rdma-port-flaps=1": (
+        INFINIBAND,
+        "ibP1p36s0 port 1 went down 14 times; ibP1p36s0 port 1: symbol_error 120, link_error_recovery 3",
+        "reseat or replace the cable",
+    ),
     "roce-gid-missing=0": (
         ROCE,
         "none on roceP1p20s0 port 1",

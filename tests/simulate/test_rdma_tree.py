@@ -220,7 +220,7 @@ def test_faults_change_what_is_shown_and_healing_takes_it_back(make: Make, descr
     before = host.files()
     rows = [("gpu-lost", "1"), ("hca-missing", "1"), ("hca-misplaced", "1"), ("hca-link-layer", "0"),
             ("pcie-link-narrow", "gpu1"), ("pcie-link-narrow", "hca0"), ("ib-port-down", "0"), ("ib-rate-low", "1"),
-            ("ib-port-init", "0"), ("roce-gid-missing", "0")]  # fmt: skip
+            ("ib-port-init", "0"), ("rdma-port-flaps", "1"), ("roce-gid-missing", "0")]  # fmt: skip
     laid_out = program.WRITTEN.read_text()
     for name, parameter in rows:
         host.plant(name, parameter)

@@ -24,6 +24,9 @@ b: {nvidia_driver: {version: "535"}, mps: {}, rdma: {fabric: roce}}
 c: {gpu: {model: H100-SXM5-80GB, count: 1}, nvidia_driver: {version: "535"}, cgpu: {}}
 d: {gpu: {model: H100-SXM5-80GB, count: 1}, nvidia_driver: {version: "535"}, mig: {layout: [{gpus: all, instances: {1g.10gb: 7}}]}}
 e: {vgpu_guest: {}}
+f: {gpu: {model: H100-SXM5-80GB, count: 1}, gpu_settings: {power_limit: 500, ecc: enabled}, readings: {},
+    health: {since: 7d, program_errors: fail, pcie_replays: 1, link_downed: 1, port_errors: 0, sockets: 2, cores: 8, memory: 2000,
+             swap: none, nvme: 8, interfaces: [eth0], mounts: [/, /home]}}
 """
 
 
@@ -79,6 +82,9 @@ def test_no_word_of_a_host_is_more_than_data(
     assert run(monkeypatch, "verify", file, "--prometheus", "v.prom") == 1
     assert run(monkeypatch, "drift", file) == 1
     assert run(monkeypatch, "drift", file, "--json") == 1
+    assert run(monkeypatch, "diff", "a0", "a1", "-i", file) in (0, 1)
+    assert run(monkeypatch, "diff", "f0", "b1", "-i", file, "--json") in (0, 1)
+    assert run(monkeypatch, "init", "--from-hosts", "all", "-i", file, "--out", "new.yaml") in (0, 1, 2, 4)
     assert run(monkeypatch, "capture", "all", "-i", file, "--out", "captures") in (0, 1)
     assert run(monkeypatch, "verify", file, "--from", "captures") in (0, 1)
     written = [path for path in tmp_path.rglob("*.*") if path.suffix in (".html", ".xml", ".prom", ".svg", ".json")]

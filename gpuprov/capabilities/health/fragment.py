@@ -120,6 +120,16 @@ class Health(Fragment, frozen=True):
         Count | None,
         msgspec.Meta(description="How many errors each counter of such a port may show; left out: not judged"),
     ] = None
+    link_flaps: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=1000,
+            description=(
+                "From how many times within 12 hours is bad that the link of an RDMA device's network interface went down and "
+                "came back (0: not judged)"
+            ),
+        ),
+    ] = 3  # fmt: skip
     firmware: Annotated[
         Literal["uniform", "any"],
         msgspec.Meta(

@@ -13,8 +13,12 @@ from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
+from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
+FLAPPING = 12 * 3600
+"""Seconds in which flaps are counted: https://github.com/leptonai/gpud/tree/main/components/accelerator/nvidia/infiniband/store
+(scan_flaps.go), as is how many are too many."""
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
 """Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
@@ -117,6 +121,37 @@ def ports(ctx: Ctx) -> Outcome:
     return ok(f"{len(found)} ports", ", ".join(limits))
 
 
+@check("health.link_flaps", LINK_FLAPS, fields=("since", "link_flaps"), evidence=LINK_FLAPS.evidence)
+def link_flaps(ctx: Ctx) -> Outcome:
+    """No link of an RDMA device's network interface went down and came back too often within 12 hours, this boot and since `since`.
+
+    Its counter, link_downed, tells no times, and stops at 255.
+    """
+    limit = ctx.fragment.link_flaps
+    if not limit:
+        return not_asked("link_flaps: 0")
+    found = ctx.facts.get(LINK_FLAPS)
+    if not found.interfaces:
+        return not_asked("no RDMA device has a network interface")
+    if not found.journal:
+        return skip(
+            "there is no journal that can be read, which would tell when links went down", "or health: {link_flaps: 0}"
+        )
+    begins = max(found.since, found.now - FLAPPING)
+    bad, few = [], 0
+    for one in found.interfaces:
+        times = [at for at in one.flaps if at >= begins]
+        few += len(times)
+        if len(times) >= limit:
+            bad.append(
+                f"{one.name} of {one.device} went down and came back {len(times)} times, last {moment(times[-1])}"
+            )
+    expected = f"fewer than {limit} times within {FLAPPING // 3600} hours"
+    if bad:
+        return fail(expected, "; ".join(bad), f"drain the host; {CABLE}; then health --since TIME", action="drain")
+    return ok(f"{len(found.interfaces)} interfaces; {few or 'none'} went down and came back", expected)
+
+
 @check("health.rdma_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep mlx5")
 def rdma_log(ctx: Ctx) -> Outcome:
     """The kernel does not say that an HCA has too little power from its slot, or a transceiver that is too hot."""
@@ -166,4 +201,4 @@ def firmware(ctx: Ctx) -> Outcome:
     return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
 
 
-CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, rdma_log, firmware)
+CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, rdma_log, firmware)

@@ -6,12 +6,14 @@ import base64
 import binascii
 import hashlib
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
 from gpuprov import reading
 from gpuprov.spec.signing import VAULT
+
+LAST = 253402300799
+"""9999-12-31, after which Python knows no day."""
 
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +28,11 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: str) -> ControllerToken:
     """The token file on this machine. Never raises; `problem` is what is wrong with it."""
     try:
-        content = Path(path).read_bytes()
+        content = reading.contents(path)
     except OSError as error:
         return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
+    except reading.Unreadable as error:
+        return ControllerToken(problem=f"{path} cannot be read: {error}")
     if content.startswith(VAULT):
         return ControllerToken()
     claims = _claims(content)
@@ -52,5 +56,5 @@ def _claims(content: bytes) -> dict[str, object] | None:
 
 
 def day(seconds: int) -> str:
-    """A point in time as its day: 2027-03-01."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
+    """A point in time as its day: 2027-03-01. What no calendar has is its first or last day."""
+    return f"{datetime.fromtimestamp(min(max(seconds, 0), LAST), UTC):%Y-%m-%d}"

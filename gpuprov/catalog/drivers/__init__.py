@@ -23,7 +23,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> Version:
         """'535.261.03', a branch ('535'), or a package version: epoch and revision are ignored ('3:535.261.03-1')."""
-        match = re.fullmatch(r"(?:\d+:)?(\d+(?:\.\d+)*)(?:[-+~].*)?", text.strip())
+        match = re.fullmatch(r"(?:\d+:)?(\d{1,18}(?:\.\d{1,18})*)(?:[-+~].*)?", text.strip())
         if not match:
             raise GpuprovError(f"{text!r} is not a driver version", "A driver version is like 535.261.03.")
         return cls(tuple(int(part) for part in match[1].split(".")))

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go; device filters: mig-parted, pkg/types/device.go
-_ATTRIBUTE = r"[a-zA-Z](?:[a-zA-Z0-9.]*[a-zA-Z0-9])?"
-_NAME = re.compile(rf"(?:MIG )?(?:(\d+)c\.)?(\d+)g\.(\d+)gb(?:([+-])({_ATTRIBUTE}(?:,{_ATTRIBUTE})*))?")
+_ATTRIBUTE, _N = r"[a-zA-Z](?:[a-zA-Z0-9.]*[a-zA-Z0-9])?", r"(\d{1,9})"
+_NAME = re.compile(rf"(?:MIG )?(?:{_N}c\.)?{_N}g\.{_N}gb(?:([+-])({_ATTRIBUTE}(?:,{_ATTRIBUTE})*))?")
 _GRAMMAR = "a profile is written 3g.40gb, 1c.3g.40gb (a compute instance in it), 1g.10gb+me or 1g.24gb-me"
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
 _MOST = 64

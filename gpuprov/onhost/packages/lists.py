@@ -41,7 +41,7 @@ def parse_installed(text: str) -> dict[str, str]:
 
     Of a package in several architectures it is the version in the host's own, which is dpkg's; the rows tell the others.
     """
-    rows = [[*row, ""] if len(row) < 5 else row for row in parse_rows(text)]
+    rows = [[*row, "", ""] for row in parse_rows(text)]
     own = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}
     others = {row[1]: row[2] for row in rows if row[4] not in own}
     return {**others, **{row[1]: row[2] for row in rows if row[4] in own}}

@@ -161,7 +161,7 @@ TABLE: tuple[Fault, ...] = (
     ),
     Fault(
         "mirror-fails",
-        "the package mirror cuts the connection at the n-th package (parameter: n)",
+        "the package mirror cuts the connection at the n-th package (parameter: n; n corrupt: handed out with another byte)",
         "could not be downloaded, nothing was changed",
         parameter="1",
         moment="apply",

@@ -26,12 +26,23 @@ def _line(name: str, what: str, caught_by: str, *lines: str, gpu: bool = False) 
     )
 
 
+FLAPS = f"""for i in /sys/class/infiniband/*/device/net/*; do break; done
+[ -e "$i" ] || {{ echo 'no RDMA device here has a network interface' >&2; exit 1; }}
+d=$(readlink -f "${{i%/net/*}}"); n=$(date +%s)
+for w in up down up down up down up; do
+  printf '%s.000001 %s kernel: mlx5_core %s %s: Link %s\\n' "$n" "$(hostname)" "${{d##*/}}" "${{i##*/}}" "$w" >> {LOG}
+done"""
+SWAP, DOWN = "/gpuprov-sim-swap", "/run/gpuprov-sim/interface-down"
 TABLE: tuple[Fault, ...] = (
     _gpu("gpu-ecc-errors", "ECC counts uncorrectable errors of a GPU's memory", "health.ecc_errors"),
     _gpu("gpu-row-pending", "a row of a GPU's memory waits for its remapping, which a reset brings", "health.remapped_rows"),
     _gpu("gpu-row-failed", "the remapping of a row of a GPU's memory failed", "health.remapped_rows"),
     _gpu("gpu-hot", "a GPU is hotter than where its hardware slows it down", "health.temperature"),
     _gpu("gpu-power-brake", "a GPU is slowed down by the power brake of the chassis", "health.slowdown"),
+    _gpu("gpu-ecc-off", "ECC is off in a GPU, as a colleague or its vendor left it", "health.ecc_mode"),
+    _gpu("gpu-reset-required", "the driver says that a GPU is to be reset", "health.recovery"),
+    _gpu("gpu-power-held", "a GPU is held at half of the power limit that is set, as by the BMC", "health.power"),
+    _gpu("gpu-pcie-replays", "a GPU has had 67 PCIe replays since its reset", "health.pcie_replays"),
     _gpu("gpu-slow-clock", "a GPU computes at the clock of an idle one, and nothing is said to lower it", "health.clocks"),
     Fault("gpu-memory-held", "half of a GPU's memory is in use, and no process is on it (parameter: the GPU's index)",
           "health.processes", parameter="0", kinds=("machine",)),
@@ -50,6 +61,20 @@ TABLE: tuple[Fault, ...] = (
           plant="mountpoint -q /srv || { echo '/srv is no mount point' >&2; exit 1; }; "
           "dd if=/dev/zero of=/srv/.gpuprov-sim-fill bs=64k 2>/dev/null || true",
           heal="rm -f /srv/.gpuprov-sim-fill"),
+    Fault("rdma-link-flaps", "the link of an RDMA device's interface went down and came back three times", "health.link_flaps",
+          plant=FLAPS, heal=f"sed -i 1q {LOG}", kinds=("container",)),
+    Fault("interface-down", "an interface is down, as without a cable (parameter: its name)", "health.devices", parameter="eth1",
+          plant=f'ip link set dev "$1" down && echo "$1" > {DOWN}',
+          heal=f'if read -r i < {DOWN}; then ip link set dev "$i" up; rm {DOWN}; fi'),
+    Fault("cpu-offline", "the last CPU is off", "health.cpus", kinds=("machine",),
+          plant='c=$(ls -d /sys/devices/system/cpu/cpu[1-9]*/online | sort -V | tail -n 1); echo 0 > "$c"',
+          heal='for c in /sys/devices/system/cpu/cpu[1-9]*/online; do echo 1 > "$c"; done'),
+    Fault("swap-on", "somebody has given the host swap", "health.memory", kinds=("machine",),
+          plant=f"fallocate -l 16M {SWAP} && chmod 600 {SWAP} && mkswap {SWAP} >/dev/null && swapon {SWAP}",
+          heal=f"swapoff {SWAP} 2>/dev/null || true; rm -f {SWAP}"),
+    Fault("open-files-low", "nine of ten files that the kernel opens are open", "health.open_files", kinds=("machine",),
+          plant="set -- $(cat /proc/sys/fs/file-nr); echo $(($1 + $1 / 9)) > /proc/sys/fs/file-max",
+          heal="echo 9223372036854775807 > /proc/sys/fs/file-max"),
     _line("xid-program", "a program of a user made a GPU memory page fault: Xid 31", "health.programs",
           "NVRM: Xid (PCI:$b): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS", gpu=True),
     _line("xid-reset", "the GSP of a GPU does not answer: Xid 119, then 154", "health.xid",

@@ -76,6 +76,13 @@ static bool link_field(unsigned index, unsigned field, unsigned scope, unsigned 
     return link < links && !host_link_down(index, link);
 }
 
+/* Whether the GPU is to be reset, and whether it is to be drained before. */
+static bool reset_field(unsigned index, unsigned field, unsigned scope, unsigned *answer) {
+    enum { RESET = 226, DRAIN_AND_RESET };
+    *answer = field == RESET && host_fault("gpu-reset-required", index);
+    return scope == 0 && (field == RESET || field == DRAIN_AND_RESET);
+}
+
 /* The others say each by itself that they are not simulated. */
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
     const struct gpu *gpu;
@@ -83,7 +90,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
     for (int i = 0; result == NVML_SUCCESS && i < count; i++) {
         unsigned answer = 0;
         bool known = link_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer) ||
-                     settings_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer);
+                     settings_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer) ||
+                     reset_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer);
         values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
         values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
         values[i].value = answer;

@@ -80,14 +80,19 @@ unsigned settings_held(unsigned clock, struct span lock) {
     return clock < lock.least ? lock.least : clock > lock.most ? lock.most : clock;
 }
 
-/* Power limits as nvidia-smi 535 and newer ask for them; of the scopes only the GPU's (0). */
+/* Power, drawn and limited, as nvidia-smi 535 and newer ask for it; of the scopes only the GPU's (0). */
 bool settings_field(unsigned gpu, unsigned field, unsigned scope, unsigned *answer) {
-    enum { LEAST = 187, MOST, DEFAULT, ENFORCED, REQUESTED = 192 };
+    enum { AVERAGE = 185, INSTANT, LEAST, MOST, DEFAULT, ENFORCED, REQUESTED = 192 };
     long whole = config_number("power_limit_mw", -1);
     unsigned set = settings_of(gpu).power_mw;
     if (scope || whole < 0) return false;
+    if (field == AVERAGE || field == INSTANT) return *answer = (unsigned)config_number("power_idle_mw", 0), true;
     if (field == LEAST) return *answer = (unsigned)config_number("power_min_mw", 0), true;
     if (field == MOST || field == DEFAULT) return *answer = (unsigned)whole, true;
-    if (field == ENFORCED || field == REQUESTED) return *answer = set ? set : (unsigned)whole, true;
+    if (field == ENFORCED || field == REQUESTED) {
+        *answer = set ? set : (unsigned)whole;
+        if (field == ENFORCED && host_fault("gpu-power-held", gpu)) *answer /= 2;
+        return true;
+    }
     return false;
 }

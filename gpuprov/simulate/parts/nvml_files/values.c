@@ -30,7 +30,6 @@ ANSWER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_generation")
 ANSWER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_generation")
 ANSWER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width")
 ANSWER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
-ANSWER(nvmlDeviceGetPcieReplayCounter, "zero")
 ANSWER(nvmlDeviceGetPowerUsage, "power_idle_mw")
 ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_mw")
 ANSWER(nvmlDeviceGetPowerManagementMode, "one")
@@ -42,7 +41,14 @@ ANSWER(nvmlDeviceGetAccountingMode, "zero")
 ANSWER(nvmlDeviceGetRetiredPagesPendingStatus, "zero")
 ANSWER(nvmlDeviceGetVirtualizationMode, "zero")
 
-/* Nothing but what is set limits a simulated GPU. */
+EXPORT nvmlReturn_t nvmlDeviceGetPcieReplayCounter(nvmlDevice_t device, unsigned *count) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = known(device, "zero", count);
+    if (result == NVML_SUCCESS && device_gpu(device, &gpu) == NVML_SUCCESS && host_fault("gpu-pcie-replays", gpu->index)) *count = 67;
+    return result;
+}
+
+/* Nothing but what is set limits a simulated GPU, if it is not held down from outside. */
 EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned *limit) {
     const struct gpu *gpu;
     nvmlReturn_t result = known(device, "power_limit_mw", limit);
@@ -52,7 +58,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsig
     return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *limit) {
-    return nvmlDeviceGetPowerManagementLimit(device, limit);
+    const struct gpu *gpu;
+    nvmlReturn_t result = nvmlDeviceGetPowerManagementLimit(device, limit);
+    if (result == NVML_SUCCESS && device_gpu(device, &gpu) == NVML_SUCCESS && host_fault("gpu-power-held", gpu->index)) *limit /= 2;
+    return result;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *least, unsigned *most) {
@@ -220,8 +229,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current,
     if (result == NVML_SUCCESS) result = device_gpu(device, &gpu);
     if (result != NVML_SUCCESS || !pending) return result == NVML_SUCCESS ? NVML_ERROR_INVALID_ARGUMENT : result;
     struct settings now = settings_of(gpu->index);
-    *current = now.ecc;
-    *pending = now.ecc_pending;
+    bool off = host_fault("gpu-ecc-off", gpu->index);
+    *current = now.ecc && !off;
+    *pending = now.ecc_pending && !off;
     return NVML_SUCCESS;
 }
 

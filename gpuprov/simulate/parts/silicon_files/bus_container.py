@@ -31,6 +31,7 @@ LINK = "link: "  # what a link's content begins with
 SIZE = 4096
 ACS_CONTROL, DEVICE_CONTROL, LINK_STATUS = 0x106, 0x48, 0x52
 NO_GID = ":".join(["0000"] * 8) + "\n"
+FLAPS = {"link_downed": "14", "link_error_recovery": "3", "symbol_error": "120"}
 LISTS = ("etc/modules", "etc/modules-load.d/*.conf", "usr/lib/modules-load.d/*.conf",
          "etc/rdma/modules/infiniband.conf", "etc/rdma/modules/roce.conf", "etc/rdma/modules/rdma.conf")  # fmt: skip
 BROUGHT = {"mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"}
@@ -200,7 +201,7 @@ def concerns(function: Function, name: str, value: str) -> bool:
     if name == "pcie-link-narrow":
         return f"{function['role']}{function['index']}" == value
     if name not in ("gpu-lost", "hca-missing", "hca-misplaced", "ib-port-down", "ib-port-init", "ib-rate-low",
-                    "hca-link-layer", "roce-gid-missing"):  # fmt: skip
+                    "rdma-port-flaps", "hca-link-layer", "roce-gid-missing"):  # fmt: skip
         return False
     return bool(
         function["role"] == ("gpu" if name == "gpu-lost" else "hca") and str(function["index"]) == (value or "0")
@@ -223,6 +224,8 @@ def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
         files |= {"ports/1/lid": "0xffff", "ports/1/sm_lid": "0x0"}
     if "ib-rate-low" in faults:
         files["ports/1/rate"] = "100 Gb/sec (1X NDR)"
+    if "rdma-port-flaps" in faults:
+        files |= {f"ports/1/counters/{name}": count for name, count in FLAPS.items()}
     if "hca-link-layer" in faults:
         other = {"InfiniBand": "Ethernet", "Ethernet": "InfiniBand"}
         files["ports/1/link_layer"] = other[files["ports/1/link_layer"]]

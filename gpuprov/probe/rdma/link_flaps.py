@@ -1,0 +1,136 @@
+"""When the links of network interfaces of RDMA devices went down and came back, by the journal of this boot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.kernel.kernel_log import seconds
+from gpuprov.reading import is_whole
+
+ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
+"""`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
+SAYS = (
+    rf"mlx5_core {ADDRESS} (\S+): (Link up|Link down)\Z",
+    r"(\S+): (Gained carrier|Lost carrier|Link DOWN)\Z",
+    r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
+    r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
+)
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent where somebody takes the
+interface down; systemd-networkd and NetworkManager, which tell of InfiniBand, too."""
+UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
+AGAIN = "carrier: link connected"
+"""NetworkManager says it each time, and of a link that was down for less than six seconds nothing else."""
+LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
+"""The driver begins anew with an adapter, whose link then comes up again."""
+
+
+class Interface(msgspec.Struct, frozen=True, kw_only=True):
+    """`flaps`: when its link came back after it was lost; not where the driver was loaded in between."""
+
+    device: str
+    name: str
+    flaps: tuple[float, ...] = ()
+
+
+class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
+    """`journal`: whether there is one, and root reads it. `since`: what is asked for, in Unix time; 0: this boot."""
+
+    journal: bool
+    now: float
+    since: float = 0
+    interfaces: tuple[Interface, ...] = ()
+
+
+def parse(output: Output) -> LinkFlaps:
+    told: dict[str, str] = {}
+    names: dict[str, str] = {}
+    events: dict[str, list[tuple[float, str, str]]] = {}
+    loads: list[float] = []
+    for row in output.text.splitlines():
+        kind, _, rest = row.partition("|")
+        if kind == "interface" and rest.count("|") == 1:
+            device, _, name = rest.partition("|")
+            names.setdefault(name, device)
+        elif kind in ("now", "since", "journal"):
+            told[kind] = rest.strip()
+        elif kind == "line" and (line := STAMP.match(rest)):
+            at, said = float(line[1]), line[3]
+            if LOADED.match(said):
+                loads.append(at)
+            for match in filter(None, (re.match(pattern, said) for pattern in SAYS)):
+                events.setdefault(match[1], []).append((at, line[2], match[2]))
+    if not is_whole(told.get("now", "")) or not is_whole(told.get("since", "")):
+        raise ProbeFailed(f"the host's clock cannot be read: {output.text.strip()[:120]!r}")
+    since = float(told["since"])
+    interfaces = tuple(
+        Interface(device=device, name=name, flaps=_flaps(events.get(name, []), loads, since))
+        for name, device in sorted(names.items())
+    )
+    return LinkFlaps(
+        journal=told.get("journal", "0") not in ("", "0"), now=float(told["now"]), since=since, interfaces=interfaces
+    )
+
+
+def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
+    """By the witness that saw most of them: up, down, and up again. A link that comes up after a boot has not been up before."""
+    seen = [
+        tuple(up for down, up in _outages([(at, said) for at, who, said in events if who == witness])
+              if up >= since and not any(down <= load <= up for load in loads))
+        for witness in dict.fromkeys(who for _, who, _ in events)
+    ]  # fmt: skip
+    return max(seen, key=len, default=())
+
+
+def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
+    """From when to when it was down, each between two times at which it was up. Where somebody took the interface down, or it is a new
+    one, as after a visit to a container's network, nothing is known of before."""
+    found: list[tuple[float, float]] = []
+    was_up = False
+    lost: float | None = None
+    for at, said in events:
+        if said in DOWN:
+            lost = at if was_up and lost is None else lost
+        elif said in (*UP, AGAIN):
+            lost = at if said == AGAIN and was_up and lost is None else lost
+            found += [(lost, at)] if lost is not None else []
+            was_up, lost = True, None
+        else:
+            was_up, lost = False, None
+    return found
+
+
+def _asked(host: Any) -> Mapping[str, str]:
+    block = host.capabilities.get("health")
+    return {"since": seconds(block.since) if block else ""}
+
+
+LINK_FLAPS = Probe(
+    "link_flaps",
+    f"""n=$(date +%s); echo "now|$n"
+case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=0;; esac
+echo "since|$since"
+for i in /sys/class/infiniband/*/device/net/*; do
+  [ -e "$i" ] && [ ! -e "${{i%/net/*}}/physfn" ] || continue  # virtual functions come and go with containers
+  d=${{i%/device/net/*}}
+  echo "interface|${{d##*/}}|${{i##*/}}"
+done
+command -v journalctl >/dev/null || exit 0
+j() {{ journalctl -q --no-pager -b -o short-unix "$@" 2>/dev/null; }}
+[ "$(id -u)" != 0 ] || echo "journal|$(j -n 1 | wc -l)"  # others see their own lines only
+j _TRANSPORT=kernel | grep -aE ' kernel: mlx5_core {ADDRESS}(: firmware version: | [^ ]+: Link (up|down)$)' |
+  tail -n 2000 | sed 's/^/line|/'
+j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service |
+  grep -aE ': ((Gained|Lost) carrier|Link DOWN)$|: carrier: link (dis)?connected|manager: [(][^ )]+[)]: new |-> unmanaged ' |
+  tail -n 2000 | sed 's/^/line|/'
+true""",
+    parse,
+    "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",
+    asks=_asked,
+    speaks=True,
+)
