@@ -15,6 +15,7 @@ from typing import IO, Any, Protocol
 import msgspec
 
 from gpuprov.reading import LARGEST
+from gpuprov.shared.signals import ended_politely
 
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expected byte and the end
 
@@ -89,11 +90,12 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and tell each one's end. An exception ends all children first. A job is taken when
-    there is a place for it, so that the scripts of a fleet need not be there at once."""
+    """Run every job, at most `workers` at a time, and tell each one's end. A job is taken when there is a place for it, so that the
+    scripts of a fleet need not be there at once. An exception ends all children first, and so do SIGTERM and SIGHUP: children have
+    sessions of their own, and would stay."""
     waiting = iter(jobs)
     running: set[_Running] = set()
-    with selectors.DefaultSelector() as selector:
+    with ended_politely(), selectors.DefaultSelector() as selector:
         try:
             while True:
                 while len(running) < workers and (job := next(waiting, None)):

@@ -266,7 +266,9 @@ def test_testinfra_reaches_the_same_host_over_one_connection(sshd: Sshd) -> None
     assert _running(control_path.removesuffix("/%C")) == 0
 
 
-def test_an_interrupt_ends_every_child() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_every_child(number: int) -> None:
+    """SIGTERM is timeout(1)'s and systemd's, SIGHUP a terminal's that is closed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         code = (
@@ -278,7 +280,7 @@ def test_an_interrupt_ends_every_child() -> None:
         child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
         marker = f"Port={port}"
         _wait(lambda: _running(marker) == 5)
-        os.kill(child.pid, signal.SIGINT)
+        os.kill(child.pid, number)
         _out, error = child.communicate(timeout=5)
     assert b"KeyboardInterrupt" in error
     assert _running(marker) == 0
