@@ -28,7 +28,10 @@ def main() -> None:
     from gpuprov import console
     from gpuprov.cli import cli
     from gpuprov.errors import GpuprovError
+    from gpuprov.shared import locales
 
+    console.blocking()
+    locales.settle()
     if "_GPUPROV_COMPLETE" in os.environ:
         from gpuprov.cli import shells
 
