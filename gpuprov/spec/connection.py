@@ -18,10 +18,12 @@ HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """Names of variables, as Ansible has them."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
+PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")
 NODE = "host_kubernetes_node"
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 """https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 # What ssh refuses in names of hosts and users: https://www.openssh.com/txt/release-9.6
 _ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")
 _USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
@@ -50,8 +52,14 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
+    elif name in PORTS and value not in (None, "") and not _is_port(value):
+        yield f"{name} is {show(value)}", "allowed: a number from 1 to 65535"
     elif name == NODE and value not in (None, "") and not _NODE.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
+
+
+def _is_port(value: object) -> bool:
+    return bool(_PORT.fullmatch(str(value))) and 0 < int(str(value)) <= 65535
 
 
 def texts(value: object) -> Iterator[str]:

@@ -22,6 +22,8 @@ REFUSED: dict[str, list[object]] = {
     "ansible_become_password": ["a\0b"],
     "container_toolkit_repository": ["https://example.org\ndeb [trusted=yes]"],
     "ansible_x') }}{{ lookup('ansible.builtin.pipe', 'id') }}": ["x"],
+    "ansible_port": ["22x", 99999, 0, True, 2222.0, -1, "٢٢", "ssh"],
+    "ansible_ssh_port": ["0"],
     "host_kubernetes_node": ["--kubeconfig=/tmp/x", "a b", "A"],
     "simulated_host": [{"gpus": ["a\x1bb"]}, {"a\nb": 1}],
 }
@@ -41,7 +43,7 @@ TAKEN: dict[str, list[object]] = {
     "ansible_become_password": ["{{ $(x) `y`\n", "-"],
     "ansible_private_key": ["-----BEGIN\nx\n-----END\n"],
     "host_kubernetes_node": ["", "gpu-01.example.org"],
-    "ansible_port": [22, "22"],
+    "ansible_port": [22, "22", 65535, None, ""],
     "ansible_become": [True],
 }
 
