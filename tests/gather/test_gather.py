@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import UnreachableError
+from gpuprov.export import capture
 from gpuprov.gather import gather, reasons
+from gpuprov.gather.command import build
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import TIMED_OUT, UID, compose, split
+from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import close_shared, run, site_host
 from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
@@ -199,6 +202,16 @@ def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkey
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
     raw = RawHost(name="far", connection={"ansible_connection": "tunnel", "ansible_user": "{{ 'x' }}"})
     assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO) == Output("hello\n", 4, "oops\n")
+
+
+def test_the_longest_script_is_one_argument_on_the_way_through_ansible() -> None:
+    """Linux takes 128 KiB for one (MAX_ARG_STRLEN, execve(2)): here, and on the host with what Ansible and su put around it."""
+    raw = RawHost(name="far", connection={"ansible_become": True, "ansible_become_method": "su"})
+    script = compose(capture.probes())
+    words = build(Settings(raw), script).argv
+    assert max(map(len, words)) < 131072 // 2 < len(script)
+    unpacked = subprocess.run(["sh", "-c", words[-1].removesuffix(" | sh")], capture_output=True, check=True).stdout
+    assert unpacked.decode() == script
 
 
 def test_a_key_in_the_inventory_goes_through_ansible(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
