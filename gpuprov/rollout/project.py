@@ -60,7 +60,7 @@ class Project:
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
     """The hosts with their failure domains and sites."""
-    told = [cut.domains(fleet, by or "") for by in (policy.domain, policy.site)]
+    told = [cut.domains(fleet, getattr(policy, key) or "", f"the policy's {key}") for key in ("domain", "site")]
     return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *told, strict=True)]
 
 

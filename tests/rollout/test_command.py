@@ -202,6 +202,22 @@ def test_what_hosts_say_drives_no_terminal(
     assert "\\u001b[2Jgreen" in said.out
 
 
+def test_a_domain_that_nothing_is_called_is_the_policys(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "rollout.yaml").write_text("gpuprov_rollout: 1\nsite: hall\n")
+    assert start(monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("error: the policy's site: no group")
+
+
+def test_the_command_that_lists_roll_outs_lists_them(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gpuprov(monkeypatch, "pause") == 2
+    named = capsys.readouterr().err.rpartition("; gpuprov rollout ")[2].partition(" lists them")[0]
+    assert (gpuprov(monkeypatch, *named.split()), capsys.readouterr().out) == (0, "no roll-outs\n")
+
+
 @pytest.mark.parametrize("text", ["", "gpuprov_rollout: 1\nbatchs: {}\n"])
 def test_a_wrong_policy_begins_nothing(site: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     (site / "rollout.yaml").write_text(text)
