@@ -78,6 +78,20 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
         assert "fail2ban" in one.hint
 
 
+def test_a_host_that_lets_nobody_in_does_not_slow_down_the_rest_of_the_run(tmp_path: Path) -> None:
+    """One broken sshd of two thousand; apply's Ansible keeps to the pace, too."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for folder in (good, bad):
+        folder.mkdir()
+    [(raw, probes)] = hosts(bad, 1, 0)
+    asked = [*hosts(good, 7, 7), (RawHost(name="broken", connection=raw.connection), probes)]
+    for forks in (8, 0):
+        pace = Pace(forks)
+        found = gather(asked, pace=pace)
+        assert [name for name, one in found.items() if isinstance(one, UnreachableError)] == ["broken"]
+        assert pace.forks == forks
+
+
 class Held(Pace):
     """Two others are at sshd's door, and leave once gpuprov goes slower."""
 
