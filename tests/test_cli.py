@@ -370,12 +370,15 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
 def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
     reached.write_text(reached.read_text().replace("gpu[1:4]", "gpu[1:2]"))
     file = tmp_path / "friday.plan"
-    done = gpuprov("plan", "--quick", "inventory.yaml", "-o", file, "-e", "ansible_port=2222", cwd=tmp_path)
+    (tmp_path / "rack7").write_text("gpu1\ngpu2\n")
+    words = ("-e", "ansible_port=2222", "-l", "@rack7")
+    done = gpuprov("plan", "--quick", "inventory.yaml", "-o", file, *words, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     assert f"saved: gpuprov apply {file} does this" in done.stderr
     assert file.stat().st_mode & 0o777 == 0o600
     asked = json.loads(file.read_text())["asked"]
     assert (asked["inventory"], asked["extra_vars"]) == ([str(reached)], ["ansible_port=2222"])
+    assert asked["limit"] == f"@{tmp_path}/rack7"
     for option in ("--limit=gpu1", "-igpu1,", "-ea=b", "-uops", "--only=nouveau", "--full", "--reboot"):
         done = gpuprov("apply", file, option)
         assert (done.returncode, "goes with gpuprov plan" in done.stderr) == (2, True), done.stderr

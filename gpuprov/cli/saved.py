@@ -35,6 +35,7 @@ def write(
 ) -> None:
     """Write the plan to a file that this user alone reads. `given`: the inventory and the options of the command."""
     from gpuprov import console
+    from gpuprov.inventory.limit import from_anywhere
     from gpuprov.inventory.sources import absolute
     from gpuprov.plan import saved
     from gpuprov.report.files import write_atomic
@@ -42,7 +43,7 @@ def write(
     sources, reading = given
     asked = saved.Asked(
         inventory=tuple(absolute(options.all_sources(sources, reading))[0]),
-        limit=reading["limit"],
+        limit=from_anywhere(reading["limit"]) if reading["limit"] else None,
         extra_vars=tuple(
             f"@{os.path.abspath(one[1:])}" if one.startswith("@") else one for one in reading["extra_vars"]
         ),
