@@ -27,10 +27,12 @@ FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said at the start. `words`: the program that does a job, and its options for all jobs."""
+    """What was said at the start. `words`: the program that does a job, and its options for all jobs. `folder`: where that was, from
+    which ansible.cfg, keys, the vault's password file and the site's drain command may be named."""
 
     words: tuple[str, ...]
     inventory: tuple[str, ...] = ()
+    folder: str = ""
 
 
 class Project:
