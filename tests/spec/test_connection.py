@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,27 @@ def test_what_is_taken() -> None:
     for name, values in TAKEN.items():
         for value in values:
             assert complaints(name, value) == [], (name, value)
+
+
+def test_two_names_of_one_machine_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hosts = {
+        "gpu1": {"ansible_host": "192.0.2.1"},
+        "gpu1.example.org": {"ansible_host": "192.0.2.1", "ansible_user": "ops"},
+        "gpu2": None,
+        "rack2": {"ansible_ssh_host": "GPU2", "ansible_connection": "ansible.builtin.ssh"},
+        "port": {"ansible_host": "192.0.2.1", "ansible_port": 2222},
+        "behind": {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-J jump"},
+        **{f"here{number}": {"ansible_connection": "local"} for number in (1, 2)},
+    }
+    groups = {
+        "gpus": {"vars": {"gpuprov": {"nouveau": {}}}, "hosts": hosts},
+        "others": {"hosts": {"no_spec": {"ansible_host": "192.0.2.1"}}},
+    }
+    (tmp_path / "inventory.yaml").write_text(json.dumps({"all": {"children": groups}}))
+    warnings = load_fleet(["inventory.yaml"]).warnings
+    assert [one.hosts for one in warnings] == [("gpu1", "gpu1.example.org"), ("gpu2", "rack2")]
+    assert warnings[0].message.startswith("gpu1, gpu1.example.org are one machine")
 
 
 def test_every_canary_is_refused_as_an_address(tmp_path: Path) -> None:
