@@ -97,6 +97,19 @@ def test_a_full_disk_is_one_clear_error() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    command = f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone; {sys.executable} -P -m gpuprov check"
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for inventory in (str(file), ""):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {inventory}"], capture_output=True, text=True, check=False, env=where
+        )
+        assert done.returncode == 2, done.stderr
+        assert "error: the current folder is not there any more\nhint: go to another: cd\n" in done.stderr
+
+
 def test_apply_refuses_where_it_cannot_ask(tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.sources import default_sources
+from gpuprov.inventory.sources import default_sources, refuse_nowhere
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem, SpecError
 
@@ -59,6 +59,7 @@ def load(
     from gpuprov.inventory.limit import select
     from gpuprov.inventory.sources import absolute
 
+    refuse_nowhere()
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
