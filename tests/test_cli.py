@@ -367,6 +367,23 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
     assert "hunter2" not in done.output
 
 
+@pytest.mark.parametrize(
+    "words", ["plan -o inventory.yaml", "verify --html inventory.yaml", "export -i inventory.yaml -o ./inventory.yaml"]
+)
+def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
+    """`-o` is beside `-i`; without INVENTORY it is ./inventory.yaml that is read."""
+    done = gpuprov(*words.split(), cwd=good.parent)
+    assert (done.returncode, "would be overwritten, and is what is read" in done.stderr) == (2, True), done.stderr
+    assert good.read_text() == GOOD
+
+
+def test_a_report_of_before_is_written_over(good: Path) -> None:
+    (good.parent / "report.html").write_text("of yesterday")
+    done = gpuprov("verify", "--only", "nouveau", "--html", "report.html", cwd=good.parent)
+    assert "overwritten" not in done.stderr
+    assert (good.parent / "report.html").read_text() != "of yesterday"
+
+
 def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
     reached.write_text(reached.read_text().replace("gpu[1:4]", "gpu[1:2]"))
     file = tmp_path / "friday.plan"

@@ -25,12 +25,12 @@ from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Purposes
+from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Written()
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet

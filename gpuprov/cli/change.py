@@ -12,7 +12,7 @@ import click
 from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import LEASE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
     from gpuprov.plan.read import Pair
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Written()
 
 
 @click.command(cls=Command, short_help="Show what apply would change, and why. Changes nothing.")
