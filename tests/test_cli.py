@@ -367,6 +367,19 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
     assert "hunter2" not in done.output
 
 
+def test_what_check_prints_as_json_has_a_schema(good: Path) -> None:
+    bad = good.with_name("bad.yaml")
+    bad.write_text(GOOD.replace("nouveau: {}", "nouveau: 1"))
+    some = good.with_name("some.yaml")
+    some.write_text("all: {hosts: {lone: {}, gpu01: {gpuprov: {nouveau: {}}}}}\n")
+    schema = json.loads(gpuprov("schema", "--of", "check").stdout)
+    for file, valid, unmanaged in ((good, True, []), (bad, False, []), (some, True, ["lone"]), ("none.yaml", False, [])):
+        done = gpuprov("check", "--json", file)
+        told = json.loads(done.stdout)
+        jsonschema.validate(told, schema)
+        assert (told["valid"], told["exit_code"], told["unmanaged"]) == (valid, done.returncode, unmanaged)
+
+
 @pytest.mark.parametrize(
     "words", ["plan -o inventory.yaml", "verify --html inventory.yaml", "export -i inventory.yaml -o ./inventory.yaml"]
 )
