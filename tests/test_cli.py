@@ -367,13 +367,30 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
     assert "hunter2" not in done.output
 
 
+@pytest.mark.parametrize(("raised", "code"), [("ValueError('x')", 70), ("KeyboardInterrupt", 130)])
+def test_a_defect_is_not_a_host_that_differs(raised: str, code: int) -> None:
+    told = f"from gpuprov import __main__, cli\ndef broken(**_): raise {raised}\ncli.cli.main = broken\n__main__.run()"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, code == 70), done.stderr
+
+
+def test_debug_shows_the_traceback_of_an_error_and_keeps_its_code(good: Path) -> None:
+    done = gpuprov("check", good.with_name("none.yaml"), "--debug")
+    assert done.returncode == 2
+
+
 def test_what_check_prints_as_json_has_a_schema(good: Path) -> None:
     bad = good.with_name("bad.yaml")
     bad.write_text(GOOD.replace("nouveau: {}", "nouveau: 1"))
     some = good.with_name("some.yaml")
     some.write_text("all: {hosts: {lone: {}, gpu01: {gpuprov: {nouveau: {}}}}}\n")
     schema = json.loads(gpuprov("schema", "--of", "check").stdout)
-    for file, valid, unmanaged in ((good, True, []), (bad, False, []), (some, True, ["lone"]), ("none.yaml", False, [])):
+    for file, valid, unmanaged in (
+        (good, True, []),
+        (bad, False, []),
+        (some, True, ["lone"]),
+        ("none.yaml", False, []),
+    ):
         done = gpuprov("check", "--json", file)
         told = json.loads(done.stdout)
         jsonschema.validate(told, schema)
