@@ -27,10 +27,10 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], N
 
 @contextmanager
 def ended_politely() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away."""
+    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away. Who handles them already goes on doing so."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    with handled((signal.SIGTERM, signal.SIGHUP), stop):
+    with handled((one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) == signal.SIG_DFL), stop):
         yield

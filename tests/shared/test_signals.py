@@ -43,6 +43,12 @@ def test_any_other_is_handled_and_its_handler_comes_back(number: int) -> None:
     assert signal.getsignal(number) == signal.SIG_DFL
 
 
+def test_who_handles_them_already_goes_on_doing_so() -> None:
+    """A rehearsal counts its signals, also while it reads hosts; a worker of Temporal's leaves its jobs alone."""
+    with handled(ENDING, handler), ended_politely():
+        assert {signal.getsignal(one) for one in ENDING} == {handler}
+
+
 @pytest.mark.parametrize("word", ["nohup", "env"])
 def test_a_terminal_that_closes(word: str) -> None:
     told = "import os, signal\nfrom gpuprov.shared.signals import ended_politely\n"
