@@ -118,7 +118,9 @@ cli.add_command(rollback)
 @options.reaching
 @options.capabilities
 @options.report_files
-@click.option("--timeout", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host, in seconds.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host."
+)
 @options.recorded
 @options.json_flag
 def verify(
@@ -200,6 +202,7 @@ def verify(
 @click.option(
     "-f",
     "--forks",
+    metavar="N",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,

@@ -179,7 +179,11 @@ def reaching(command: C) -> C:
     """--forks, --user and --ask-become-pass, of commands that reach hosts."""
     decorators = (
         shared(
-            "-f", "--forks", type=click.IntRange(min=1), help="How many hosts to connect to at the same time, at most."
+            "-f",
+            "--forks",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="How many hosts to connect to at the same time, at most.",
         ),
         user,
         shared(

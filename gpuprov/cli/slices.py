@@ -56,7 +56,9 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
 
 @click.command("slice", cls=Command, short_help="Cut a frozen inventory into jobs.")
 @click.argument("fleet", metavar="FILE", type=FILE, shell_complete=complete.files)
-@click.option("--size", type=click.IntRange(min=1), default=50, show_default=True, help="Most hosts in a job.")
+@click.option(
+    "--size", metavar="N", type=click.IntRange(min=1), default=50, show_default=True, help="Most hosts in a job."
+)
 @click.option(
     "--by",
     metavar="GROUP|VARIABLE",
