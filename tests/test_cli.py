@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import jsonschema
@@ -365,6 +366,27 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
     assert set((tmp_path / "given").read_text().split()) == {"hunter2"}
     assert "hunter2" not in (tmp_path / "asked").read_text()
     assert "hunter2" not in done.output
+
+
+def test_a_host_that_the_plan_did_not_reach_stands_in_what_apply_came_to(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was green else, with a host of the plan as it was before."""
+    monkeypatch.chdir(good.parent)
+    away = "away: {ansible_host: 127.0.0.1, ansible_port: 1}"
+    good.write_text(GOOD.replace("local}", "local}, " + away))
+    assert gpuprov("plan", "--quick", "-o", "friday.plan", cwd=good.parent).returncode == 4
+    taken: dict[str, Any] = {}
+
+    def run(pairs: Any, *_: Any, left_out: Any, **__: Any) -> int:
+        taken.update(pairs=[raw.name for raw, _ in pairs], left_out=left_out)
+        return 0
+
+    monkeypatch.setattr("gpuprov.apply.run", run)
+    done = CliRunner().invoke(cli, ["apply", "friday.plan"], standalone_mode=False)
+    assert (done.exception, taken["pairs"]) == (None, ["gpu01"])
+    assert {name: one.state for name, one in taken["left_out"].items()} == {"away": "unreachable"}
+    assert "the plan did not reach it: ssh: connect" in taken["left_out"]["away"].message
 
 
 @pytest.mark.parametrize(("raised", "code"), [("ValueError('x')", 70), ("KeyboardInterrupt", 130)])

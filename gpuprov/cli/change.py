@@ -164,6 +164,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
     pairs, without = _with_packages(fleet, given) if given["bundle"] else (fleet.pairs, {})
+    without |= saved.not_reached(approved) if approved else {}
     left_out = {name: left(name, error) for name, error in without.items()}
     agreed = partial(agree, approved) if approved else None
     return applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page, left_out=left_out)
