@@ -10,8 +10,14 @@ from io import StringIO
 
 def run() -> None:
     """`main` as a process of its own. Temporal's SDK has threads, which may abort Python as it ends: then nothing is left to end."""
+    from gpuprov.errors import BROKEN, GpuprovError
+
     try:
-        main()
+        try:
+            main()
+        except Exception as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+            sys.exit(error.exit_code if isinstance(error, GpuprovError) else BROKEN)
     except SystemExit as ended:
         if "gpuprov.rollout.temporal.connect" not in sys.modules:
             raise
@@ -28,7 +34,10 @@ def main() -> None:
     from gpuprov import console
     from gpuprov.cli import cli
     from gpuprov.errors import GpuprovError
+    from gpuprov.shared import locales
 
+    console.blocking()
+    locales.settle()
     if "_GPUPROV_COMPLETE" in os.environ:
         from gpuprov.cli import shells
 

@@ -29,6 +29,14 @@ def on_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def blocking() -> None:
+    """Have the standard streams wait for a slow reader: of one that does not, Python drops what does not fit, and says nothing. The
+    program that started this one may have left them so; Ansible refuses to start (`check_blocking_io` in ansible/cli)."""
+    for number in range(3):
+        with suppress(OSError):
+            os.set_blocking(number, True)
+
+
 def can_ask() -> bool:
     """Whether a question would be seen and could be answered."""
     return on_terminal(sys.stdin) and on_terminal(sys.stderr)

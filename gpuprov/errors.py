@@ -9,10 +9,12 @@ EXIT_CODES: dict[int, str] = {
     3: "apply failed on at least one host",
     4: "at least one host could not be reached",
     5: "another run works on at least one host, and nothing else is wrong: try again later",
+    70: "gpuprov itself broke, and says so with a traceback: nothing is known of the hosts",
     130: "interrupted",
 }
 
-
+BROKEN = 70
+"""EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which says that a host differs."""
 DEFECT = "a defect of gpuprov, not of the host"
 
 

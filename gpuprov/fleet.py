@@ -10,10 +10,11 @@ import msgspec
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
 from gpuprov.errors import defect
 from gpuprov.inventory import load
+from gpuprov.inventory.names import folded
 from gpuprov.spec import overrides
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
-from gpuprov.spec.connection import unusable
+from gpuprov.spec.connection import one_machine, unusable
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import SITE_VARIABLES, Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
@@ -91,6 +92,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
+    problems += (_one_machine(*found) for found in one_machine(raw for raw, _ in pairs))
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
         try:
@@ -111,6 +113,12 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
         raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint)])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _one_machine(address: str, names: list[str]) -> Problem:
+    told = f"{folded(names)} are one machine, which would be worked on more than once at a time: all are reached at {show(address)}"
+    hint = "take all names but one out of the inventory, or out of this run with --limit"
+    return Problem(message=told, hosts=tuple(names), hint=hint, severity="warning")
 
 
 def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import jsonschema
@@ -367,15 +368,86 @@ def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
     assert "hunter2" not in done.output
 
 
+def test_a_host_that_the_plan_did_not_reach_stands_in_what_apply_came_to(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was green else, with a host of the plan as it was before."""
+    monkeypatch.chdir(good.parent)
+    away = "away: {ansible_host: 127.0.0.1, ansible_port: 1}"
+    good.write_text(GOOD.replace("local}", "local}, " + away))
+    assert gpuprov("plan", "--quick", "-o", "friday.plan", cwd=good.parent).returncode == 4
+    taken: dict[str, Any] = {}
+
+    def run(pairs: Any, *_: Any, left_out: Any, **__: Any) -> int:
+        taken.update(pairs=[raw.name for raw, _ in pairs], left_out=left_out)
+        return 0
+
+    monkeypatch.setattr("gpuprov.apply.run", run)
+    done = CliRunner().invoke(cli, ["apply", "friday.plan"], standalone_mode=False)
+    assert (done.exception, taken["pairs"]) == (None, ["gpu01"])
+    assert {name: one.state for name, one in taken["left_out"].items()} == {"away": "unreachable"}
+    assert "the plan did not reach it: ssh: connect" in taken["left_out"]["away"].message
+
+
+@pytest.mark.parametrize(("raised", "code"), [("ValueError('x')", 70), ("KeyboardInterrupt", 130)])
+def test_a_defect_is_not_a_host_that_differs(raised: str, code: int) -> None:
+    told = f"from gpuprov import __main__, cli\ndef broken(**_): raise {raised}\ncli.cli.main = broken\n__main__.run()"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, code == 70), done.stderr
+
+
+def test_debug_shows_the_traceback_of_an_error_and_keeps_its_code(good: Path) -> None:
+    done = gpuprov("check", good.with_name("none.yaml"), "--debug")
+    assert done.returncode == 2
+
+
+def test_what_check_prints_as_json_has_a_schema(good: Path) -> None:
+    bad = good.with_name("bad.yaml")
+    bad.write_text(GOOD.replace("nouveau: {}", "nouveau: 1"))
+    some = good.with_name("some.yaml")
+    some.write_text("all: {hosts: {lone: {}, gpu01: {gpuprov: {nouveau: {}}}}}\n")
+    schema = json.loads(gpuprov("schema", "--of", "check").stdout)
+    for file, valid, unmanaged in (
+        (good, True, []),
+        (bad, False, []),
+        (some, True, ["lone"]),
+        ("none.yaml", False, []),
+    ):
+        done = gpuprov("check", "--json", file)
+        told = json.loads(done.stdout)
+        jsonschema.validate(told, schema)
+        assert (told["valid"], told["exit_code"], told["unmanaged"]) == (valid, done.returncode, unmanaged)
+
+
+@pytest.mark.parametrize(
+    "words", ["plan -o inventory.yaml", "verify --html inventory.yaml", "export -i inventory.yaml -o ./inventory.yaml"]
+)
+def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
+    """`-o` is beside `-i`; without INVENTORY it is ./inventory.yaml that is read."""
+    done = gpuprov(*words.split(), cwd=good.parent)
+    assert (done.returncode, "would be overwritten, and is what is read" in done.stderr) == (2, True), done.stderr
+    assert good.read_text() == GOOD
+
+
+def test_a_report_of_before_is_written_over(good: Path) -> None:
+    (good.parent / "report.html").write_text("of yesterday")
+    done = gpuprov("verify", "--only", "nouveau", "--html", "report.html", cwd=good.parent)
+    assert "overwritten" not in done.stderr
+    assert (good.parent / "report.html").read_text() != "of yesterday"
+
+
 def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
     reached.write_text(reached.read_text().replace("gpu[1:4]", "gpu[1:2]"))
     file = tmp_path / "friday.plan"
-    done = gpuprov("plan", "--quick", "inventory.yaml", "-o", file, "-e", "ansible_port=2222", cwd=tmp_path)
+    (tmp_path / "rack7").write_text("gpu1\ngpu2\n")
+    words = ("-e", "ansible_port=2222", "-l", "@rack7")
+    done = gpuprov("plan", "--quick", "inventory.yaml", "-o", file, *words, cwd=tmp_path)
     assert done.returncode in (0, 1), done.stderr
     assert f"saved: gpuprov apply {file} does this" in done.stderr
     assert file.stat().st_mode & 0o777 == 0o600
     asked = json.loads(file.read_text())["asked"]
     assert (asked["inventory"], asked["extra_vars"]) == ([str(reached)], ["ansible_port=2222"])
+    assert asked["limit"] == f"@{tmp_path}/rack7"
     for option in ("--limit=gpu1", "-igpu1,", "-ea=b", "-uops", "--only=nouveau", "--full", "--reboot"):
         done = gpuprov("apply", file, option)
         assert (done.returncode, "goes with gpuprov plan" in done.stderr) == (2, True), done.stderr

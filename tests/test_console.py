@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.install
 
 SAYS = """
 import sys
+import time
 from pathlib import Path
 from gpuprov import console
 from gpuprov.errors import GpuprovError
@@ -30,6 +33,7 @@ Path(sys.argv[1]).write_text("done")
 """
 APPLIES = r"""
 import sys
+import time
 from pathlib import Path
 from gpuprov import apply as applying
 from gpuprov import console
@@ -93,6 +97,19 @@ def test_a_full_disk_is_one_clear_error() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    command = f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone; {sys.executable} -P -m gpuprov check"
+    where = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for inventory in (str(file), ""):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {inventory}"], capture_output=True, text=True, check=False, env=where
+        )
+        assert done.returncode == 2, done.stderr
+        assert "error: the current folder is not there any more\nhint: go to another: cd\n" in done.stderr
+
+
 def test_apply_refuses_where_it_cannot_ask(tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")
@@ -101,3 +118,38 @@ def test_apply_refuses_where_it_cannot_ask(tmp_path: Path) -> None:
     assert done.stderr == (
         "error: apply asks before it changes anything, and there is no terminal to ask on\nhint: --yes\n"
     )
+
+
+def test_a_slow_reader_of_a_pipe_that_does_not_block_gets_all_of_it() -> None:
+    """As Node.js, and what is built on it, may hand a pipe on; it holds 64 KiB."""
+    for_reading, for_writing = os.pipe()
+    os.set_blocking(for_writing, False)
+    command = [sys.executable, "-m", "gpuprov", "schema"]
+    with subprocess.Popen(command, stdout=for_writing, cwd=ROOT) as child:
+        os.close(for_writing)
+        time.sleep(2)
+        with os.fdopen(for_reading, "rb") as reader:
+            told = reader.read()
+        assert child.wait(60) == 0
+    assert json.loads(told)
+
+
+@pytest.mark.parametrize("name", ["C", "POSIX", "xx_XX.UTF-8"])
+def test_ansible_starts_in_a_locale_that_is_not_utf_8_or_not_there(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    done = gpuprov("check", "--no-cache", file, env={"LC_ALL": name})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 host valid\n", "")
+    told = "import locale; from gpuprov.shared import locales; locales.settle(); print(locale.setlocale(locale.LC_ALL, ''))"
+    child = [sys.executable, "-c", told]
+    names = subprocess.run(child, capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": name}).stdout
+    assert "utf" in names.lower(), "what it starts has it, too"
+
+
+def test_where_no_locale_will_do_the_way_out_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    latin = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = gpuprov("check", "--no-cache", file, env=latin)
+    assert done.returncode == 2, "1 would say that a host differs from its spec"
+    assert done.stderr.endswith("hint: begin the command with LC_ALL=C.UTF-8\n")

@@ -25,11 +25,11 @@ from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
-from gpuprov.plan.interrupt import ended_politely
 from gpuprov.probe.acceptance import LAST, Measurement, Record, parse_record
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report import retry
 from gpuprov.report.page import About
+from gpuprov.shared.signals import ended_politely
 
 
 def run(pairs: Sequence[Pair], options: Options, about: About | None = None) -> int:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from gpuprov import console
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.saved import MASK, SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
@@ -33,10 +34,9 @@ class Log:
                 refuse_anothers(place)
             handle = self._opened()
         except OSError as error:
-            raise GpuprovError(
-                f"cannot write the log {self.path}: {error.strerror}", "name another folder: --log-dir"
-            ) from error
+            raise self._refused(error) from error
         self._file = os.fdopen(handle, "w", encoding="utf-8", errors="replace", buffering=1)
+        self._is_begun = self._is_lost = False
 
     def _opened(self) -> int:
         """A new file. Jobs of one roll-out have one name, and may begin in one second: later ones get a number."""
@@ -47,10 +47,23 @@ class Log:
             self.path = first.with_stem(f"{first.stem}-{number}")
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
+    def _refused(self, error: OSError) -> GpuprovError:
+        return GpuprovError(f"cannot write the log {self.path}: {error.strerror}", "name another folder: --log-dir")
+
     def write(self, text: str) -> None:
-        """One or more lines, cleaned, since a log is read on a terminal. Colours, which Ansible may have made, are left out."""
+        """One or more lines, cleaned, since a log is read on a terminal. Colours, which Ansible may have made, are left out.
+
+        Raises GpuprovError where the first cannot be written. A disk that is full later must not cut off what is done to hosts."""
         plain = re.sub(r"\x1b\[[0-9;]*m", "", self.masked(text.replace("\r\n", "\n")))
-        self._file.write(cleaned(self.masked(plain)).rstrip("\n") + "\n")
+        try:
+            if not self._is_lost:
+                self._file.write(cleaned(self.masked(plain)).rstrip("\n") + "\n")
+        except OSError as error:
+            if not self._is_begun:
+                raise self._refused(error) from error
+            self._is_lost = True
+            console.warning(f"the log {self.path} ends here: {error.strerror}; the run goes on without it")
+        self._is_begun = True
 
     def masked(self, text: str) -> str:
         """The text without secrets."""
@@ -62,4 +75,5 @@ class Log:
     def __exit__(
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # the lines that had no room
+            self._file.close()

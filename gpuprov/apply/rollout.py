@@ -26,12 +26,13 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
-from gpuprov.plan.interrupt import GRACE, ended_politely
+from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
+from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import MOMENTS
 

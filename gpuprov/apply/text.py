@@ -124,7 +124,8 @@ def _end(run: ApplyRun) -> Iterable[str | Line]:
         yield "interrupted: run it again to complete it"
     count, _, told = summary(run).partition(":")
     worst = next((one for one in (RED, YELLOW) if one in map(_colour, run.hosts)), GREEN)
-    yield Line(f"{told}; {run.seconds:.1f} s", f"{count}:", worst)
+    if run.hosts:
+        yield Line(f"{told}; {run.seconds:.1f} s", f"{count}:", worst)
     if run.log:
         yield f"log: {run.log}"
 

@@ -25,12 +25,12 @@ from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Purposes
+from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Written()
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
@@ -118,7 +118,9 @@ cli.add_command(rollback)
 @options.reaching
 @options.capabilities
 @options.report_files
-@click.option("--timeout", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host, in seconds.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host."
+)
 @options.recorded
 @options.json_flag
 def verify(
@@ -139,6 +141,7 @@ def verify(
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
     from gpuprov import console
+    from gpuprov.inventory.names import folded
     from gpuprov.plan import durations
     from gpuprov.probe.base import Facts
     from gpuprov.report import results as reporting
@@ -169,6 +172,8 @@ def verify(
         from gpuprov.verify import recorded
 
         results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
+        if left := recorded.left_out(fleet.pairs, results):
+            console.progress(f"not judged, since no record is of them: {folded(left)}")
     else:
         earlier = durations.earlier("verify", asked)
         names = [raw.name for raw, _ in fleet.pairs]
@@ -200,6 +205,7 @@ def verify(
 @click.option(
     "-f",
     "--forks",
+    metavar="N",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -10,9 +9,9 @@ import click
 from gpuprov.cli import complete, options
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Written()
 
 
 @click.command(cls=Command, short_help="Run acceptance tests: do the hosts perform as specified?")

@@ -26,7 +26,12 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 @click.option("--key", required=True, type=FILE, help="The ssh key to sign with; its .pub where an agent has the key.")
 @click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
 @click.option(
-    "--expires", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True, help="Days until it expires."
+    "--expires",
+    metavar="DAYS",
+    type=click.FloatRange(0.01, 3650),
+    default=30.0,
+    show_default=True,
+    help="Days until it expires.",
 )
 @click.option(
     "--accept-licence",
@@ -54,6 +59,7 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 @click.option("--reboot", is_flag=True, help="With --pull: permit one reboot for this bundle, whatever the spec says.")
 @click.option(
     "--serial",
+    metavar="N",
     type=click.IntRange(1, (1 << 53) - 1),
     help="With --pull: serial number, higher than any before (the time).",
 )

@@ -17,7 +17,7 @@ from gpuprov.cli.sections import Command
 @options.inventories("sources", "An inventory of them; repeatable.")
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 @click.option(
-    "--timeout", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host, in seconds."
+    "--timeout", metavar="SECONDS", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host."
 )
 @options.reading
 @options.reaching

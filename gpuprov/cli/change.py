@@ -12,7 +12,7 @@ import click
 from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import LEASE
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
     from gpuprov.plan.read import Pair
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Written()
 
 
 @click.command(cls=Command, short_help="Show what apply would change, and why. Changes nothing.")
@@ -164,6 +164,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
     pairs, without = _with_packages(fleet, given) if given["bundle"] else (fleet.pairs, {})
+    without |= saved.not_reached(approved) if approved else {}
     left_out = {name: left(name, error) for name, error in without.items()}
     agreed = partial(agree, approved) if approved else None
     return applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page, left_out=left_out)

@@ -33,7 +33,9 @@ class Moment(click.ParamType[datetime]):
 @click.option(
     "--since", type=Moment(), metavar="TIME", help="Look at changes after TIME instead of after the last apply."
 )
-@click.option("--timeout", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host, in seconds.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host."
+)
 @options.json_flag
 def drift(
     sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any

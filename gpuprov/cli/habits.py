@@ -32,7 +32,7 @@ def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
 def forks(command: C) -> C:
     """--forks, where each job is a process of its own."""
     about = "How many hosts one process connects to at the same time, at most."
-    return shared("-f", "--forks", type=click.IntRange(min=1), help=about)(command)
+    return shared("-f", "--forks", metavar="N", type=click.IntRange(min=1), help=about)(command)
 
 
 def user(command: C) -> C:

@@ -12,6 +12,7 @@ from gpuprov.cli import complete
 from gpuprov.cli.habits import extra_vars, shared, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
+from gpuprov.cli.sections import Written
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ break_lock = click.option(
 
 def report_files(command: C) -> C:
     """--junit, --html and --prometheus: a report as files, too."""
-    file = click.Path(dir_okay=False, path_type=Path)
+    file = Written()
     decorators = (
         click.option("--junit", type=file, help="Write JUnit XML to this file."),
         click.option("--html", type=file, help="Write one self-contained HTML page to this file."),
@@ -178,7 +179,11 @@ def reaching(command: C) -> C:
     """--forks, --user and --ask-become-pass, of commands that reach hosts."""
     decorators = (
         shared(
-            "-f", "--forks", type=click.IntRange(min=1), help="How many hosts to connect to at the same time, at most."
+            "-f",
+            "--forks",
+            metavar="N",
+            type=click.IntRange(min=1),
+            help="How many hosts to connect to at the same time, at most.",
         ),
         user,
         shared(

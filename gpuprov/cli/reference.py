@@ -64,6 +64,7 @@ FILES = ("fleet", "job", "result", "beat", "fold")
 
 
 DOCUMENTS = {
+    "check": "gpuprov.report.check.Check",
     "verify": "gpuprov.report.as_json.Report",
     "plan": "gpuprov.plan.document.Plan",
     "apply": "gpuprov.apply.document.Applied",

@@ -16,6 +16,7 @@ from gpuprov.cli import options
 from gpuprov.cli.about import about
 
 if TYPE_CHECKING:
+    from gpuprov.errors import GpuprovError
     from gpuprov.fleet import Fleet
     from gpuprov.plan import HostPlan
     from gpuprov.plan.read import Reading
@@ -35,6 +36,7 @@ def write(
 ) -> None:
     """Write the plan to a file that this user alone reads. `given`: the inventory and the options of the command."""
     from gpuprov import console
+    from gpuprov.inventory.limit import from_anywhere
     from gpuprov.inventory.sources import absolute
     from gpuprov.plan import saved
     from gpuprov.report.files import write_atomic
@@ -42,7 +44,7 @@ def write(
     sources, reading = given
     asked = saved.Asked(
         inventory=tuple(absolute(options.all_sources(sources, reading))[0]),
-        limit=reading["limit"],
+        limit=from_anywhere(reading["limit"]) if reading["limit"] else None,
         extra_vars=tuple(
             f"@{os.path.abspath(one[1:])}" if one.startswith("@") else one for one in reading["extra_vars"]
         ),
@@ -104,6 +106,15 @@ def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], d
     asked = saved.asked
     more = {"limit": asked.limit, "extra_vars": asked.extra_vars, "user": asked.user, "inventories": ()}
     return asked.inventory, {**given, **more, "only": ",".join(asked.only) if asked.only else None, "yes": True}
+
+
+def not_reached(saved: Saved) -> dict[str, GpuprovError]:
+    """Why hosts of the plan take no part: nothing was approved of what nobody could read."""
+    from gpuprov.errors import UnreachableError
+    from gpuprov.plan.saved import AGAIN
+
+    away = {one.host: one.plan.unreachable for one in saved.hosts if one.plan.unreachable}
+    return {name: UnreachableError(f"the plan did not reach it: {why}", AGAIN) for name, why in away.items()}
 
 
 def narrowed(saved: Saved, fleet: Fleet) -> Fleet:

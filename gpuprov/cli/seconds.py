@@ -13,6 +13,8 @@ WEEK = 7 * 24 * 3600
 class Seconds(click.FloatRange):
     """A time that ends: no infinity, no NaN, and no more than a week."""
 
+    name = "number of seconds"
+
     def __init__(self, least: float) -> None:
         super().__init__(min=least, max=WEEK)
 

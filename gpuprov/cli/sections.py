@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
 import click
 
 PURPOSES = {
@@ -23,11 +29,45 @@ PURPOSES = {
 }
 
 
+READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
+
+
+class Written(click.Path):
+    """A file that a command writes."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+
+def _is_same(target: Path, source: str | Path) -> bool:
+    return target.is_file() and os.path.isfile(source) and os.path.samefile(target, source)
+
+
 class Shared(click.Option):
     """An option of how inventories are read and hosts are reached, the same for every command that has it."""
 
 
 class Command(click.Command):
+    def invoke(self, ctx: click.Context) -> Any:
+        """Raise UsageError where a file to be written is one that is read: `-o` is easily typed for `-i`."""
+        for parameter in self.params:
+            target = ctx.params.get(parameter.name or "")
+            if isinstance(parameter.type, Written) and target and any(_is_same(target, one) for one in self._read(ctx)):
+                raise click.UsageError(f"{parameter.opts[-1]}: {target} would be overwritten, and is what is read")
+        return super().invoke(ctx)
+
+    def _read(self, ctx: click.Context) -> Iterator[str | Path]:
+        """Files and folders that the command reads."""
+        for name in READ:
+            given = ctx.params.get(name) or ()
+            yield from given if isinstance(given, tuple) else (given,)
+        if "sources" in ctx.params and not any(ctx.params.get(name) for name in ("sources", "inventories")):
+            from gpuprov.errors import GpuprovError
+            from gpuprov.inventory import default_sources
+
+            with suppress(GpuprovError):
+                yield from default_sources()
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options of this command, then those it shares with others."""
         for title, shared in (("Options", False), ("Inventory and connection options", True)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov.cli import complete, habits, options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 if TYPE_CHECKING:
     from gpuprov.plan.read import Pair
@@ -22,7 +22,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command(cls=Command, short_help="Write a resolved inventory to a file, without secrets.")
 @options.inventory
-@click.option("-o", "--out", required=True, type=FILE, help="File to write.")
+@click.option("-o", "--out", required=True, type=Written(), help="File to write.")
 @click.option(
     "--domain", "domains", multiple=True, metavar="VARIABLE", help="Also keep this host variable, to slice by."
 )
@@ -56,7 +56,9 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
 
 @click.command("slice", cls=Command, short_help="Cut a frozen inventory into jobs.")
 @click.argument("fleet", metavar="FILE", type=FILE, shell_complete=complete.files)
-@click.option("--size", type=click.IntRange(min=1), default=50, show_default=True, help="Most hosts in a job.")
+@click.option(
+    "--size", metavar="N", type=click.IntRange(min=1), default=50, show_default=True, help="Most hosts in a job."
+)
 @click.option(
     "--by",
     metavar="GROUP|VARIABLE",

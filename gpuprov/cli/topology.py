@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Written
 
 
 @click.command(cls=Command, short_help="Draw a host's topology: GPUs, NVLinks, PCIe, NUMA, HCAs.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @options.reaching
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also write a picture to this file.")
+@click.option("--svg", type=Written(), help="Also write a picture to this file.")
 @options.read_limit
 @options.json_flag
 def topology(

@@ -5,17 +5,21 @@ Nothing here knows hosts, shells or ssh.
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import IO, Any, Protocol
 
 import msgspec
 
 from gpuprov.reading import LARGEST
+from gpuprov.shared.signals import ended_politely
 
+FULL = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expected byte and the end
 
 
@@ -89,15 +93,18 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and tell each one's end. An exception ends all children first. A job is taken when
-    there is a place for it, so that the scripts of a fleet need not be there at once."""
-    waiting = iter(jobs)
+    """Run every job, at most `workers` at a time, and tell each one's end. A job is taken when there is a place for it, so that the
+    scripts of a fleet need not be there at once; where this machine has room for fewer, it waits for theirs.
+
+    An exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
+    waiting: Iterator[Job] = iter(jobs)
     running: set[_Running] = set()
-    with selectors.DefaultSelector() as selector:
+    with ended_politely(), selectors.DefaultSelector() as selector:
         try:
             while True:
                 while len(running) < workers and (job := next(waiting, None)):
-                    _start(job, running, selector)
+                    if not _start(job, running, selector):
+                        waiting, workers = chain((job,), waiting), len(running)
                 if not running:
                     break
                 _turn(running, selector)
@@ -105,12 +112,15 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
             _end([one.process for one in running])
 
 
-def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> None:
+def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
+    """False where this machine has no room for it beside those that run: too few open files, processes or memory."""
     try:
         one = _Running(job)
     except OSError as error:
+        if running and error.errno in FULL:
+            return False
         job.done(Ended(b"", str(error).encode(), None))
-        return
+        return True
     running.add(one)
     for stream in one.open:
         os.set_blocking(stream.fileno(), False)
@@ -119,6 +129,7 @@ def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -
         os.set_blocking(one.process.stdin.fileno(), False)
         selector.register(one.process.stdin, selectors.EVENT_WRITE, one)
         _feed(one, selector)
+    return True
 
 
 def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:

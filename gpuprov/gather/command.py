@@ -123,8 +123,10 @@ def _ansible(settings: Settings, script: str) -> Command:
     The variables go through the environment, which only this user and root can read; a file would have to be cleaned up.
     """
     import base64
+    import gzip
 
-    packed = base64.b64encode(script.encode()).decode()
+    # One argument here and on the host, with what a become method puts around it: as it is, a long one is over MAX_ARG_STRLEN.
+    packed = base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
     given = {name: value for name, value in settings.variables.items() if value is not None}
     # What the environment says is data to Ansible; the template that asks for it has nothing of the inventory in it.
     places = {name: f"GPUPROV_VARIABLE_{number}" for number, name in enumerate(given)}
@@ -132,7 +134,7 @@ def _ansible(settings: Settings, script: str) -> Command:
     lookups = {name: f"{{{{ lookup('ansible.builtin.env', '{place}') }}}}" for name, place in places.items()}
     argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
-    argv += ["-a", f"echo {packed} | base64 -d | sh"]
+    argv += ["-a", f"echo {packed} | base64 -d | gzip -dc | sh"]
     environment |= home.environment()
     environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False", "ANSIBLE_NOCOLOR": "1"}
     return Command(argv, b"", environment)

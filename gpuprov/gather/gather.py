@@ -75,12 +75,14 @@ def gather_each(
     `took` gets the seconds that each needed from its turn on.
 
     Hosts whose sshd drops the connection before the login, as it does while too many log in, are tried again with fewer at a time,
-    which `pace` then remembers. On an exception (an interrupt too) every child is ended before it goes on.
+    which `pace` then remembers, if it let one of them in. On an exception (an interrupt too) every child is ended before it goes on.
     """
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}
     begun: dict[str, float] = {}
     dropped: list[str] = []
+    again: set[str] = set()
+    let_in: set[str] = set()
 
     def note(name: str, result: Facts | UnreachableError) -> None:
         if took is not None:
@@ -89,8 +91,17 @@ def gather_each(
 
     def noted(name: str) -> Callable[[Answer], None]:
         done = _noted(name, note)
-        # What is tried again has not ended.
-        return lambda answer: dropped.append(name) if _is_dropped(answer) and tried > 1 else done(answer)
+
+        def ended(answer: Answer) -> None:
+            if _is_dropped(answer):
+                if tried > 1:  # what is tried again has not ended
+                    dropped.append(name)
+                    return
+            elif name in again:
+                let_in.add(name)
+            done(answer)
+
+        return ended
 
     jobs: dict[str, Job] = {}
     for raw, probes in hosts:
@@ -103,16 +114,19 @@ def gather_each(
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
         except Exception as error:
             note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
-    waiting = list(jobs)
+    waiting, forks = list(jobs), pace.forks
     while waiting:
         tried = min(pace.most, len(waiting))
         run_all((jobs[name] for name in waiting), pace.most)
         waiting, before = list(dropped), len(waiting)
+        again |= {*dropped}
         dropped.clear()
         if waiting:
             pace.slow_down(tried)
             console.warning(_told(len(waiting), before, tried, pace.forks))
             time.sleep(PAUSE)
+    if again and not let_in:  # they drop one alone, too: that is no reason to be slow with all the others
+        pace.forks = forks
 
 
 def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:

@@ -208,7 +208,7 @@ _ANSIBLE = re.compile(
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Why no script ran, from all that was printed. Never more than one line of it."""
     printed, complained = _lines(out), _lines(error)
-    if login.kind == "ansible":
+    if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
         printed, complained = _of_ansible(printed, complained)
     become = LOGGED_IN in complained
     if become:
@@ -287,7 +287,10 @@ def _lines(stream: bytes) -> list[str]:
 
 def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
     """What the host printed, and what Ansible complains of, in the output of one task of its `minimal` callback."""
-    errors = [found[1] for line in complained if (found := _ANSIBLE.match(line)) and found[1] != "non-zero return code"]
+    matches = (
+        found for line in [*complained, *printed] if (found := _ANSIBLE.match(line))
+    )  # 2.19 prints them on either stream
+    errors = [found[1] for found in matches if found[1] != "non-zero return code"]
     body = [line for line in printed if line != "non-zero return code"]
     starts = [number for number, line in enumerate(body) if line.endswith((">>", "=> {"))]
     return ([] if errors else body[starts[0] + 1 :] if starts else body), errors

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -124,16 +125,31 @@ def connect(settings: Settings) -> paramiko.SSHClient:
     if config.is_file():
         found = paramiko.SSHConfig.from_path(str(config)).lookup(settings.host)
     key = settings.text("key")
+    host, port = found.get("hostname", settings.host), int(settings.text("port") or found.get("port", 22))
+    proxy = proxy_command(found, host, port)
     client.connect(
-        found.get("hostname", settings.host),
-        port=int(settings.text("port") or found.get("port", 22)),
+        host,
+        port=port,
         username=settings.text("user") or found.get("user"),
         password=settings.text("password") or None,
         key_filename=os.path.expanduser(key) if key else found.get("identityfile"),
         timeout=float(settings.text("timeout", "10")),
-        sock=paramiko.ProxyCommand(found["proxycommand"]) if "proxycommand" in found else None,
+        sock=paramiko.ProxyCommand(proxy) if proxy else None,
     )
     return client
+
+
+def proxy_command(found: Mapping[str, str | None], host: str, port: int) -> str:
+    """The program by which paramiko, which knows no ProxyJump, reaches the host; empty for none. `found`: what ~/.ssh/config says, in
+    its order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
+    option = next((name for name in found if name in ("proxycommand", "proxyjump")), "")
+    said = found.get(option) or "none"
+    if option == "proxycommand" or said.lower() == "none":
+        return said if said.lower() != "none" else ""
+    *before, last = said.split(",")
+    jumps = ["-J", ",".join(before)] if before else []
+    to = last if last.startswith("ssh://") else f"ssh://{last}"
+    return shlex.join(["ssh", "-o", "BatchMode=yes", *jumps, "-W", f"[{host}]:{port}", to])
 
 
 def _pipe() -> tuple[IO[bytes], IO[bytes]]:

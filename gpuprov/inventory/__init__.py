@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gpuprov.errors import GpuprovError
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.sources import default_sources
+from gpuprov.inventory.sources import default_sources, refuse_nowhere
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem, SpecError
 
@@ -58,6 +59,7 @@ def load(
     from gpuprov.inventory.limit import select
     from gpuprov.inventory.sources import absolute
 
+    refuse_nowhere()
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
@@ -86,6 +88,9 @@ def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequen
     try:
         with redirect_stderr(StringIO()), home.in_place():
             from gpuprov.inventory.reader import read
+    except SystemExit as ended:
+        why = str(ended.code).removeprefix("ERROR: ")
+        raise GpuprovError(f"Ansible does not start: {why}", "begin the command with LC_ALL=C.UTF-8") from ended
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise

@@ -8,6 +8,7 @@ bracket goes first, whose members are counted then, as Ansible does it.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Sequence
 
@@ -38,6 +39,13 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
     if not chosen and not problems:
         problems.append(Problem(message=f'--limit "{limit}" leaves no host', hint="leave it out to mean all hosts"))
     return tuple(host for host in hosts if host.name in chosen), problems
+
+
+def from_anywhere(limit: str) -> str:
+    """The same pattern for whoever works in another folder: the files that it names have their whole path."""
+    if "@" not in limit:
+        return limit
+    return ",".join(f"@{os.path.abspath(part[1:])}" if part.startswith("@") else part for part in _split(limit))
 
 
 def _patterns(limit: str) -> tuple[list[str], list[Problem]]:

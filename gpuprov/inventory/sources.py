@@ -25,8 +25,17 @@ ONLY_INVENTORY = (
 )
 
 
+def refuse_nowhere() -> None:
+    """Raise GpuprovError where the current folder was removed: Ansible looks there for its configuration, and ends without one."""
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        raise GpuprovError("the current folder is not there any more", "go to another: cd") from error
+
+
 def default_sources() -> tuple[str, ...]:
     """$GPUPROV_INVENTORY, else ./inventory.yaml, else what $ANSIBLE_INVENTORY or ansible.cfg names; else GpuprovError."""
+    refuse_nowhere()
     named = os.environ.get("GPUPROV_INVENTORY")
     if named:
         return (named,) if is_host_list(named) else tuple(part for part in named.split(os.pathsep) if part)

@@ -16,6 +16,7 @@ from pathlib import Path
 def detach() -> None:
     """Give up the controlling terminal (prompts open /dev/tty) and standard input."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent's word; in a shell's background it is ignored
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)
         fcntl.ioctl(terminal, termios.TIOCNOTTY)

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from gpuprov.onhost.process import birth, stat
+from gpuprov.shared.signals import ENDING, handled
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 15.0
 """Seconds that Ansible has to end its workers after SIGINT, then again after SIGTERM."""
 
@@ -74,19 +74,16 @@ class Interrupt:
 def interruptible(
     pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None
 ) -> Iterator[Interrupt]:
-    """Signals go to the Ansible run named by `pid_file` while inside. Only the main thread gets signals at all.
+    """Signals go to the Ansible run named by `pid_file` while inside.
 
     on_asked: called at once at the first one, from another thread.
     """
     interrupt = Interrupt(pid_file, grace, on_asked)
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, interrupt.handle) for number in SIGNALS} if main else {}
-    try:
-        yield interrupt
-    finally:
-        interrupt.finish()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with handled(ENDING, interrupt.handle):
+        try:
+            yield interrupt
+        finally:
+            interrupt.finish()
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -110,19 +107,3 @@ def descendants(pid: int) -> dict[int, str]:
 def _send(pid: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-
-
-@contextmanager
-def ended_politely() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)} if main else {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -11,10 +11,10 @@ from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
-from gpuprov.plan.interrupt import ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
+from gpuprov.shared.signals import ended_politely
 from gpuprov.verify.evaluate import broken
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from types import FrameType
 from typing import Protocol, TypeVar
 
 from gpuprov.errors import GpuprovError
-from gpuprov.plan.interrupt import SIGNALS
+from gpuprov.shared.signals import ENDING, handled
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 
@@ -106,10 +105,5 @@ def one_interrupt(say: Callable[[str], None]) -> Iterator[None]:
         asked = True
         raise KeyboardInterrupt
 
-    main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.signal(number, handle) for number in SIGNALS} if main else {}
-    try:
+    with handled(ENDING, handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

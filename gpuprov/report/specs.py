@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gpuprov.explain import Explanation
     from gpuprov.export import Exported
     from gpuprov.fleet import Fleet
-    from gpuprov.spec.problem import Problem
 
 COMMANDS = ("check", "see it")
 """Titles of an explanation's lines that a person copies; they are never wrapped."""
@@ -29,13 +28,14 @@ COMMANDS = ("check", "see it")
 
 def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> int:
     """Load the fleet and tell every problem, or that there is none. Returns the exit code."""
-    from gpuprov.spec.problem import SpecError
+    from gpuprov.report import check
+    from gpuprov.spec.problem import Problem, SpecError
 
     try:
         fleet = load()
     except SpecError as error:
         if as_json:
-            console.result(_dump({"valid": False, "hosts": [], "problems": [_problem(p) for p in error.problems]}))
+            console.result(check.as_json(None, error.problems))
         else:
             for problem in error.problems:
                 console.result(str(problem))
@@ -45,19 +45,11 @@ def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> in
     except GpuprovError as error:
         if not as_json:
             raise
-        from gpuprov.spec.problem import Problem
-
-        told = _problem(Problem(message=error.message, hint=error.hint))
-        console.result(_dump({"valid": False, "hosts": [], "problems": [told]}))
+        console.result(check.as_json(None, [Problem(message=error.message, hint=error.hint)]))
         return error.exit_code
     broken = [raw.name for raw, spec in fleet.pairs if spec.defects]
     if as_json:
-        hosts = [
-            {"host": raw.name, "groups": list(raw.groups), "spec": _spec(spec.capabilities)}
-            for raw, spec in fleet.pairs
-        ]
-        problems = [_problem(p) for p in fleet.warnings]
-        console.result(_dump({"valid": not broken, "hosts": hosts, "problems": problems}))
+        console.result(check.as_json(fleet, fleet.warnings))
         return 2 if broken else 0
     if verbose:
         for raw, spec in fleet.pairs:
@@ -187,20 +179,3 @@ def _holds(word: str | None, text: str) -> bool:
 
 def _dump(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _spec(capabilities: dict[str, Any]) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(fragment) for name, fragment in capabilities.items()}
-
-
-def _problem(problem: Problem) -> dict[str, Any]:
-    from gpuprov.spec.problem import dotted
-
-    return {
-        "severity": problem.severity,
-        "place": str(problem.origin) if problem.origin else "",
-        "path": dotted(problem.path),
-        "hosts": list(problem.hosts),
-        "message": problem.message,
-        "hint": problem.hint,
-    }

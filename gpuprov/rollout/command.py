@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import sys
 import time
@@ -49,7 +50,7 @@ def start(
     """Begin a roll-out of this fleet by the policy in the file, and carry it out. The same one again goes on with it."""
     text = reading.contents(str(file), policy.LARGEST) if file.is_file() else b""
     rules, name = policy.load(file), rollout or new_id()
-    made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet))))
+    made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet)), folder=os.getcwd()))
     if known := next((one for one in engine.all() if one.id == name), None):
         _refuse_another(engine, known, made, text)
         _refuse_paused(engine, name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, chdir, contextmanager
 
 from gpuprov import reading
 from gpuprov.drain import check_client
@@ -70,5 +72,20 @@ class Embedded:
     def carry_out(self, rollout: str, tell: Tell) -> bool:
         if is_carried_out(self._store.place(rollout)):
             return False
-        Engine(self._store, project.load(self._store, rollout), tell=tell).run()
+        made = project.load(self._store, rollout)
+        with _where_it_began(made.given.folder, tell):
+            Engine(self._store, made, tell=tell).run()
         return True
+
+
+@contextmanager
+def _where_it_began(folder: str, tell: Tell) -> Iterator[None]:
+    """Whoever goes on may be elsewhere, as systemd is; jobs and drains work in the folder of the start."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(chdir(folder or "."))
+        except OSError as error:
+            tell(
+                f"{folder}, where it was begun, cannot be entered ({error.strerror}): what is named from there is not found"
+            )
+        yield

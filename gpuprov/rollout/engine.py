@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +29,7 @@ from gpuprov.rollout.project import Project
 from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import awaited, line
+from gpuprov.shared.signals import handled
 
 TICK = 0.5
 """Seconds between two looks at results, drains, and what other processes have recorded."""
@@ -89,13 +89,8 @@ class Engine:
             if self._asked_to_end > 1:
                 raise KeyboardInterrupt
 
-        main = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGINT, asked) if main else None
-        try:
+        with handled((signal.SIGINT,), asked):
             yield
-        finally:
-            if main:
-                signal.signal(signal.SIGINT, before)
 
     def _step(self) -> Literal["on", "idle", "over"]:
         """One look, and what follows from it."""

@@ -37,7 +37,7 @@ def chosen(known: list[Kept], rollout: str = "") -> Kept:
     if len(is_open) != 1:
         listed = ", ".join(one.id for one in is_open)
         told = f"{len(is_open)} roll-outs are open: {listed}" if is_open else "no roll-out is open"
-        raise GpuprovError(told, "name one; gpuprov rollout status lists them")
+        raise GpuprovError(told, "name one; gpuprov rollout status --all lists them")
     return is_open[0]
 
 

@@ -27,10 +27,12 @@ FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said at the start. `words`: the program that does a job, and its options for all jobs."""
+    """What was said at the start. `words`: the program that does a job, and its options for all jobs. `folder`: where that was, from
+    which ansible.cfg, keys, the vault's password file and the site's drain command may be named."""
 
     words: tuple[str, ...]
     inventory: tuple[str, ...] = ()
+    folder: str = ""
 
 
 class Project:
@@ -60,7 +62,7 @@ class Project:
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
     """The hosts with their failure domains and sites."""
-    told = [cut.domains(fleet, by or "") for by in (policy.domain, policy.site)]
+    told = [cut.domains(fleet, getattr(policy, key) or "", f"the policy's {key}") for key in ("domain", "site")]
     return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *told, strict=True)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
@@ -109,13 +109,24 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
 
 
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
-    """Whether a window is open at this moment (seconds since 1970, UTC) and for `margin` seconds more."""
-    return any(begin <= now and now + margin < end for begin, end in _around(spans, zone, now))
+    """Whether a window is open at this moment (seconds since 1970, UTC) and for `margin` seconds more: where one ends as the next
+    begins, they are one."""
+    return any(begin <= now and now + margin < end for begin, end in _joined(_around(spans, zone, now)))
 
 
 def opens(spans: Sequence[Span], zone: Zone, now: float) -> float:
     """When the next window opens after this moment."""
     return min(begin for begin, _ in _around(spans, zone, now) if begin > now)
+
+
+def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    begin = end = float("-inf")
+    for first, last in sorted(windows):
+        if first > end:
+            yield begin, end
+            begin = first
+        end = max(end, last)
+    yield begin, end
 
 
 def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:

@@ -13,6 +13,7 @@ from gpuprov.slices import stored
 from gpuprov.slices.model import Fleet, Host, Job, digest_of
 
 SIZE = 50
+OPTION = "--by"
 NAME = "job-{:04d}.json"
 
 
@@ -46,34 +47,35 @@ def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequen
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 
-def domains(fleet: Fleet, by: str) -> list[str]:
+def domains(fleet: Fleet, by: str, asked: str = OPTION) -> list[str]:
     """The domain of each host: the group in group `by` that it is in, or what its variable `by` says. Empty: by nothing, or in none.
 
-    Raises GpuprovError where nothing is called so, or where a host is in two groups of it.
+    asked: the option, or the policy's key, that names it. Raises GpuprovError where nothing is called so, or where a host is in two
+    groups of it.
     """
     if not by:
         return [""] * len(fleet.hosts)
     if any(by in host.domains for host in fleet.hosts):
         return [host.domains.get(by, "") for host in fleet.hosts]
     if by not in fleet.groups:
-        raise GpuprovError(
-            f'--by: no group with groups in it, and no variable of a host, is called "{by}"', _allowed(fleet)
-        )
-    return [_of_group(host, by, fleet.groups) for host in fleet.hosts]
+        more = "; gpuprov freeze --domain NAME keeps another variable" if asked == OPTION else ""
+        told = f'{asked}: no group with groups in it, and no variable of a host, is called "{by}"'
+        raise GpuprovError(told, _allowed(fleet) + more)
+    return [_of_group(host, by, fleet.groups, asked) for host in fleet.hosts]
 
 
-def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]]) -> str:
+def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], asked: str) -> str:
     found = [group for group in groups[by] if group in host.groups]
     if len(found) > 1:
-        message = f"--by {by}: {host.name} is in two groups of it: {found[0]} and {found[1]}"
-        raise GpuprovError(message, "take it out of one, or slice by another group or variable")
+        message = f"{asked} {by}: {host.name} is in two groups of it: {found[0]} and {found[1]}"
+        raise GpuprovError(message, "take it out of one, or name another group or variable")
     return found[0] if found else ""
 
 
 def _allowed(fleet: Fleet) -> str:
     variables = sorted({name for host in fleet.hosts for name in host.domains})
     known = ", ".join([*variables, *sorted(fleet.groups)]) or "nothing in this fleet"
-    return f"allowed: {known}; gpuprov freeze --domain NAME keeps another variable"
+    return f"allowed: {known}"
 
 
 def save(jobs: Sequence[Job], folder: Path) -> list[Path]:

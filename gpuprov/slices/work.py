@@ -18,9 +18,9 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.extra import checked_run
-from gpuprov.plan.interrupt import ended_politely
 from gpuprov.plan.read import Pair
 from gpuprov.probe.base import Facts
+from gpuprov.shared.signals import ended_politely
 from gpuprov.slices import outcome
 from gpuprov.slices.frozen import digest_of_file
 from gpuprov.slices.model import Act, HostResult, Job

@@ -7,7 +7,7 @@ Names and addresses of cloud hosts come from sources that nobody has to trust. V
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
@@ -18,10 +18,14 @@ HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """Names of variables, as Ansible has them."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
+PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")
+_WAY = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_executable")
+_BY_SSH = ("", "smart", "ssh", "paramiko", "paramiko_ssh")
 NODE = "host_kubernetes_node"
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 """https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+_PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 # What ssh refuses in names of hosts and users: https://www.openssh.com/txt/release-9.6
 _ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")
 _USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
@@ -37,6 +41,21 @@ def unusable(raw: RawHost) -> Iterator[Problem]:
             yield Problem(message=message, hosts=(raw.name,), hint=hint, origin=raw.places.get(name))
 
 
+def one_machine(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
+    """Names by which ssh reaches one machine, as far as the inventory's own words tell, and its address. A run would work on it by
+    each of them at the same time: its lock keeps other runs out."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for raw in hosts:
+        said = {name: str(raw.connection.get(name) or "") for name in (*ADDRESSES, *PORTS, *_WAY, "ansible_connection")}
+        if said["ansible_connection"].removeprefix("ansible.builtin.") in _BY_SSH:
+            host = said["ansible_ssh_host"] or said["ansible_host"] or raw.name
+            port = said["ansible_ssh_port"] or said["ansible_port"]
+            found.setdefault((host.lower(), port, *(said[name] for name in _WAY)), []).append(raw.name)
+    for (host, *_), names in found.items():
+        if len(names) > 1:
+            yield host, names
+
+
 def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
     if not VARIABLE.fullmatch(name):
         yield f"the variable {show(name)} has no name that Ansible knows", "allowed: letters, digits and _"
@@ -50,8 +69,14 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
+    elif name in PORTS and value not in (None, "") and not _is_port(value):
+        yield f"{name} is {show(value)}", "allowed: a number from 1 to 65535"
     elif name == NODE and value not in (None, "") and not _NODE.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
+
+
+def _is_port(value: object) -> bool:
+    return bool(_PORT.fullmatch(str(value))) and 0 < int(str(value)) <= 65535
 
 
 def texts(value: object) -> Iterator[str]:

@@ -37,6 +37,12 @@ def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | N
     return results
 
 
+def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
+    """The hosts of which none of the records is: nothing is said of them."""
+    judged = {one.host for one in results}
+    return [raw.name for raw, _ in fleet if raw.name not in judged]
+
+
 def _host(fleet: Pairs, record: Record) -> str:
     names = [raw.name for raw, _ in fleet]
     short = record.host.partition(".")[0]

@@ -128,6 +128,7 @@ def test_exit_codes(states: list[State], status: ResultStatus, code: int) -> Non
     hosts = [HostOutcome(host=f"gpu{n}", state=state, results=[result(status)]) for n, state in enumerate(states)]
     assert ApplyRun(run="r", hosts=hosts).exit_code == code
     assert ApplyRun(run="r", hosts=hosts, interrupted=True).exit_code == 130
+    assert as_text(ApplyRun(run="r", hosts=[], interrupted=True)) == "interrupted: run it again to complete it"
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import UnreachableError
+from gpuprov.export import capture
 from gpuprov.gather import gather, reasons
+from gpuprov.gather.command import build
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import TIMED_OUT, UID, compose, split
+from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import close_shared, run, site_host
 from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
@@ -201,6 +204,16 @@ def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkey
     assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO) == Output("hello\n", 4, "oops\n")
 
 
+def test_the_longest_script_is_one_argument_on_the_way_through_ansible() -> None:
+    """Linux takes 128 KiB for one (MAX_ARG_STRLEN, execve(2)): here, and on the host with what Ansible and su put around it."""
+    raw = RawHost(name="far", connection={"ansible_become": True, "ansible_become_method": "su"})
+    script = compose(capture.probes())
+    words = build(Settings(raw), script).argv
+    assert max(map(len, words)) < 131072 // 2 < len(script)
+    unpacked = subprocess.run(["sh", "-c", words[-1].removesuffix(" | sh")], capture_output=True, check=True).stdout
+    assert unpacked.decode() == script
+
+
 def test_a_key_in_the_inventory_goes_through_ansible(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_SSH_AGENT", "auto")
     key = (sshd.folder / "login").read_text()
@@ -266,7 +279,9 @@ def test_testinfra_reaches_the_same_host_over_one_connection(sshd: Sshd) -> None
     assert _running(control_path.removesuffix("/%C")) == 0
 
 
-def test_an_interrupt_ends_every_child() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_ends_every_child(number: int) -> None:
+    """SIGTERM is timeout(1)'s and systemd's, SIGHUP a terminal's that is closed."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         code = (
@@ -278,7 +293,7 @@ def test_an_interrupt_ends_every_child() -> None:
         child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
         marker = f"Port={port}"
         _wait(lambda: _running(marker) == 5)
-        os.kill(child.pid, signal.SIGINT)
+        os.kill(child.pid, number)
         _out, error = child.communicate(timeout=5)
     assert b"KeyboardInterrupt" in error
     assert _running(marker) == 0

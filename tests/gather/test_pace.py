@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -78,6 +80,20 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
         assert "fail2ban" in one.hint
 
 
+def test_a_host_that_lets_nobody_in_does_not_slow_down_the_rest_of_the_run(tmp_path: Path) -> None:
+    """One broken sshd of two thousand; apply's Ansible keeps to the pace, too."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    for folder in (good, bad):
+        folder.mkdir()
+    [(raw, probes)] = hosts(bad, 1, 0)
+    asked = [*hosts(good, 7, 7), (RawHost(name="broken", connection=raw.connection), probes)]
+    for forks in (8, 0):
+        pace = Pace(forks)
+        found = gather(asked, pace=pace)
+        assert [name for name, one in found.items() if isinstance(one, UnreachableError)] == ["broken"]
+        assert pace.forks == forks
+
+
 class Held(Pace):
     """Two others are at sshd's door, and leave once gpuprov goes slower."""
 
@@ -125,6 +141,29 @@ def test_what_sshd_says_to_those_who_are_too_many(said: str) -> None:
 )
 def test_what_else_ends_a_connection_is_not_tried_again(said: str) -> None:
     assert not reason(Login(), b"", said.encode(), 255).dropped
+
+
+def test_a_machine_with_room_for_fewer_does_what_it_can_at_a_time() -> None:
+    """`ulimit -n` and `-u`, a container's pids.max: that a program does not start says nothing of the host."""
+    running, ended = 0, []
+
+    def start() -> Child:
+        nonlocal running
+        if running == 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        running += 1
+        return Child(["cat"])
+
+    def done(how: Ended) -> None:
+        nonlocal running
+        running -= 1
+        ended.append(how.out)
+
+    run_all((Job(start, b"x", lambda _: False, 20, done) for _ in range(8)), 8)
+    assert ended == [b"x"] * 8
+    running = 3
+    run_all([Job(start, b"x", lambda _: False, 20, lambda how: ended.append(how.error))], 8)
+    assert b"Too many open files" in ended[-1], "where nothing runs that may end"
 
 
 def test_a_job_is_made_when_there_is_a_place_for_it() -> None:

@@ -261,6 +261,12 @@ def test_what_ansible_says() -> None:
         error = f"[ERROR]: Task failed: {line}\n{body}"
         told(Row("", said, advice), login, error, 2, out)
         assert reason(login, out.encode(), error.encode(), 2).become is become
+        told(Row("", said, advice), login, "", 2, error + out)
+
+
+def test_what_the_system_says_of_an_ansible_that_does_not_start() -> None:
+    told = b"[Errno 11] Resource temporarily unavailable: '/usr/bin/python3'"
+    assert reason(Login(user="ops", sudo="su", kind="ansible"), b"", told, None).said == told.decode()
 
 
 def test_a_full_stop_of_theirs_is_not_followed_by_another_mark() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -85,6 +86,16 @@ def run(folder: Path, config: str, playbook: str = PLAYBOOK) -> str:
 
 def test_it_does_not_keep_a_core_busy_while_hosts_work(tmp_path: Path) -> None:
     assert run(tmp_path, "") == f"['ansible-playbook', '{tmp_path}/project/site.yml'] True"
+
+
+def test_its_parent_can_end_it_in_the_background_of_a_shell_too(tmp_path: Path) -> None:
+    """There SIGINT is ignored, and whatever a shell starts inherits that."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        told = run(tmp_path, "", "import signal\ndef main(arguments):\n    print(signal.getsignal(signal.SIGINT))\n")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "default_int_handler" in told
 
 
 def test_what_the_users_ansible_cfg_says_stays(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_a_bug_report_tells_driver_gpus_and_fabric(bug_report: Path) -> None:
 
 def test_a_host_is_judged_by_its_bug_report(bug_report: Path) -> None:
     results = recorded.verify(fleet(), read(bug_report))
+    assert recorded.left_out(fleet(), results) == ["gpu018"], "of which nothing is said, and which is named"
     found = {one.check: one for one in results}
     assert {one.host for one in results} == {"gpu017"}
     assert found["fabric_manager.registered"].status == "fail"
@@ -160,7 +161,9 @@ def test_a_must_gather_has_a_record_for_each_node(tmp_path: Path) -> None:
     path = tmp_path / "gather.tgz"
     path.write_bytes(reports.tarball(members))
     assert [record.host for record in read(path)] == ["gpu017", "gpu018"]
-    assert {one.host for one in recorded.verify(fleet(), read(path))} == {"gpu017", "gpu018"}
+    results = recorded.verify(fleet(), read(path))
+    assert {one.host for one in results} == {"gpu017", "gpu018"}
+    assert recorded.left_out(fleet(), results) == []
 
 
 def pair(name: str) -> tuple[RawHost, HostSpec]:

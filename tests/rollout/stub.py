@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--reboot", action="store_true")
     given = parser.parse_args()
     stub = Path(os.environ["STUB"])
+    with (stub / "folders").open("a") as folders:
+        folders.write(f"{Path.cwd()}\n")
     behaviour = json.loads((stub / "behaviour.json").read_text())
     job = json.loads(given.job.read_text())
     given.results.mkdir(parents=True, exist_ok=True)

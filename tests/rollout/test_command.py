@@ -48,9 +48,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "rollout.yaml").write_text("gpuprov_rollout: 1\ndomain: rack\nbatches: {by_domain: true}\n")
     real = project.Given
 
-    def given(*, words: tuple[str, ...]) -> Any:
+    def given(*, words: tuple[str, ...], folder: str) -> Any:
         assert words[1:5] == ("-P", "-m", "gpuprov", "work")
-        return real(words=(words[0], str(STUB), *words[5:]))
+        return real(words=(words[0], str(STUB), *words[5:]), folder=folder)
 
     monkeypatch.setattr(command, "Given", given)
     return tmp_path
@@ -101,6 +101,23 @@ def test_a_failure_stops_it_and_is_named_in_80_columns(
     assert "--forgive" in capsys.readouterr().err
     assert gpuprov(monkeypatch, "resume", "--retry") == 0
     assert made.attempts(site) == {f"train{n}.dc1.example.com": 1 + (n == 2) for n in range(1, 7)}
+
+
+def test_who_goes_on_from_another_folder_works_in_that_of_the_start(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ansible.cfg, keys and the vault's password file are named from there."""
+    (site / "behaviour.json").write_text(json.dumps({"train2.dc1.example.com": ["failed"] * 2 + ["green"]}))
+    assert start(monkeypatch) == 3
+    monkeypatch.chdir("/")
+    assert gpuprov(monkeypatch, "resume", "--retry") == 3
+    assert ({*(site / "folders").read_text().split()}, Path.cwd()) == ({str(site)}, Path("/"))
+    given = next((site / "state").rglob("given.json"))
+    given.write_text(given.read_text().replace(f'"folder":"{site}"', '"folder":"/no/such/place"'))
+    assert gpuprov(monkeypatch, "resume", "--retry") == 0
+    assert (
+        "/no/such/place, where it was begun, cannot be entered (No such file or directory)" in capsys.readouterr().err
+    )
 
 
 def test_an_overlap_is_refused_by_name(
@@ -200,6 +217,22 @@ def test_what_hosts_say_drives_no_terminal(
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert "\\u001b[2Jgreen" in said.out
+
+
+def test_a_domain_that_nothing_is_called_is_the_policys(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "rollout.yaml").write_text("gpuprov_rollout: 1\nsite: hall\n")
+    assert start(monkeypatch) == 2
+    assert capsys.readouterr().err.startswith("error: the policy's site: no group")
+
+
+def test_the_command_that_lists_roll_outs_lists_them(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gpuprov(monkeypatch, "pause") == 2
+    named = capsys.readouterr().err.rpartition("; gpuprov rollout ")[2].partition(" lists them")[0]
+    assert (gpuprov(monkeypatch, *named.split()), capsys.readouterr().out) == (0, "no roll-outs\n")
 
 
 @pytest.mark.parametrize("text", ["", "gpuprov_rollout: 1\nbatchs: {}\n"])

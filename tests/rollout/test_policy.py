@@ -139,6 +139,24 @@ def test_windows_go_over_midnight_and_over_the_end_of_the_week(text: str, moment
     assert windows.is_open([windows.parsed(text)], zone, moment.timestamp()) is is_open
 
 
+@pytest.mark.parametrize(
+    ("texts", "is_open"),
+    [
+        (["sat,sun 00:00-24:00"], True),
+        (["daily 22:00-24:00", "daily 00:00-05:00"], True),
+        (["daily 22:00-24:00", "daily 00:01-05:00"], False),
+        (["sat 00:00-24:00"], False),
+    ],
+)
+def test_a_margin_does_not_end_where_the_next_window_begins(texts: list[str], is_open: bool) -> None:
+    zone = windows.zone("UTC")
+    assert zone
+    saturday = datetime(2026, 11, 28, 23, 30, tzinfo=UTC).timestamp()
+    spans = [windows.parsed(text) for text in texts]
+    assert windows.is_open(spans, zone, saturday, 45 * 60) is is_open
+    assert windows.is_open(spans, zone, saturday)
+
+
 def test_a_window_follows_the_clock_of_its_zone() -> None:
     zone = windows.zone("America/New_York")
     assert zone

@@ -159,6 +159,10 @@ def test_what_cannot_be_sliced_by_is_told(tmp_path: Path) -> None:
         cut.cut(fleet, 50, "shelf")
     assert "racks" in caught.value.hint
     assert "site" in caught.value.hint
+    assert "gpuprov freeze --domain" in caught.value.hint
+    with pytest.raises(GpuprovError, match="policy's domain: no group") as caught:
+        cut.domains(fleet, "shelf", "the policy's domain")
+    assert "freeze" not in caught.value.hint, "rollout start freezes what its policy names"
     with pytest.raises(GpuprovError, match="gpu001 is in two groups of it: canary and racks"):
         cut.cut(fleet, 50, "all")
 

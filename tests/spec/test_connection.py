@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ REFUSED: dict[str, list[object]] = {
     "ansible_become_password": ["a\0b"],
     "container_toolkit_repository": ["https://example.org\ndeb [trusted=yes]"],
     "ansible_x') }}{{ lookup('ansible.builtin.pipe', 'id') }}": ["x"],
+    "ansible_port": ["22x", 99999, 0, True, 2222.0, -1, "٢٢", "ssh"],
+    "ansible_ssh_port": ["0"],
     "host_kubernetes_node": ["--kubeconfig=/tmp/x", "a b", "A"],
     "simulated_host": [{"gpus": ["a\x1bb"]}, {"a\nb": 1}],
 }
@@ -41,7 +44,7 @@ TAKEN: dict[str, list[object]] = {
     "ansible_become_password": ["{{ $(x) `y`\n", "-"],
     "ansible_private_key": ["-----BEGIN\nx\n-----END\n"],
     "host_kubernetes_node": ["", "gpu-01.example.org"],
-    "ansible_port": [22, "22"],
+    "ansible_port": [22, "22", 65535, None, ""],
     "ansible_become": [True],
 }
 
@@ -68,6 +71,27 @@ def test_what_is_taken() -> None:
     for name, values in TAKEN.items():
         for value in values:
             assert complaints(name, value) == [], (name, value)
+
+
+def test_two_names_of_one_machine_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    hosts = {
+        "gpu1": {"ansible_host": "192.0.2.1"},
+        "gpu1.example.org": {"ansible_host": "192.0.2.1", "ansible_user": "ops"},
+        "gpu2": None,
+        "rack2": {"ansible_ssh_host": "GPU2", "ansible_connection": "ansible.builtin.ssh"},
+        "port": {"ansible_host": "192.0.2.1", "ansible_port": 2222},
+        "behind": {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-J jump"},
+        **{f"here{number}": {"ansible_connection": "local"} for number in (1, 2)},
+    }
+    groups = {
+        "gpus": {"vars": {"gpuprov": {"nouveau": {}}}, "hosts": hosts},
+        "others": {"hosts": {"no_spec": {"ansible_host": "192.0.2.1"}}},
+    }
+    (tmp_path / "inventory.yaml").write_text(json.dumps({"all": {"children": groups}}))
+    warnings = load_fleet(["inventory.yaml"]).warnings
+    assert [one.hosts for one in warnings] == [("gpu1", "gpu1.example.org"), ("gpu2", "rack2")]
+    assert warnings[0].message.startswith("gpu1, gpu1.example.org are one machine")
 
 
 def test_every_canary_is_refused_as_an_address(tmp_path: Path) -> None:

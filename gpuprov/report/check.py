@@ -1,0 +1,74 @@
+"""`gpuprov check --json`: one document. docs/reference/check.schema.json is made from these types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.fleet import Fleet
+from gpuprov.spec.problem import Problem, dotted
+
+FORMAT = 1
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """A host with its spec, by capability, defaults and what capabilities ask of the kernel included."""
+
+    host: str
+    groups: tuple[str, ...]
+    spec: dict[str, dict[str, Any]]
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """What was found. `place`: file, line and column, where they are known. `path`: the field. `hosts`: all that it is about."""
+
+    severity: Literal["error", "warning"]
+    place: str
+    path: str
+    hosts: tuple[str, ...]
+    message: str
+    hint: str
+
+
+class Check(msgspec.Struct, kw_only=True):
+    """The document. `unmanaged`: hosts without a spec. Where something is wrong, there are no hosts in it."""
+
+    gpuprov_check: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    valid: bool
+    exit_code: Literal[0, 2]
+    hosts: tuple[Host, ...] = ()
+    unmanaged: tuple[str, ...] = ()
+    problems: tuple[Row, ...] = ()
+
+
+def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
+    """The document as text. No fleet: it is not valid."""
+    pairs = fleet.pairs if fleet else ()
+    valid = bool(fleet) and not any(spec.defects for _, spec in pairs)
+    made = Check(
+        valid=valid,
+        exit_code=0 if valid else 2,
+        hosts=tuple(Host(host=raw.name, groups=raw.groups, spec=_spec(spec.capabilities)) for raw, spec in pairs),
+        unmanaged=fleet.unmanaged if fleet else (),
+        problems=tuple(map(_row, problems)),
+    )
+    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
+
+
+def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: msgspec.to_builtins(fragment) for name, fragment in capabilities.items()}
+
+
+def _row(problem: Problem) -> Row:
+    return Row(
+        severity=problem.severity,
+        place=str(problem.origin) if problem.origin else "",
+        path=dotted(problem.path),
+        hosts=problem.hosts,
+        message=problem.message,
+        hint=problem.hint,
+    )

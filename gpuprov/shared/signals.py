@@ -1,0 +1,36 @@
+"""Signals that end the work. One that was ignored from the start stays so: nohup(1) ignores SIGHUP, and a shell without job control
+SIGINT for what it runs in the background (https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """These signals go to the handler while inside. Only the main thread gets signals at all."""
+    main = threading.current_thread() is threading.main_thread()
+    heeded = [number for number in numbers if main and signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@contextmanager
+def ended_politely() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away. Who handles them already goes on doing so."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with handled((one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) == signal.SIG_DFL), stop):
+        yield
