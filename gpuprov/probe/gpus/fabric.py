@@ -198,14 +198,15 @@ done; true""",
 """PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
 RUNNING = """echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
 g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
-[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
+[ -n "$g" ] && for p in $(grep -ls "^[0-9]*:[^:]*:$g\\$" /proc/[0-9]*/cgroup); do
   p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
-  echo "process|${p##*/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+  echo "process|${p##*/}|${s##*) }|$(tr '\\0\\n' '  ' < "$p/cmdline")"
 done
 [ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads."""
+"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads. A user's control group may
+have a name that ends as the unit's does, and the words of a process a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
