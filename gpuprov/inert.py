@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.shown import hides
+from gpuprov.shown import cleaned, hides
 
 TAG = "!unsafe"
 """Ansible's YAML tag for what is no template: of one string, or of all that stands below."""
@@ -51,7 +51,8 @@ def text(value: object) -> str:
     def string(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
         if may_be_template(data):
             return dumper.represent_scalar(TAG, data, style="'" if data.isprintable() else '"')
-        return dumper.represent_str(data)
+        # What is written otherwise where it is shown reads back as it was between double quotes alone.
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style='"' if cleaned(data) != data else None)
 
     Marking.add_representer(str, string)
     told: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
