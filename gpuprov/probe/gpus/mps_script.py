@@ -27,7 +27,7 @@ for f in /etc/gpuprov/mps.json /etc/profile.d/gpuprov-mps.sh /run/gpuprov/mps/*.
   /etc/systemd/system/*.service.d/50-gpuprov-mps.conf \
   $(sed -n 's/.*"container_directory": *"\([^"]*\)".*/\1/p' /etc/gpuprov/mps.json 2>/dev/null)/*.yaml; do
   case $f in /\*.yaml) continue ;; esac
-  [ -r "$f" ] && sed "s#^#file|$f|#" "$f"
+  [ -f "$f" ] && [ ! -L "$f" ] && sed "s#^#file|$f|#" "$f"
 done
 for f in /proc/[0-9]*/comm; do
   read -r w < "$f" || continue
