@@ -43,6 +43,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
     files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
+    files["ansible.cfg"] += "inject_facts_as_vars = false\n"
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
