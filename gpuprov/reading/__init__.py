@@ -7,7 +7,17 @@ calls itself for each of 100,000 brackets ends the process by a signal, and fort
 
 from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_yaml
 from gpuprov.reading.documents import json, toml, typed_json, yaml
-from gpuprov.reading.files import LOOP, NotOwn, beginning, contents, judge_file, judge_lines, own_contents, refused
+from gpuprov.reading.files import (
+    LOOP,
+    NotOwn,
+    beginning,
+    contents,
+    judge_file,
+    judge_lines,
+    named,
+    own_contents,
+    refused,
+)
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
 from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
 from gpuprov.reading.places import placed_yaml
@@ -32,6 +42,7 @@ __all__ = [
     "json",
     "judge_file",
     "judge_lines",
+    "named",
     "number",
     "numbers",
     "own_contents",

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from gpuprov.reading.limits import FILE, LINE, Unreadable, too_large
+from gpuprov.reading.limits import FILE, HOST_TEXT, LINE, Unreadable, too_large
 
 
 class NotOwn(Unreadable):
@@ -58,6 +58,14 @@ def contents(path: str, largest: int = FILE) -> bytes:
 def own_contents(path: str, largest: int = FILE) -> bytes:
     """The same of a file that says what is run on hosts. Raises NotOwn where others may write it."""
     return _contents(path, largest, own=True)
+
+
+def named(path: str, largest: int = HOST_TEXT) -> bytes:
+    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or too large."""
+    try:
+        return contents(path, largest)
+    except Unreadable as error:
+        raise OSError(errno.EINVAL, str(error), path) from error
 
 
 def beginning(path: str, length: int) -> bytes:

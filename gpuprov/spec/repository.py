@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.onhost import openpgp
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, Say, under
@@ -86,7 +87,7 @@ def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if not block.key_file:
         return
     try:
-        judged = openpgp.judge(File(block.key_file).read_bytes(), block.fingerprint)
+        judged = openpgp.judge(reading.named(block.key_file), block.fingerprint)
     except OSError as error:
         message = f"{block.key_file} cannot be read: {error.strerror}"
         yield problem("key_file", message, "put the repository's public key there, .asc or .gpg")
@@ -156,5 +157,5 @@ def expected(block: Mapping[str, Any]) -> list[str]:
     said = openpgp.fingerprints(str(block["fingerprint"]))
     if said or not block["key_file"]:
         return said
-    text = base64.b64encode(File(str(block["key_file"])).read_bytes()).decode()
+    text = base64.b64encode(reading.named(str(block["key_file"]))).decode()
     return [str(key["fingerprint"]) for key in openpgp.keys(text)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.shared import certificates
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, Problem, under
@@ -94,7 +94,7 @@ def _key(file: str) -> PrivateKeyTypes | Finding | None:
 
     name = "key_file"
     try:
-        content = File(file).read_bytes()
+        content = reading.named(file)
         if content.startswith(VAULT):
             return None
         key = load_pem_private_key(content, password=None)

@@ -6,7 +6,6 @@ import base64
 import binascii
 import hashlib
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
@@ -26,7 +25,7 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: str) -> ControllerToken:
     """The token file on this machine. Never raises; `problem` is what is wrong with it."""
     try:
-        content = Path(path).read_bytes()
+        content = reading.named(path)
     except OSError as error:
         return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
     if content.startswith(VAULT):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path as File
 
+from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
@@ -33,7 +33,7 @@ def rules(block: Rdma) -> Iterable[Problem]:
         hint = "topo_file: /etc/nccl-topo.xml, for instance"
         yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
     try:
-        text = File(asked.topo_source).read_text(encoding="utf-8")
+        text = reading.named(asked.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"
@@ -91,7 +91,7 @@ def topology(ctx: Ctx) -> Outcome:
 
 def _digest(file: str) -> str:
     try:
-        return hashlib.sha256(File(file).read_bytes()).hexdigest()
+        return hashlib.sha256(reading.named(file)).hexdigest()
     except OSError:
         return ""
 
