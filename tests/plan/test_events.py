@@ -15,6 +15,7 @@ from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
 from gpuprov.apply.text import as_text
 from gpuprov.onhost.locked import BOOTED, LOST
+from gpuprov.plan.bounds import SPENT
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import (
     AND_MORE,
@@ -294,6 +295,7 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             "bad",
         ),
         ({"msg": "x" * 900}, "x" * (LONGEST - 4) + " ..."),
+        ({"msg": "Task failed."}, SPENT),
     ],
 )
 def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> None:
