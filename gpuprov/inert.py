@@ -49,10 +49,11 @@ def text(value: object) -> str:
         pass
 
     def string(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-        if may_be_template(data):
-            return dumper.represent_scalar(TAG, data, style="'" if data.isprintable() else '"')
         # What is written otherwise where it is shown reads back as it was between double quotes alone.
-        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style='"' if cleaned(data) != data else None)
+        plain = cleaned(data) == data
+        if may_be_template(data):
+            return dumper.represent_scalar(TAG, data, style="'" if plain and data.isprintable() else '"')
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=None if plain else '"')
 
     Marking.add_representer(str, string)
     told: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
