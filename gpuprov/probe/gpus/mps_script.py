@@ -5,13 +5,12 @@ from __future__ import annotations
 from gpuprov.probe.host.systemd import UNIT_OF
 
 # Anybody may call a program so, give it any words, and say where its daemon's folders are: a line break in its words begins no line
-# here, and a user's daemon is asked as that user, since the control program opens what lies in these folders. /proc/PID belongs to
-# root where su is called so; whose process it is, its status says first.
+# here, and gpuprov's own units alone are asked, since the control program, which is root then, opens what lies in these folders.
 # Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between the others, which look otherwise.
 # https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
 SCRIPT = (
     UNIT_OF
-    + r"""c=nvidia-cuda-mps-control; n=0; me=$(id -u)
+    + r"""c=nvidia-cuda-mps-control; n=0
 command -v $c >/dev/null && echo 'program|'
 nvidia-smi --query-gpu=index,uuid,pci.bus_id,compute_mode,mig.mode.current --format=csv,noheader 2>&1 </dev/null | sed 's/^/gpu|/'
 nvidia-smi -L 2>/dev/null </dev/null | sed 's/^/device|/'
@@ -41,9 +40,8 @@ for f in /proc/[0-9]*/comm; do
   e=$(tr '\0' '\n' < "/proc/$p/environ" | grep -E '^CUDA_'); echo "$e" | sed "s#^#env|$p|#"
   d=$(echo "$e" | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p'); l=$(echo "$e" | sed -n 's/^CUDA_MPS_LOG_DIRECTORY=//p')
   k=$(echo "$e" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p' | tr ',' '\n' | grep -c .); [ "$k" = 0 ] && k=1
-  s=$(sed -n 's/^[UG]id:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$p/status" 2>/dev/null | tr '\n' ' '); o=${s%% *}; s=${s#* }
-  as=; [ "$me$o" = 00 ] || [ "$me" != 0 ] || as="setpriv --reuid=$o --regid=${s% } --clear-groups --no-new-privs --"
-  ask() { CUDA_MPS_PIPE_DIRECTORY=${d:-/tmp/nvidia-mps} CUDA_MPS_LOG_DIRECTORY=$l $as timeout 5 $c "$@" 2>&1; r=$?
+  case $u in gpuprov-mps@*) ;; *) continue ;; esac
+  ask() { CUDA_MPS_PIPE_DIRECTORY=${d:-/tmp/nvidia-mps} CUDA_MPS_LOG_DIRECTORY=$l timeout 5 $c "$@" 2>&1; r=$?
     [ $r = 124 ] && echo 'no answer within 5 s'; return $r; }
   case " $a" in
   *" -p 3"*|*" --protocol 3"*|*" --protocol=3"*)
