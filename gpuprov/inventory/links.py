@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from gpuprov import reading
-from gpuprov.inventory.sources import PLANTED, is_host_list, planted, shown
+from gpuprov.inventory.sources import PLANTED, is_host_list, shown
 from gpuprov.spec.problem import Origin, Problem
 
 VARIABLES = ("group_vars", "host_vars")
@@ -21,7 +21,7 @@ def astray(sources: Iterable[str]) -> Iterator[Problem]:
     for folder in dict.fromkeys([*folders, os.getcwd()]):
         for name in VARIABLES:
             path = os.path.join(folder, name)
-            if planted(path):
+            if reading.planted(path):
                 hint = "start gpuprov, and keep inventories, where nobody else writes"
                 yield Problem(message=f"this is {PLANTED}", origin=Origin(shown(path)), hint=hint)
             yield from _below(path, (), seen)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import planted
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
@@ -24,7 +25,6 @@ ONLY_INVENTORY = (
     "name the inventory file, or a folder with nothing but the inventory in it (executable files in it are run)"
 )
 
-ROOT = 0
 PLANTED = "not yours, in a folder that all may write to: whoever put it there would choose what runs here"
 
 
@@ -71,19 +71,6 @@ def ansible_config() -> str | None:
         candidates.append(os.path.join(here, "ansible.cfg"))
     candidates += [os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"]
     return next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
-
-
-def planted(path: str) -> bool:
-    """Whether another user of this machine may have put this where it is found by itself, say in /tmp.
-    Root's, one's own, and behind sudo those of who called it, count as meant."""
-    ours = (str(ROOT), str(os.geteuid()), os.environ.get("SUDO_UID"))
-    try:
-        if not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
-            return False
-        about = os.lstat(path)
-        return stat.S_ISLNK(about.st_mode) or str(about.st_uid) not in ours
-    except OSError:
-        return False
 
 
 def is_host_list(source: str) -> bool:

@@ -13,6 +13,7 @@ class NotOwn(Unreadable):
     """A file that another user may have written."""
 
 
+ROOT = 0
 LOOP = "a loop of symbolic links"
 _SPECIAL = (
     (stat.S_ISFIFO, "a pipe"),
@@ -29,6 +30,19 @@ def refused(path: str) -> str:
     except OSError as error:
         return LOOP if error.errno == errno.ELOOP else ""
     return next((name for is_one, name in _SPECIAL if is_one(mode)), "")
+
+
+def planted(path: str) -> bool:
+    """Whether another user of this machine may have put this where it is found by itself, say in /tmp.
+    Root's, one's own, and behind sudo those of who called it, count as meant."""
+    ours = (str(ROOT), str(os.geteuid()), os.environ.get("SUDO_UID"))
+    try:
+        if not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
+            return False
+        about = os.lstat(path)
+        return stat.S_ISLNK(about.st_mode) or str(about.st_uid) not in ours
+    except OSError:
+        return False
 
 
 def judge_file(path: str, largest: int = FILE) -> None:

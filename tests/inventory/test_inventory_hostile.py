@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory import default_sources, load, ranges, sources
+from gpuprov.inventory import default_sources, load, ranges
+from gpuprov.reading import files
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
 from tests.reading.test_reading import bomb
@@ -131,7 +132,7 @@ def test_what_another_user_put_where_all_may_write_is_not_read(tmp_path: Path, m
     lay({"../inventory.yaml": GOOD, "inventory.yaml": trap, "own/hosts.yaml": "all: {hosts: {gpu01: {}}}\n"})
     lay({"group_vars/all.yml": "gpuprov: {kernel: \"{{ lookup('ansible.builtin.pipe', 'touch ran') }}\"}\n"})
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(sources, "ROOT", 12346, raising=False)
+    monkeypatch.setattr(files, "ROOT", 12346, raising=False)
     monkeypatch.delenv("SUDO_UID", raising=False)
     assert default_sources() == ("inventory.yaml",)
     for mode in (0o1777, 0o777):
@@ -146,7 +147,7 @@ def test_what_another_user_put_where_all_may_write_is_not_read(tmp_path: Path, m
     monkeypatch.setenv("SUDO_UID", str(Path("group_vars").stat().st_uid))
     assert default_sources() == ("inventory.yaml",)
     monkeypatch.delenv("SUDO_UID")
-    monkeypatch.setattr(sources, "ROOT", Path("group_vars").stat().st_uid)
+    monkeypatch.setattr(files, "ROOT", Path("group_vars").stat().st_uid)
     assert default_sources() == ("inventory.yaml",)
     Path("group_vars").rename("elsewhere")
     Path("host_vars").symlink_to("elsewhere")
