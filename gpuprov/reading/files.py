@@ -39,8 +39,7 @@ def planted(path: str) -> bool:
     try:
         if not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
             return False
-        about = os.lstat(path)
-        return stat.S_ISLNK(about.st_mode) or str(about.st_uid) not in ours
+        return str(os.lstat(path).st_uid) not in ours
     except OSError:
         return False
 
