@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+from pathlib import Path
 from typing import Any
 
 STATUS = "/proc/self/status"
@@ -41,5 +42,5 @@ def _limit(more: int) -> None:
 
 
 def _data() -> int:
-    with open(STATUS, encoding="utf-8", errors="replace") as file:
-        return next((int(line.split()[1]) << 10 for line in file if line.startswith("VmData:")), 0)
+    lines = Path(STATUS).read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")), 0)

@@ -37,7 +37,7 @@ def own(text: str) -> str:
     kept, below = [], False
     for line in text.split("\n"):
         below = not line.startswith("GPU ") and below
-        if not below or re.match(" {5,}Process ID +: [0-9]+$", line):
+        if not below or re.fullmatch(" {5,}Process ID +: [0-9]+", line):
             kept.append(line)
         below = below or line.startswith("    Processes")
     return "\n".join(kept)
