@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.shown import hides
+from gpuprov.shown import cleaned, hides
 
 TAG = "!unsafe"
 """Ansible's YAML tag for what is no template: of one string, or of all that stands below."""
@@ -49,9 +49,11 @@ def text(value: object) -> str:
         pass
 
     def string(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+        # What is written otherwise where it is shown reads back as it was between double quotes alone.
+        plain = cleaned(data) == data
         if may_be_template(data):
-            return dumper.represent_scalar(TAG, data, style="'" if data.isprintable() else '"')
-        return dumper.represent_str(data)
+            return dumper.represent_scalar(TAG, data, style="'" if plain and data.isprintable() else '"')
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=None if plain else '"')
 
     Marking.add_representer(str, string)
     told: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)

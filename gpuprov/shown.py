@@ -1,4 +1,4 @@
-"""What a person sees of a text from elsewhere: nothing in it drives a terminal, hides itself or turns the line around.
+"""What a person sees of a text from elsewhere: nothing in it drives a terminal or a CI, hides itself or turns the line around.
 
 Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that gpuprov
 prints or writes for people passes through `cleaned`: the console, the reports, the log of a run.
@@ -20,16 +20,22 @@ _HIDDEN = re.compile(
     "\U000e0000-\U000e0fff]"  # tags: invisible letters
 )
 """Changes of direction can make a line read as another: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
+_ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
+"""By which a line of a log gives orders to the CI that keeps it: to set variables, to send files, to hide words. Azure's and GitHub's
+older ones may stand anywhere in a line: https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
+https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs, https://www.jetbrains.com/help/teamcity/service-messages.html"""
 _COLOUR = re.compile("(\x1b\\[(?:0|1|3[1-6])m)")
 
 
 def cleaned(text: str, encoding: str = "") -> str:
     """The text with each hidden character as `\\u001b`, which JSON reads back as what it was; tabs and line feeds stay.
 
-    `encoding`: what that cannot hold is written alike.
+    `encoding`: what that cannot hold is written alike. So is the first character of what would be an order to a CI.
     """
     if _HIDDEN.search(text):
         text = _HIDDEN.sub(_named, text)
+    if "##" in text or "::" in text:
+        text = _ORDER.sub(_disarmed, text)
     if encoding:
         try:
             text.encode(encoding)
@@ -59,8 +65,9 @@ def wrapped(text: str, width: int, first: str = "", hang: str = "") -> list[str]
 
 
 def hanging(text: str, width: int) -> list[str]:
-    """The same for a line that has its own indent: what follows is set in below it. 0: as it is."""
-    return wrapped(text, max(width, 20), hang=" " * (len(text) - len(text.lstrip()) + 2)) or [""] if width else [text]
+    """The same for a line that has its own indent: what follows is set in below it. 0: in one piece."""
+    hang = " " * (len(text) - len(text.lstrip()) + 2)
+    return wrapped(text, max(width, 20) if width else 0, hang=hang) or [""]
 
 
 def in_markup(text: str) -> str:
@@ -76,6 +83,10 @@ def hides(text: str) -> bool:
 def _named(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
+
+def _disarmed(found: re.Match[str]) -> str:
+    return "\\u0023" if found["before"] is None else f"{found['before']}\\u003a"
 
 
 def _lost(character: str, encoding: str) -> bool:

@@ -104,9 +104,15 @@ def _noted(answers: dict[str, dict[str, Any]], host: str) -> Callable[[Answer], 
             return
         output = (split(answer) or {}).get("checkpoint", Output(""))
         try:
-            answers[host] = msgspec.to_builtins(reading.typed_json(output.text, Told))
+            told = msgspec.to_builtins(reading.typed_json(output.text, Told))
+            answers[host] = {key: one if key == "locked" else _in_one_line(one) for key, one in told.items()}
         except reading.Unreadable:
             said = " ".join((output.error or output.text).split())[-300:]
             answers[host] = {"problem": said or f"exit status {output.status}"}
 
     return done
+
+
+def _in_one_line(said: Any) -> Any:
+    """Texts are told in a line of the host's; the lock's is compared with what it was."""
+    return [_in_one_line(one) for one in said] if isinstance(said, list | tuple) else " ".join(said.split())

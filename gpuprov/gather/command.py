@@ -132,7 +132,7 @@ def _ansible(settings: Settings, script: str) -> Command:
     places = {name: f"GPUPROV_VARIABLE_{number}" for number, name in enumerate(given)}
     environment = {places[name]: str(value) for name, value in given.items()}
     lookups = {name: f"{{{{ lookup('ansible.builtin.env', '{place}') }}}}" for name, place in places.items()}
-    argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
+    argv = [sys.executable, "-P", "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
     argv += ["-a", f"echo {packed} | base64 -d | gzip -dc | sh"]
     environment |= home.environment()

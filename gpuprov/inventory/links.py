@@ -1,4 +1,4 @@
-"""Symbolic links among files of variables that lead nowhere or round in a circle: Ansible passes over the first without a word."""
+"""Files of variables that are not what they seem: links that lead nowhere or in a circle, and what another user has put there."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import os
 from collections.abc import Iterable, Iterator
 
 from gpuprov import reading
-from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.inventory.sources import PLANTED, is_host_list, shown
 from gpuprov.spec.problem import Origin, Problem
 
 VARIABLES = ("group_vars", "host_vars")
 
 
 def astray(sources: Iterable[str]) -> Iterator[Problem]:
-    """A problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources."""
+    """A problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources, and for
+    those that are another user's: Ansible's ad-hoc commands read none of the current folder for that (CVE-2018-10874)."""
     paths = [source for source in sources if not is_host_list(source)]
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
     seen: set[str] = set()
     for folder in dict.fromkeys([*folders, os.getcwd()]):
         for name in VARIABLES:
-            yield from _below(os.path.join(folder, name), (), seen)
+            path = os.path.join(folder, name)
+            if reading.planted(path):
+                hint = "start gpuprov, and keep inventories, where nobody else writes"
+                yield Problem(message=f"this is {PLANTED}", origin=Origin(shown(path)), hint=hint)
+            yield from _below(path, (), seen)
 
 
 def _below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:

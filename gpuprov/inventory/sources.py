@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import planted
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
@@ -24,6 +25,8 @@ ONLY_INVENTORY = (
     "name the inventory file, or a folder with nothing but the inventory in it (executable files in it are run)"
 )
 
+PLANTED = "not yours, in a folder that all may write to: whoever put it there would choose what runs here"
+
 
 def refuse_nowhere() -> None:
     """Raise GpuprovError where the current folder was removed: Ansible looks there for its configuration, and ends without one."""
@@ -40,6 +43,8 @@ def default_sources() -> tuple[str, ...]:
     if named:
         return (named,) if is_host_list(named) else tuple(part for part in named.split(os.pathsep) if part)
     if os.path.exists("inventory.yaml"):
+        if planted(os.path.abspath("inventory.yaml")):
+            raise GpuprovError(f"./inventory.yaml is {PLANTED}", "start gpuprov elsewhere, or name it if it is meant")
         return ("inventory.yaml",)
     listed = os.environ.get("ANSIBLE_INVENTORY")
     if listed:

@@ -26,6 +26,7 @@ from gpuprov.offline.specs import identifier
 from gpuprov.onhost import fetched, repository_key
 from gpuprov.onhost.packages.model import Refused
 from gpuprov.pull import signing
+from gpuprov.report.files import write_atomic
 
 MOST = 1 << 33
 """Bytes of a file that a spec names."""
@@ -69,7 +70,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
             data = msgspec.json.encode(made.manifest)
             (folder / MANIFEST).write_bytes(signing.signature(options.key, data) + data)
             os.sync()  # a power cut after the rename must not leave files without their content
-            options.out.with_name(options.out.name + SIGNERS).write_text(signers, encoding="utf-8")
+            write_atomic(options.out.with_name(options.out.name + SIGNERS), signers)
             if options.out.is_dir():
                 os.rename(options.out, Path(place) / "before")
             os.rename(folder, options.out)

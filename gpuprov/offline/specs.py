@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from gpuprov import reading
 from gpuprov.slices.model import spec_id
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.repository import FILES, located_values
@@ -31,6 +31,6 @@ def _content(value: Any) -> Any:
 
 def _digest(path: str) -> str:
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return hashlib.sha256(reading.named(path, reading.FILE)).hexdigest()
     except OSError:
         return path  # check says what is wrong with it

@@ -58,9 +58,8 @@ def _judge(archive: str, entry: tarfile.TarInfo, home: str) -> None:
     aim = posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.linkname))
     if entry.issym() and (entry.linkname.startswith("/") or aim.split("/")[0] == ".."):
         raise Unsafe(f"{archive} holds a link out of it: {name[:80]}")
-    if entry.islnk() and not os.path.isfile(os.path.join(home, entry.linkname)):
-        # tarfile would unpack a file that comes later in its place, with the owner and mode that it has in the archive.
-        raise Unsafe(f"{archive} holds a link to what is not there yet: {name[:80]}")
+    if entry.islnk():
+        _judge_hard(archive, name, os.path.join(home, entry.linkname))
     place = os.path.join(home, name)
     if os.path.lexists(place) and (os.path.islink(place) or not (entry.isdir() and os.path.isdir(place))):
         raise Unsafe(f"{archive} holds {name[:80]} twice")  # a file would be written through a link of its name
@@ -68,6 +67,15 @@ def _judge(archive: str, entry: tarfile.TarInfo, home: str) -> None:
     above = os.path.normpath(os.path.join(home, posixpath.dirname(name)))
     if os.path.realpath(above) != above:
         raise Unsafe(f"{archive} holds {name[:80]}, which lies behind a link")
+
+
+def _judge_hard(archive: str, name: str, source: str) -> None:
+    if not os.path.isfile(source):
+        # tarfile would unpack a file that comes later in its place, with the owner and mode that it has in the archive.
+        raise Unsafe(f"{archive} holds a link to what is not there yet: {name[:80]}")
+    if os.path.realpath(source) != os.path.normpath(source):
+        # tarfile sets owner and mode of what the link leads to, before it is known where that is.
+        raise Unsafe(f"{archive} holds a hard link to a link: {name[:80]}")
 
 
 def _inside(name: str) -> bool:

@@ -14,7 +14,10 @@ BOOTED = "was rebooted while this run worked on it, and not by this run"
 
 def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
     """Why the lock cannot be had, and the way out. broken: the ids that --break-lock named. command: what takes --break-lock."""
-    holder, name = answer.get("holder"), answer.get("id", "?")
+    holder, name = answer.get("holder"), str(answer.get("id", "?"))
+    name = (
+        name if lock.RUN.fullmatch(name) else "?"
+    )  # what a host says becomes no word of a command that somebody copies
     other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
     by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
     lost = answer.get("lost")
@@ -28,7 +31,7 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
         return f"another run's: this run was taken over by {by}. {LOST}", "let the other run end, then apply again"
     passed = answer.get("passed")
     if isinstance(passed, dict):
-        by = " ".join((passed.get("user", "?"), "on", passed.get("host", "?"), "at", passed.get("since", "?")))
+        by = f"{passed.get('user', '?')} on {passed.get('host', '?')} at {passed.get('since', '?')}"
         told = f"another one than was read: {by} has had it since (run {passed.get('run', '?')}). Nothing was changed"
         return told, "apply again, which reads it anew"
     if not isinstance(holder, dict) or not holder:
@@ -39,7 +42,7 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     user, host, since, pid = (holder.get(key, "?") for key in ("user", "host", "since", "pid"))
     told = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
     still, seconds = answer.get("running"), answer.get("left")
-    if still:
+    if still and isinstance(still, list):
         told += f"; it is not heard of any more, but this still runs: {', '.join(map(str, still))[:300]}"
         return (
             told,

@@ -21,7 +21,8 @@ def carry_out(wanted: Mapping[str, Any], services: Sequence[str], *, may_reset: 
     command += [f"--services={','.join(services)}", *(["--may-reset"] if may_reset else [])]
     environment = {**os.environ, "PYTHONPATH": ABOVE}
     request = json.dumps(wanted).encode()
-    done = subprocess.run(command, input=request, capture_output=True, check=False, env=environment)
+    # -m takes what lies in the current folder first: over a local connection the one that gpuprov was started in.
+    done = subprocess.run(command, input=request, capture_output=True, check=False, env=environment, cwd="/")
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:

@@ -40,7 +40,7 @@ def _processes(unit: str, process: str) -> Iterator[int]:
     named = re.compile(rf"(^|[ /]){re.escape(process)}( |\Z)")
     for pid in filter(str.isdigit, os.listdir("/proc") if group else ()):
         with contextlib.suppress(OSError):
-            mine = any(line.endswith(f":{group}") for line in _read(f"/proc/{pid}/cgroup").splitlines())
+            mine = any(line.split(":", 2)[2:] == [group] for line in _read(f"/proc/{pid}/cgroup").splitlines())
             if mine and named.search(_read(f"/proc/{pid}/cmdline").replace("\0", " ")):
                 yield int(pid)
 

@@ -46,10 +46,11 @@ def main(pid_file: str, parent: str, *arguments: str) -> None:
     os.replace(f"{pid_file}.part", pid_file)
     from ansible.cli.playbook import main as ansible_playbook
 
-    from gpuprov.plan import warm
+    from gpuprov.plan import bounds, warm
 
     packed = warm.Packed(Path(arguments[-1]).parent)
     packed.bring()
+    bounds.bound_memory()
     warm.warm()
     try:
         ansible_playbook(["ansible-playbook", *arguments])

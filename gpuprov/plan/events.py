@@ -11,6 +11,7 @@ import msgspec
 from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
 from gpuprov.onhost.locked import BOOTED, LOST
+from gpuprov.plan import bounds
 from gpuprov.plan.diffs import differences
 from gpuprov.shared import ended
 
@@ -240,6 +241,7 @@ def condense(result: dict[str, Any]) -> str:
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
     if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
         told = inner[1]  # the guard's answer, in what an action made of it
+    told = bounds.SPENT if told.strip() == bounds.WITHOUT_WORD else told
     unread = bool(ended.UNREAD.match(told))
     if told.strip() in _QUIET or unread:
         told = ended.silent({**result, "msg": told}, of_module=unread) or "failed without a message"
@@ -288,9 +290,8 @@ def _label(data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _one_line(text: str) -> str:
-    flat = " ".join(
-        text.encode(errors="replace").decode().split()
-    )  # Ansible keeps bytes that are no text as lone surrogates
+    # Ansible keeps bytes that are no text as lone surrogates.
+    flat = " ".join(text.encode(errors="replace").decode().split())
     if len(flat) <= LONGEST:
         return flat
     # The fix is what a message must not lose.

@@ -127,6 +127,8 @@ def environment(
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
         "ANSIBLE_VARS_ENABLED": "ansible.builtin.host_group_vars",
         "ANSIBLE_NOCOLOR": "1",
+        # Facts are what a host says: as variables they would win over the inventory's, and name files of this machine that roles copy.
+        "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_ASK_PASS": "false",
         "ANSIBLE_BECOME_ASK_PASS": "false",
         "ANSIBLE_ASK_VAULT_PASS": "false",

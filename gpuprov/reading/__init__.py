@@ -16,6 +16,7 @@ from gpuprov.reading.files import (
     judge_lines,
     named,
     own_contents,
+    planted,
     refused,
 )
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
@@ -47,6 +48,7 @@ __all__ = [
     "numbers",
     "own_contents",
     "placed_yaml",
+    "planted",
     "refused",
     "signed",
     "toml",

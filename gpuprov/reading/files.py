@@ -6,13 +6,14 @@ import errno
 import os
 import stat
 
-from gpuprov.reading.limits import FILE, LINE, Unreadable, too_large
+from gpuprov.reading.limits import FILE, HOST_TEXT, LINE, Unreadable, too_large
 
 
 class NotOwn(Unreadable):
     """A file that another user may have written."""
 
 
+ROOT = 0
 LOOP = "a loop of symbolic links"
 _SPECIAL = (
     (stat.S_ISFIFO, "a pipe"),
@@ -29,6 +30,18 @@ def refused(path: str) -> str:
     except OSError as error:
         return LOOP if error.errno == errno.ELOOP else ""
     return next((name for is_one, name in _SPECIAL if is_one(mode)), "")
+
+
+def planted(path: str) -> bool:
+    """Whether another user of this machine may have put this where it is found by itself, say in /tmp.
+    Root's, one's own, and behind sudo those of who called it, count as meant."""
+    ours = (str(ROOT), str(os.geteuid()), os.environ.get("SUDO_UID"))
+    try:
+        if not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
+            return False
+        return str(os.lstat(path).st_uid) not in ours
+    except OSError:
+        return False
 
 
 def judge_file(path: str, largest: int = FILE) -> None:
@@ -60,12 +73,12 @@ def own_contents(path: str, largest: int = FILE) -> bytes:
     return _contents(path, largest, own=True)
 
 
-def named(path: str) -> bytes:
-    """The bytes of a file that a spec names. Raises OSError, also for what is no file (nothing is waited for) or is too large."""
+def named(path: str, largest: int = HOST_TEXT) -> bytes:
+    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or too large."""
     try:
-        return contents(path)
+        return contents(path, largest)
     except Unreadable as error:
-        raise OSError(errno.EINVAL, str(error)) from error
+        raise OSError(errno.EINVAL, str(error), path) from error
 
 
 def beginning(path: str, length: int) -> bytes:

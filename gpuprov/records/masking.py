@@ -22,7 +22,7 @@ _HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\
 _PLACE = re.compile(r"(?i).*(?:file|path|dir|stdin)\Z")
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
-    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)(?!\*\*\*@)[^/\s@\"']+@"), rf"\1{MASK}@"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)(?!\*\*\*@)[^/\s\"']+@"), rf"\1{MASK}@"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,2000}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"), MASK),
     (re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"), MASK),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),

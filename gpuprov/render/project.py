@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov import assets, inert
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import planted
 from gpuprov.render import checkout
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
@@ -22,6 +23,11 @@ GROUPS = ("gpuprov_reached", "gpuprov_prepared")
 prepared. Here they are known and empty."""
 MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
+
+EARLIER = ("filter_plugins",)
+"""Of projects that an earlier gpuprov rendered."""
+OWNED = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *EARLIER)
+"""Folders whose files are all ours: those that are no longer part of the project go."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -43,6 +49,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
     files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
+    files["ansible.cfg"] += "inject_facts_as_vars = false\n"
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
@@ -63,6 +70,8 @@ def write(project: Rendered, folder: Path) -> None:
         raise GpuprovError(
             f"{folder} is not empty and was not rendered by gpuprov", "name a new or empty folder with --out"
         )
+    if strange := _strange(project, folder):
+        raise GpuprovError(f"{folder} cannot be rendered into: {strange}", "name a new or empty folder with --out")
     try:
         for name, text in project.files.items():
             _write_file(folder / name, text)
@@ -75,14 +84,21 @@ def write(project: Rendered, folder: Path) -> None:
         ) from error
 
 
+def _strange(project: Rendered, folder: Path) -> str:
+    """Why what is written and deleted would not be the folder's own, or would stay another user's; nothing where all is well."""
+    if planted(os.path.abspath(folder)):
+        return "it is another user's, who could change what is in it"
+    ways = {parent for name in project.files for parent in Path(name).parents} | set(map(Path, OWNED))
+    link = next((str(way) for way in sorted(ways - {Path()}) if (folder / way).is_symlink()), "")
+    return f"{link} in it is a link" if link else ""
+
+
 def _ours(folder: Path) -> Iterable[Path]:
-    earlier = ("filter_plugins",)  # of projects that an earlier gpuprov rendered
-    owned = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *earlier)
-    return [path for name in owned for path in sorted((folder / name).rglob("*")) if path.is_file()]
+    return [path for name in OWNED for path in sorted((folder / name).rglob("*")) if path.is_file()]
 
 
 def _write_file(path: Path, text: str) -> None:
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
+    if path.is_file() and not path.is_symlink() and path.read_bytes() == text.encode():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")

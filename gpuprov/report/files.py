@@ -9,6 +9,7 @@ from errno import EACCES, ELOOP, EPERM
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import planted
 from gpuprov.shown import cleaned
 
 LONGEST_WAY = 1000
@@ -19,12 +20,14 @@ def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
     """Replace the file in one step. A device or pipe is written to. `mode`: 0666 less umask.
 
     A link keeps being a link, and its target is replaced, if it is root's or this user's own, as every link on the way must be: one
-    that somebody else has put there, say in /tmp, would choose what is overwritten.
+    that somebody else has put there, say in /tmp, would choose what is overwritten. So would their file who may write it afterwards,
+    and their pipe who reads it.
     """
     target, text = Path(path), cleaned(text)
     try:
         refuse_foreign_links(target)
         if target.exists() and not target.is_file():
+            _refuse_planted(target)
             target.write_text(text, encoding="utf-8")
             return
         target = target.resolve()
@@ -42,6 +45,7 @@ def check_writable(*paths: str | Path | None) -> None:
             target = Path(path)
             refuse_foreign_links(target)
             if target.exists() and not target.is_file():
+                _refuse_planted(target)
                 if not os.access(target, os.W_OK):
                     raise PermissionError(EACCES, os.strerror(EACCES))
                 continue
@@ -71,12 +75,17 @@ def refuse_foreign_links(path: Path) -> None:
     raise OSError(ELOOP, os.strerror(ELOOP))
 
 
+def _refuse_planted(target: Path) -> None:
+    if planted(str(target.resolve())):
+        raise OSError(EPERM, f"{target} is another user's, and no file")
+
+
 def _refused(path: str | Path, error: OSError) -> GpuprovError:
     return GpuprovError(f"{path} cannot be written: {error.strerror}", "name a file in a folder you may write to")
 
 
 def _mode(target: Path) -> int:
-    if target.exists():
+    if target.exists() and not planted(str(target)):
         return target.stat().st_mode & 0o777
     mask = os.umask(0o077)
     os.umask(mask)

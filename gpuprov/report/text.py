@@ -65,16 +65,19 @@ class _Paint:
 
 def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) -> list[str]:
     result = finding.result
-    status, name = paint(result.status.upper(), result.status), paint.bold(cleaned(result.check))
-    head = (f"{result.status.upper()}  {cleaned(result.check)}  ", f"{status}  {name}  ")
+    check, evidence = (cleaned(" ".join(text.split("\n"))) for text in (result.check, result.evidence))
+    head = (
+        f"{result.status.upper()}  {check}  ",
+        f"{paint(result.status.upper(), result.status)}  {paint.bold(check)}  ",
+    )
     lines = _flow([head, *_parts(_where(finding.hosts, where), room)], room, " " * 6)
     for label, value in (("expected", result.expected), ("found", result.found)):
         lines += labelled(label, value, width)
     if result.reboot:
         lines += labelled("reboot", result.reboot, width)
-    if result.evidence:
+    if evidence:
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
-        lines.append(f"  {'see':<{_MARGIN - 2}}{cleaned(result.evidence)}{first}")
+        lines.append(f"  {'see':<{_MARGIN - 2}}{evidence}{first}")
     return lines + labelled("fix", result.hint, width)
 
 

@@ -33,7 +33,7 @@ def message(result: HostResult) -> str:
     told = result.message or "; ".join(f"{row.check}: {row.found}" for row in result.failures[:2])
     told = told or "; ".join(result.reboot)
     told = told or (f"not proven: {', '.join(row.check for row in result.unproven[:3])}" if result.unproven else "")
-    return (told or result.verdict or result.state)[:LONGEST]
+    return " ".join((told or result.verdict or result.state).split())[:LONGEST]
 
 
 class Results:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hashlib
+import os
 import re
-from pathlib import Path
+import stat
 
 # https://www.rfc-editor.org/rfc/rfc5280#section-4.1
 SEQUENCE, INTEGER, VERSION = 0x30, 0x02, 0xA0
 PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+MOST = 1 << 20
+"""Bytes that are read: a certificate has some thousand."""
 
 
 class NotACertificate(ValueError):
@@ -41,8 +47,14 @@ def identity(content: bytes) -> dict[str, str]:
 
 
 def of_file(path: str) -> dict[str, str]:
-    """The identity of the certificate in a file of this machine; of no file, nothing. Raises OSError and NotACertificate."""
-    return identity(Path(path).read_bytes()) if path else {}
+    """The identity of the certificate in a file of this machine; of no file, nothing. Raises OSError, also for what is no file, and
+    NotACertificate."""
+    if not path:
+        return {}
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "this is no file", path)
+        return identity(file.read(MOST))
 
 
 def serial(shown: str) -> str:

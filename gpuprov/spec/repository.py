@@ -43,7 +43,7 @@ class Repository(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=r"^$|^https://[^/@\s]+/[^\s]+$",
-            description="https://HOST/PATH of the public key, which hosts fetch; it needs a fingerprint",
+            description="https://HOST/PATH of the public key, which the machine that runs gpuprov fetches; it needs a fingerprint",
         ),
     ] = ""
     fingerprint: Annotated[

@@ -32,6 +32,11 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
 except ImportError as error:
     MISSING = str(error)
 FACTS = ["!all", "min", "virtual", "python"]
+INJECTED = (
+    "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of this machine"
+    " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own (ANSIBLE_CONFIG names it)"
+)
+"""Of an ansible-playbook that was started by hand; gpuprov's own has it off."""
 REACHED = "gpuprov_reached"
 """The group of the hosts that the acts go over."""
 
@@ -47,6 +52,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(missing.package(MISSING, known))
+        if getattr(constants, "INJECT_FACTS_AS_VARS", False):
+            self._display.warning(INJECTED)
         host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
         packages = str(self._templar.template(known.get("host_package_bundle") or ""))
         script = f"{bundle.VARIABLE}={shlex.quote(packages)}\n{bundle.REQUIRED}{reach.script(mark, self._named(known))}"

@@ -68,6 +68,23 @@ def test_an_answer_that_the_program_does_not_give_costs_only_its_host(
     assert [(one.host, one.state) for one in run.hosts] == [("bad", "blocked"), ("good", "changed")]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"problem": "x\ngood: unchanged"},
+        {"offered": ["x\ngood: unchanged"], "unasked": "x\ngood: unchanged"},
+        {"locked": {"holder": {"user": "x"}, "running": 5, "id": ["x"]}},
+    ],
+)
+def test_nor_does_it_begin_a_line_of_another_host(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any
+) -> None:
+    run = rolled_back(monkeypatch, {"bad": GOOD, "good": GOOD}, {"bad": answer, "good": {}})
+    assert [one.host for one in run.hosts] == ["bad", "good"]
+    assert "\n" not in run.hosts[0].message
+    assert "\ngood: unchanged" not in capsys.readouterr().err
+
+
 class Hosts:
     """Hosts with one checkpoint each, and what the program of checkpoints is asked there. `answers`: to `begin`, in turn."""
 

@@ -402,7 +402,7 @@ def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
     text = f"{smi(Attached_GPUs='1').partition('@smi')[2]}{WORKS}            Name : {name}\n"
     for check in (GPUS, RECOVERY, ROWS_):
         assert ask(check, None, **gpus(smi(text=text))).status == "pass"
-    with pytest.raises(ProbeFailed, match="more GPUs than it counts"):
+    with pytest.raises(ProbeFailed, match="more GPUs than it says are attached"):
         ask(GPUS, None, **gpus(smi(text=f"{text}GPU 00000000:3B:00.0\n    GPU Recovery Action : Reboot\n")))
 
 

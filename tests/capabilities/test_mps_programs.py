@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,32 @@ def test_a_program_that_was_replaced(tmp_path: Path) -> None:
         assert program.differs(one, config(), (str(process.pid), [], {})) == "its program was replaced"
         process.kill()
     assert not daemon.replaced("0")
+
+
+def test_a_file_is_put_in_its_place_and_no_link_is_followed(tmp_path: Path) -> None:
+    """A site's folder for containers' snippets may be one that its users write to."""
+    victim, place = tmp_path / "victim", tmp_path / "host.yaml"
+    victim.write_text("its own")
+    for name in ("host.yaml", "host.yaml.new"):
+        (tmp_path / name).symlink_to(victim)
+    assert daemon.write(str(place), "ours")
+    assert (victim.read_text(), place.read_text(), place.is_symlink()) == ("its own", "ours", False)
+    assert place.stat().st_mode & 0o777 == 0o644
+    place.write_bytes(b"\xff")
+    assert daemon.write(str(place), "ours")
+    assert not daemon.write(str(place), "ours")
+    place.unlink()
+    os.mkfifo(place)
+    assert daemon.write(str(place), "ours", change=False)
+
+
+def test_a_process_whose_name_is_no_text_is_in_nobodys_way(tmp_path: Path) -> None:
+    program_file = shutil.copy(shutil.which("sleep") or "", tmp_path / "\udcff\udcfe")
+    with subprocess.Popen(["sleep", "60"], executable=program_file, env={b"X": b"\xff"}) as child:
+        try:
+            while b"\xff" not in Path(f"/proc/{child.pid}/comm").read_bytes():
+                time.sleep(0.01)
+            assert daemon.about(str(child.pid), "comm") == "\ufffd\ufffd\n"
+            assert daemon.process(str(child.pid)) == (str(child.pid), ["sleep", "60", ""], {"X": "\ufffd"})
+        finally:
+            child.kill()

@@ -12,6 +12,7 @@ import pytest
 
 from gpuprov import fleet
 from gpuprov.errors import GpuprovError
+from gpuprov.offline import specs
 from gpuprov.spec.model import RawHost
 
 
@@ -63,3 +64,8 @@ def test_what_is_no_file_is_refused(field: str, kind: str, tmp_path: Path) -> No
         fleet.judge([RawHost(name="gpu1", values=SPECS[field](str(place)))])
     said = " ".join(str(told.value).split())
     assert f"this is a {kind}" in said or "is not there" in said, said
+
+
+def test_nor_does_it_tell_hosts_of_a_bundle_apart() -> None:
+    values: dict[str, object] = {"nvidia_driver": {"repository": {"key_file": "/dev/zero"}}}
+    assert specs.identifier(RawHost(name="gpu1", values=values))

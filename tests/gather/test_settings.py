@@ -141,6 +141,15 @@ def test_kind(connection: dict[str, object], kind: str) -> None:
     assert settings(**connection).kind == kind
 
 
+def test_ansible_imports_nothing_from_the_folder_that_one_is_in(tmp_path: Path) -> None:
+    """Which may be /tmp, or a checkout of somebody else's."""
+    (tmp_path / "jinja2.py").write_text("raise SystemExit('of this folder')")
+    argv = build(settings(ansible_connection="community.general.lxd"), "true").argv
+    words_ = [*argv[: argv.index("adhoc") + 1], "--version"]
+    done = subprocess.run(words_, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_containers() -> None:
     assert words(ansible_connection="podman").startswith("podman exec -i gpu01 sh -c")
     line = words(

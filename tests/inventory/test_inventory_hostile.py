@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.inventory import load, ranges
+from gpuprov.errors import GpuprovError
+from gpuprov.inventory import default_sources, load, ranges
+from gpuprov.reading import files
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
 from tests.reading.test_reading import bomb
@@ -120,6 +122,33 @@ def test_files_of_variables_have_the_same_limits(tmp_path: Path, monkeypatch: py
             "group_vars/loop.yml: this is a loop of symbolic links; remove it",
             "group_vars/training/up: this link leads back to a folder that it lies in; remove it",
         ]
+
+
+def test_what_another_user_put_where_all_may_write_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "public").mkdir()
+    monkeypatch.chdir(tmp_path / "public")
+    Path("own").mkdir()
+    trap = GOOD + "  vars: {x: \"{{ lookup('ansible.builtin.pipe', 'touch ran') }}\", gpuprov: {kernel: '{{ x }}'}}\n"
+    lay({"../inventory.yaml": GOOD, "inventory.yaml": trap, "own/hosts.yaml": "all: {hosts: {gpu01: {}}}\n"})
+    lay({"group_vars/all.yml": "gpuprov: {kernel: \"{{ lookup('ansible.builtin.pipe', 'touch ran') }}\"}\n"})
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(files, "ROOT", 12346, raising=False)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    assert default_sources() == ("inventory.yaml",)
+    for mode in (0o1777, 0o777):
+        os.chmod(".", mode)
+        with pytest.raises(GpuprovError, match="not yours, in a folder that all may write to") as told:
+            default_sources()
+        assert "./inventory.yaml" in str(told.value)
+        for source in ("own/hosts.yaml", "gpu01,", "../inventory.yaml"):
+            with pytest.raises(SpecError, match="group_vars: this is not yours"):
+                load([source])
+    assert not Path("ran").exists()
+    monkeypatch.setenv("SUDO_UID", str(Path("group_vars").stat().st_uid))
+    assert default_sources() == ("inventory.yaml",)
+    monkeypatch.delenv("SUDO_UID")
+    monkeypatch.setattr(files, "ROOT", Path("group_vars").stat().st_uid)
+    assert default_sources() == ("inventory.yaml",)
 
 
 def test_what_is_no_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

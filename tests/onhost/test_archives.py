@@ -59,6 +59,16 @@ def test_nothing_lies_or_leads_outside(tmp_path: Path, name: str) -> None:
     assert [path.name for path in into.parent.iterdir()] == ["into"]
 
 
+def test_a_hard_link_to_a_link_touches_nothing_outside(tmp_path: Path) -> None:
+    (tmp_path / "into").mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("x")
+    victim.chmod(0o600)
+    with pytest.raises(Unsafe, match="a hard link to a link"):
+        unpack(packed(tmp_path, ("d", LINK, "."), ("a", LINK, "d/../victim"), ("c", HARD, "a")), str(tmp_path / "into"))
+    assert victim.stat().st_mode & 0o7777 == 0o600
+
+
 def test_a_good_one(tmp_path: Path) -> None:
     (tmp_path / "into").mkdir()
     entries = (("a", DIRECTORY, ""), ("a", DIRECTORY, ""), file("a/b"), ("a/c", LINK, "../a/b"), ("a/d", HARD, "a/b"))

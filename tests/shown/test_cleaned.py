@@ -7,9 +7,10 @@ import unicodedata
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
-from gpuprov import console
-from gpuprov.shown import cleaned, hides, in_markup, painted
+from gpuprov import console, inert
+from gpuprov.shown import cleaned, hanging, hides, in_markup, painted
 
 
 def test_each_hidden_character_is_named() -> None:
@@ -31,6 +32,32 @@ def test_each_hidden_character_is_named() -> None:
     for text in ("", "plain\n\ttext", "naïve — 東京 \U0001f600 [red]x[/red] \\u001b", "e\u0301", "a\xa0b"):
         assert cleaned(text) == text
         assert not hides(text)
+
+
+def test_orders_to_a_ci_that_keeps_the_log_are_none() -> None:
+    rows = {
+        "x ##vso[task.setvariable variable=BASH_ENV]y": "x \\u0023#vso[task.setvariable variable=BASH_ENV]y",
+        "###[add-mask]x": "#\\u0023#[add-mask]x",
+        "##teamcity[buildStatus status='SUCCESS']": "\\u0023#teamcity[buildStatus status='SUCCESS']",
+        "a\n \xa0::stop-commands::b": "a\n \xa0\\u003a:stop-commands::b",
+        "::error file=a,line=1::b": "\\u003a:error file=a,line=1::b",
+    }
+    for text, expected in rows.items():
+        assert cleaned(text) == cleaned(expected) == expected
+        assert json.loads(cleaned(json.dumps(text, ensure_ascii=False))) == text
+        for one in (text, f"{text} {{{{ x }}}}"):
+            assert yaml.safe_load(cleaned(inert.text([one])).replace(inert.TAG, "")) == [one]
+    for text in ("::ffff:192.0.2.1: no answer", "a ::error::b", "rdma::x", "## [x]", "## heading", "::1", "a::b::c"):
+        assert cleaned(text) == text
+
+
+def test_a_line_stays_one_line() -> None:
+    """What a host says in one begins no line of another host."""
+    for width in (0, 25, 200):
+        first, *rest = hanging("  gpu1: failed\ngpu2: unchanged, as wanted", width)
+        assert "\n" not in first
+        assert all(line.startswith("    ") for line in rest)
+    assert hanging("", 0) == hanging("", 80) == [""]
 
 
 def test_no_character_that_drives_a_terminal_is_left() -> None:

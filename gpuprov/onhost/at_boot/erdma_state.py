@@ -37,8 +37,9 @@ for d in /sys/class/infiniband/*; do
   echo "pair|${d##*/}|$w|$([ -n "$w" ] && cat "/sys/class/net/$w/mtu" 2>/dev/null)"
   for v in /sys/class/infiniband_verbs/uverbs*; do
     [ "$(cat "$v/ibdev" 2>/dev/null)" = "${d##*/}" ] || continue
-    for p in $(find /proc/[0-9]*/fd -lname "/dev/infiniband/${v##*/}" 2>/dev/null | cut -d/ -f3 | sort -un); do
-      echo "user|$p|$(cat "/proc/$p/comm" 2>/dev/null)"
+    for p in $(find /proc/[0-9]*/fd -lname "/dev/infiniband/${v##*/}" 2>/dev/null |
+      sed 's#/fd/.*##; s#.*/##' | sort -un); do
+      echo "user|$p|$(head -n 1 "/proc/$p/comm" 2>/dev/null)"
     done
   done
 done

@@ -8,6 +8,7 @@ import os
 import pwd
 import stat
 import subprocess
+import tempfile
 import time
 from typing import Any, Dict, List, Tuple
 
@@ -57,9 +58,9 @@ def enabled(name: str) -> bool:
 def process(pid: str) -> Process | None:
     """PID, command line and environment of a process; None where there is none."""
     try:
-        with open(f"/proc/{pid}/cmdline") as file:
+        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
             command = file.read().split("\0")
-        with open(f"/proc/{pid}/environ") as file:
+        with open(f"/proc/{pid}/environ", errors="replace") as file:
             environment = dict(row.partition("=")[::2] for row in file.read().split("\0") if row)
     except OSError:
         return None
@@ -79,7 +80,7 @@ def servers(pid: str) -> list[str]:
 def about(pid: str, what: str) -> str:
     """A file of a process; empty where there is none."""
     try:
-        with open(f"/proc/{pid}/{what}") as file:
+        with open(f"/proc/{pid}/{what}", errors="replace") as file:
             return file.read()
     except OSError:
         return ""
@@ -131,20 +132,27 @@ def folder(name: str) -> None:
 
 
 def write(name: str, text: str, change: bool = True) -> bool:
-    """Replace a file at once, if `change`; whether it was another."""
+    """Replace a file at once, if `change`; whether it was another. The folder may be the site's, and one that others may write to: no
+    link is followed."""
     try:
-        with open(name) as file:
-            if file.read() == text:
-                return False
+        if stat.S_ISREG(os.lstat(name).st_mode):
+            with open(name, errors="replace") as file:
+                if file.read() == text:
+                    return False
     except OSError:
         pass
     if not change:
         return True
     os.makedirs(os.path.dirname(name), mode=0o755, exist_ok=True)
-    with open(name + ".new", "w") as file:
-        file.write(text)
-    os.chmod(name + ".new", 0o644)
-    os.rename(name + ".new", name)
+    handle, fresh = tempfile.mkstemp(prefix=".gpuprov-", dir=os.path.dirname(name))
+    try:
+        with open(handle, "w") as file:
+            file.write(text)
+            os.fchmod(handle, 0o644)
+        os.rename(fresh, name)
+    except BaseException:
+        os.unlink(fresh)
+        raise
     return True
 
 

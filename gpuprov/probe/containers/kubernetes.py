@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.roots import ROOTS
 
 DIRECTORY = "/etc/gpuprov/kubernetes"
 # The kubelet as kubeadm, k3s, RKE2 and MicroK8s start it: https://docs.k3s.io/architecture, https://docs.rke2.io/architecture,
@@ -122,9 +123,9 @@ done
 while read -r d m r; do [ "$m" = {DRIVER_ROOT} ] && echo "manager|{DRIVER}"; done < /proc/self/mounts
 [ -e {DRIVER_ROOT}/usr/bin/nvidia-smi ] && echo "manager|{DRIVER}"
 [ -x {TOOLKIT_ROOT}/nvidia-container-runtime ] && echo "manager|{TOOLKIT}"
-cat /proc/[0-9]*/comm 2>/dev/null | sort -u | while read -r c; do
-  case $c in {MIG_MANAGER}|{PLUGIN}|{HAMI}|{GPUSHARE}) echo "manager|$c";; esac
-done
+{ROOTS}roots '{"|".join((MIG_MANAGER, PLUGIN, HAMI, GPUSHARE))}' | while read -r d; do
+  read -r c < "$d/comm" && echo "manager|$c"
+done 2>/dev/null | sort -u
 k=$(command -v kubectl) || for f in /var/lib/rancher/rke2/bin/kubectl /usr/local/bin/kubectl; do [ -x "$f" ] && k=$f; done
 c=""; for f in {" ".join(KUBECONFIGS)}; do [ -r "$f" ] && c=$f && break; done
 [ -n "$c" ] || exit 0

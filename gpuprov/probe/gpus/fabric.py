@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.gpus.smi_query import FORGED, OWN, judge
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, zypper
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
@@ -152,6 +153,7 @@ FIELDS = {"State": "state", "Status": "status", "CliqueId": "clique", "ClusterUU
 def parse_state(output: Output) -> tuple[GpuFabric, ...]:
     gpus: list[GpuFabric] = []
     inside = False
+    judge(output.text.splitlines())
     for line in output.text.splitlines():
         if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)\Z", line):
             gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
@@ -198,14 +200,15 @@ done; true""",
 """PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
 RUNNING = """echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
 g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
-[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
+[ -n "$g" ] && for p in $(grep -ls "^[0-9]*:[^:]*:$g\\$" /proc/[0-9]*/cgroup); do
   p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
-  echo "process|${p##*/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+  echo "process|${p##*/}|${s##*) }|$(tr '\\0\\n' '  ' < "$p/cmdline")"
 done
 [ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads."""
+"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads. A user's control group may
+have a name that ends as the unit's does, and the words of a process a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
@@ -264,11 +267,12 @@ while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
 (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
 STATE = Probe(
     "fabric_state",
-    """command -v nvidia-smi >/dev/null || exit 0
+    f"""command -v nvidia-smi >/dev/null || exit 0
 q=$(nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null) || q=
 case $q in '' | *Completed*)
-  l=$(nvidia-smi -q 2>/dev/null | awk '/^GPU /{print} /^    [^ ]/{f=/^    Fabric *$/} f&&/^        /{print}')
-  case $l in *State*) q=$l ;; esac ;;
+  l=$(nvidia-smi -q 2>/dev/null | awk '{OWN}
+/^GPU /{{print}} /^    [^ ]/{{f=/^    Fabric *$/}} f&&/^        /{{print}}')
+  case $l in *State*|*{FORGED}*) q=$l ;; esac ;;
 esac
 [ -z "$q" ] || echo "$q"
 true""",

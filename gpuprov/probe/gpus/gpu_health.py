@@ -3,12 +3,11 @@ replays, firmware."""
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
 from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
 
@@ -32,11 +31,8 @@ def parse(output: Output) -> State:
     if output.status == 127:
         return State(present=present, given=given, complaint="nvidia-smi is not installed")
     later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
-    found = [_confirmed(_gpu(address, _own(values)), later.get(address)) for address, values in blocks(text)]
+    found = [_confirmed(_gpu(address, values), later.get(address)) for address, values in blocks(text)]
     gpus = tuple(sorted(found, key=lambda one: one.address))
-    attached = re.search(r"^Attached GPUs +: (\d{1,4})$", text, re.MULTILINE)
-    if attached and len(gpus) > int(attached[1]):
-        raise ProbeFailed(f"nvidia-smi -q shows more GPUs than it counts: a program's name may look like one: {QUERY}")
     warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
     said = " ".join((text or output.error).split())[:300]
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
@@ -51,12 +47,6 @@ def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
     if gpu.slow != SLOW[:1] or later is None:
         return gpu
     return msgspec.structs.replace(gpu, slow=later)
-
-
-def _own(values: Values) -> Values:
-    """Without what follows the processes: nvidia-smi prints a newline in a program's name as it is, and with it any line."""
-    before = itertools.takewhile(lambda one: one[0][0] != "Processes", values.items())
-    return {**dict(before), **{path: value for path, value in values.items() if path[0] == "Processes"}}
 
 
 def _gpu(address: str, values: Values) -> GpuHealth:

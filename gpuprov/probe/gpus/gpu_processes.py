@@ -143,9 +143,9 @@ PROCESSES = Probe(
     f"""{HERE}a=$({QUERY} 2>&1) || {{ echo "$a"; exit 1; }}
 timeout 8 {USED} 2>/dev/null | sed 's/^/@memory|/'
 s() {{
-  t= q= c=
+  t= q= c= w=
   while read -r k v; do
-    case $k in Name:) c=$v;; State:) t=${{v%% *}};; PPid:) q=$v; break;; esac
+    case $k in Name:) c=$v;; State:) t=${{v%% *}};; PPid:) q=$v;; Uid:) w=${{v%%[!0-9]*}}; break;; esac
   done < "/proc/$1/status"
 }} 2>/dev/null
 g() {{
@@ -153,6 +153,9 @@ g() {{
   case $x in *'|'*) x=$(printf %s "$x" | tr '|' ' ');; esac
   [ ${{#x}} -le 4000 ] || x=$(printf %s "$x" | cut -c 1-4000)
 }}
+me=$(id -u)
+# Whoever calls su by another name has a process of root's of that name: it counts who has started it.
+mine() {{ s "${{1#/proc/}}" && [ "$w" = "$me" ]; }}
 pid() {{ p=${{1#*,}}; p=${{p%%,*}}; p=${{p# }}; case $p in ''|*[!0-9]*) return 1;; esac; }}
 rows() {{ while IFS= read -r l; do
   pid "$l" || continue
@@ -172,7 +175,7 @@ D|"*) sleep 4;; esac
 fi
 slurmd=
 for d in /proc/[0-9]*; do
-  [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmd ] && {{ slurmd=1; echo @slurmd; break; }}
+  [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmd ] && mine "$d" && {{ slurmd=1; echo @slurmd; break; }}
 done 2>/dev/null
 o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
   pid "$l" || continue
@@ -182,7 +185,7 @@ o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
   o=$p u= n=0
   while [ "${{q:-0}}" -gt 1 ] && [ $n -lt 1000 ]; do
     o=$q; n=$((n + 1)); s "$o"
-    case $c in slurmd|slurmstepd|nvidia-cuda-mps*) [ -O "/proc/$o" ] && u=1;; esac
+    case $c in slurmd|slurmstepd|nvidia-cuda-mps*) [ "$w" = "$me" ] && u=1;; esac
   done
   y=; [ "$q" = 1 ] || [ "$q" = 0 ] && {{ g "$o"; y=$x; }}
   j=; case $slurmd$e in 1D|'') ;; 1*)
@@ -195,7 +198,7 @@ printf '%s\\n' "$o"
 if [ "$slurmd" ]; then
   steps=' '
   for d in /proc/[0-9]*; do
-    [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmstepd ] || continue
+    [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmstepd ] && mine "$d" || continue
     c=$(tr '\\0\\n' '  ' 2>/dev/null < "$d/cmdline" | cut -c 1-200)
     printf '@step|%s\\n' "$c"
     c=${{c#*'['}}; steps="$steps${{c%%[!0-9]*}} "

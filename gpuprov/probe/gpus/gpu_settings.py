@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov.onhost.gpu_settings import act
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.gpus.smi_query import own
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import KeptAtBoot
 from gpuprov.reading import is_whole
@@ -85,8 +86,10 @@ def parse_settings(output: Output) -> State:
 
 
 def blocks(text: str) -> Iterator[tuple[str, Values]]:
-    """Each GPU's address as sysfs writes it, and its lines by the headings that they stand under."""
-    parts = re.split(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", text, flags=re.MULTILINE)
+    """Each GPU's address as sysfs writes it, and its lines by the headings that they stand under. Raises ProbeFailed."""
+    parts = re.split(
+        r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", own(text), flags=re.MULTILINE
+    )
     for address, block in zip(parts[1::2], parts[2::2], strict=True):
         values: Values = {}
         headings: list[tuple[int, str]] = []

@@ -1,4 +1,5 @@
-"""The MPS control daemons of a host, whoever started them: what each was started with, and what it answers within five seconds."""
+"""The MPS control daemons of a host, whoever started them: what each was started with, and what gpuprov's own answer within five
+seconds."""
 
 from __future__ import annotations
 

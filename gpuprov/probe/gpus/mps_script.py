@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gpuprov.probe.host.systemd import UNIT_OF
 
+# Anybody may call a program so, give it any words, and say where its daemon's folders are: a line break in its words begins no line
+# here, and gpuprov's own units alone are asked, since the control program, which is root then, opens what lies in these folders.
 # Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between the others, which look otherwise.
 # https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
 SCRIPT = (
@@ -24,13 +26,13 @@ for f in /etc/gpuprov/mps.json /etc/profile.d/gpuprov-mps.sh /run/gpuprov/mps/*.
   /etc/systemd/system/*.service.d/50-gpuprov-mps.conf \
   $(sed -n 's/.*"container_directory": *"\([^"]*\)".*/\1/p' /etc/gpuprov/mps.json 2>/dev/null)/*.yaml; do
   case $f in /\*.yaml) continue ;; esac
-  [ -r "$f" ] && sed "s#^#file|$f|#" "$f"
+  [ -f "$f" ] && [ ! -L "$f" ] && sed "s#^#file|$f|#" "$f"
 done
 for f in /proc/[0-9]*/comm; do
   read -r w < "$f" || continue
   [ "$w" = nvidia-cuda-mps ] || continue
   p=${f#/proc/}; p=${p%/comm}
-  a=$(tr '\0' ' ' < "/proc/$p/cmdline") || continue
+  a=$(tr '\0\n' '  ' < "/proc/$p/cmdline") || continue
   case " $a" in *"mps-control "*-[fd]*|*"mps-control "*--foreground*|*"mps-control "*--daemon*) ;; *) continue ;; esac
   u=$(unit_of "/proc/$p/cgroup"); case $u in *.scope|*/*) u= ;; esac
   echo "daemon|$p|$u|$a"
@@ -38,6 +40,7 @@ for f in /proc/[0-9]*/comm; do
   e=$(tr '\0' '\n' < "/proc/$p/environ" | grep -E '^CUDA_'); echo "$e" | sed "s#^#env|$p|#"
   d=$(echo "$e" | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p'); l=$(echo "$e" | sed -n 's/^CUDA_MPS_LOG_DIRECTORY=//p')
   k=$(echo "$e" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p' | tr ',' '\n' | grep -c .); [ "$k" = 0 ] && k=1
+  case $u in gpuprov-mps@*) ;; *) continue ;; esac
   ask() { CUDA_MPS_PIPE_DIRECTORY=${d:-/tmp/nvidia-mps} CUDA_MPS_LOG_DIRECTORY=$l timeout 5 $c "$@" 2>&1; r=$?
     [ $r = 124 ] && echo 'no answer within 5 s'; return $r; }
   case " $a" in

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.gpus.smi_query import OWN, judge
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import UnitState
 
@@ -96,6 +97,7 @@ def parse_gridd(output: Output) -> Gridd:
 def parse_licences(output: Output) -> Licences:
     if output.status == 127:
         return Licences((), "nvidia-smi is not installed")
+    judge(output.text.splitlines())
     gpus: list[Licence] = []
     for line in output.text.splitlines():
         key, _, value = (part.strip() for part in line.partition(" : "))
@@ -139,7 +141,9 @@ true""",
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127
-nvidia-smi -q 2>&1 | awk '
+nvidia-smi -q 2>&1 | awk '"""
+    + OWN
+    + """
 /^NVIDIA-SMI has failed|^No devices|^Failed/ { print }
 /^GPU / { print; f=0 }
 /^    [^ ]/ { f=0 }

@@ -7,6 +7,7 @@ from gpuprov.onhost.at_boot.pcie import Function
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
+from gpuprov.probe.host.roots import ROOTS
 from gpuprov.reading import is_whole
 
 
@@ -68,7 +69,7 @@ def parse(output: Output) -> Pcie:
 PCIE = Probe(
     "pcie",
     f"""{onhost.READER}{boot_unit.script("gpuprov-pcie.service", onhost.CONFIG, "[a-z]")}"""
-    f"""for f in $(grep -lsx irqbalance /proc/[0-9]*/comm); do echo "irqbalance|$(tr '\\0' ' ' <"${{f%comm}}cmdline")"; done
+    f"""{ROOTS}for f in $(roots irqbalance); do echo "irqbalance|$(tr '\\0' ' ' <"$f/cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done
 sed -n 's/.*\\[\\(.*\\)\\].*/lockdown|\\1/p' /sys/kernel/security/lockdown 2>/dev/null

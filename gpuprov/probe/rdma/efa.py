@@ -122,8 +122,9 @@ for d in /sys/class/infiniband/*; do
   for f in p2p gdr; do [ -f "$d/device/$f" ] && echo "p2p|${d##*/}|$(cat "$d/device/$f" 2>/dev/null)" && break; done
   for v in /sys/class/infiniband_verbs/uverbs*; do
     [ "$(cat "$v/ibdev" 2>/dev/null)" = "${d##*/}" ] || continue
-    for p in $(find /proc/[0-9]*/fd -lname "/dev/infiniband/${v##*/}" 2>/dev/null | cut -d/ -f3 | sort -un | head -n 20); do
-      echo "user|$p|$(cat "/proc/$p/comm" 2>/dev/null)"
+    for p in $(find /proc/[0-9]*/fd -lname "/dev/infiniband/${v##*/}" 2>/dev/null |
+      sed 's#/fd/.*##; s#.*/##' | sort -un | head -n 20); do
+      echo "user|$p|$(head -n 1 "/proc/$p/comm" 2>/dev/null)"
     done
   done
 done

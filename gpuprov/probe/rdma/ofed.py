@@ -239,7 +239,7 @@ for x in /sys/class/net/*; do
 done
 [ -d /dev/infiniband ] && find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/infiniband/u[vm]*' 2>/dev/null |
   sed 's#/fd/.*##; s#.*/##' | sort -un |
-  while read -r p; do echo "client|$(cat "/proc/$p/comm" 2>/dev/null) ($p)"; done
+  while read -r p; do echo "client|$(head -n 1 "/proc/$p/comm" 2>/dev/null) ($p)"; done
 for f in /etc/yum.repos.d/*.repo; do
   [ -e "$f" ] || continue
   awk -v f="$f" 'function out() { if (cuda && on && !kept) print "mft|" f " [" s "]" }

@@ -12,6 +12,7 @@ from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot, UnitState
+from gpuprov.probe.host.roots import ROOTS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
@@ -108,7 +109,7 @@ for m in {" ".join(MODULES)}; do
   if [ -d /sys/module/$m ]; then s=loaded; else case " $t" in *" $m "*) s=there ;; esac; fi
   echo "module|$m|$s"
 done
-{network.READER}echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
+{ROOTS}{network.READER}echo "managers|$(roots opensm | wc -l)"
 set -- /sys/class/infiniband_mad/umad*
 [ -e "$1" ] && echo "umad|$#"
 systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} \

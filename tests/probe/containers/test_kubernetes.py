@@ -34,7 +34,7 @@ def read(root: Path, **programs: str) -> Node:
     for name, body in programs.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
         (folder / name).chmod(0o755)
-    for name in ("sort", "sed", "tr", "head", "cat", "uname", "timeout"):
+    for name in ("sort", "sed", "tr", "head", "cat", "grep", "uname", "timeout"):
         if not (folder / name).exists():
             os.symlink(f"/usr/bin/{name}", folder / name)
     script = kubernetes.NODE.script
@@ -89,9 +89,17 @@ def test_what_a_cluster_has_put_on_the_host(tmp_path: Path) -> None:
     toolkit.parent.mkdir(parents=True)
     toolkit.write_text("#!/bin/sh\n", encoding="utf-8")
     toolkit.chmod(0o755)
-    for pid, name in {"7": "nvidia-mig-mana", "8": "nvidia-device-p", "9": "bash", "10": "nvidia-device-p"}.items():
+    for pid, name in {
+        "7": "nvidia-mig-mana",
+        "8": "nvidia-device-p",
+        "9": "bash",
+        "10": "nvidia-device-p",
+        "11": kubernetes.GPUSHARE,
+    }.items():
         (tmp_path / "proc" / pid).mkdir(parents=True)
         (tmp_path / "proc" / pid / "comm").write_text(f"{name}\n", encoding="utf-8")
+        owner = 1000 if name == "gpushare-device" else 0
+        (tmp_path / "proc" / pid / "status").write_text(f"Name:\t{name}\nUid:\t{owner}\t0\t0\t0\n", encoding="utf-8")
     (tmp_path / "proc/self").mkdir()
     mount = f"overlay {tmp_path}/run/nvidia/driver overlay rw 0 0\n"
     (tmp_path / "proc/self/mounts").write_text(f"proc /proc proc rw 0 0\n{mount}", encoding="utf-8")

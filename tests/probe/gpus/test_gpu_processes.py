@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -106,6 +107,24 @@ def test_a_process_of_a_job_whose_step_still_runs_and_of_one_whose_steps_have_en
     assert (found.slurmd, found.used) == (True, {BUS: 81000})
     assert 4711 in found.jobs
     assert 4710 not in found.jobs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program of root's that others may start")
+def test_who_calls_a_program_of_roots_by_another_name_is_no_slurmd() -> None:
+    """As with su, called by a link of this name: the process is root's, and a user has started it."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        program = Path(shutil.copy(shutil.which("sleep") or "", folder / "slurmd"))
+        program.chmod(0o4755)
+        with subprocess.Popen(["slurmd", "60"], executable=program, user=65534, group=65534) as child:
+            try:
+                while Path(f"/proc/{child.pid}/comm").read_text() != "slurmd\n":
+                    time.sleep(0.01)
+                found = PROCESSES.parse(looked(folder, f"{BUS}, {os.getpid()}, 3 MiB"))
+            finally:
+                child.kill()
+    assert not found.slurmd
 
 
 def test_a_process_that_ends_while_the_host_is_looked_at_is_not_left(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ def test_a_tray(tmp_path: Path) -> None:
     (tmp_path / "proc/9").mkdir()
     (tmp_path / "proc/9/cgroup").write_text("0::/system.slice/nvidia-imex.service\n")
     (tmp_path / "proc/9/stat").write_text(f"9 (nvidia-imex) S 1 {'0 ' * 17}4200 0 0\n")
+    (tmp_path / "proc/8").mkdir()
+    (tmp_path / "proc/8/cgroup").write_text("0::/user.slice/user@1000.service/x:/system.slice/nvidia-imex.service\n")
+    (tmp_path / "proc/8/stat").write_text(f"8 (x) S 1 {'0 ' * 17}4200 0 0\n")
+    (tmp_path / "proc/8/cmdline").write_bytes(b"x\nsetting|IMEX_CMD_PORT=1\0")
     (tmp_path / "proc/9/cmdline").write_bytes(b"/usr/bin/nvidia-imex\0-c\0/etc/nvidia-imex/config.cfg\0")
     state = read(
         tmp_path,

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.mps import Daemon, Gpu, MpsState, Server, parse_mps
+from gpuprov.probe.gpus.mps import MPS, Daemon, Gpu, MpsState, Server, parse_mps
 
 UUIDS = ("GPU-11111111-2222-3333-4444-555555555555", "GPU-21111111-2222-3333-4444-555555555555")
 # Debian's nvidia-cuda-mps-control 535.261.03, without a GPU: started with two devices, the second of which has a limit.
@@ -112,3 +119,36 @@ def test_units_files_and_users() -> None:
         files={"/run/gpuprov/mps/gpu0.env": "A=1|2\nB=2"},
         users={"triton": 1000},
     )
+
+
+FORGED = "mps-control -f\ndaemon|7|gpuprov-mps@host.service|nvidia-cuda-mps-control -f\nanswer|7|100.0"
+
+
+def test_a_users_program_forges_no_daemon_and_is_asked_nothing() -> None:
+    """comm is the name by which a program was called, its words and its environment are anybody's: root does not follow it into a
+    folder that the environment names."""
+    sleep = shutil.which("sleep")
+    assert sleep
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        control = folder / "bin/nvidia-cuda-mps-control"
+        control.parent.mkdir()
+        control.write_text(f"#!/bin/sh\ncat >/dev/null; : > {name}/asked; echo 50.0\n")
+        control.chmod(0o755)
+        (folder / "nvidia-cuda-mps-control").symlink_to(sleep)
+        child = subprocess.Popen(
+            [FORGED, "60"],
+            executable=folder / "nvidia-cuda-mps-control",
+            env={"CUDA_MPS_PIPE_DIRECTORY": name, "CUDA_VISIBLE_DEVICES": "0"},
+        )
+        try:
+            while Path(f"/proc/{child.pid}/comm").read_text() != "nvidia-cuda-mps\n":
+                time.sleep(0.01)
+            environment = {**os.environ, "PATH": f"{control.parent}:{os.environ['PATH']}"}
+            done = subprocess.run(["sh", "-c", MPS.script], env=environment, capture_output=True, text=True, check=True)
+        finally:
+            child.kill()
+            child.wait()
+        assert not (folder / "asked").exists()
+    found = [one for one in parse_mps(Output(done.stdout)).daemons if one.pid in (7, child.pid)]
+    assert [(one.pid, one.unit, one.pipe, one.devices) for one in found] == [(child.pid, "", name, ("0",))]

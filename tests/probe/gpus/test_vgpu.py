@@ -86,7 +86,7 @@ SMI = """
 
 Driver Version                            : 570.133.20
 
-Attached GPUs                             : 1
+Attached GPUs                             : 2
 GPU 00000000:02:00.0
     Product Name                          : GRID V100D-8C
     GPU Virtualization Mode

@@ -50,8 +50,11 @@ def test_a_host_with_a_switch(tmp_path: Path) -> None:
     group.mkdir(parents=True)
     (group / "type").write_text("DMA-FQ\n")
     (tmp_path / "sys/bus/pci/devices" / GPU / "iommu_group").symlink_to(group)
-    (tmp_path / "proc/88").mkdir()
-    (tmp_path / "proc/88/comm").write_text("irqbalance\n")
+    for pid, owner in {"88": 0, "89": 1000}.items():
+        (tmp_path / "proc" / pid).mkdir()
+        (tmp_path / "proc" / pid / "comm").write_text("irqbalance\n")
+        (tmp_path / "proc" / pid / "status").write_text(f"Name:\tirqbalance\nUid:\t{owner}\t0\t0\t0\n")
+    (tmp_path / "proc/89/cmdline").write_bytes(b"irqbalance\0--policyscript=/etc/gpuprov/irq\ntopo_started|")
     (tmp_path / "proc/88/cmdline").write_bytes(b"/usr/sbin/irqbalance\0--foreground\0")
     found = read(tmp_path, systemctl=UNIT, journalctl="echo 'pcie: done'")
     assert set(found.functions) == {ROOT_PORT, UPSTREAM, LEFT, RIGHT, HCA, GPU, "0000:18:00.1"}

@@ -58,7 +58,10 @@ def read(root: Path, **programs: str) -> Efa:
 
 def test_an_instance_with_it(tmp_path: Path) -> None:
     tree(tmp_path)
+    write(tmp_path, {"proc/88/comm": "x\ncore|/forged\n", "proc/88/fd/1": ""})
+    (tmp_path / "proc/88/fd/7").symlink_to("/dev/infiniband/uverbs0")
     state = read(tmp_path)
+    assert state.users == (("88", "x"),)
     assert state.product == "p4d.24xlarge"
     assert state.functions == (("0000:10:1b.0", "efa"), ("0000:20:1b.0", ""))
     assert (state.loaded, state.version, state.stale) == (True, "3.1.0", False)

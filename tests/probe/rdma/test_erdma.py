@@ -8,7 +8,7 @@ from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, Erdma, parse
 from gpuprov.reading import numbers
-from tests.probe.rdma.erdma_tree import KERNEL, run, tree
+from tests.probe.rdma.erdma_tree import KERNEL, run, tree, write
 
 
 def read(root: Path) -> Erdma:
@@ -40,6 +40,14 @@ def test_a_host_with_the_driver(tmp_path: Path) -> None:
     assert (state.eadm, state.record, state.packages) == ("version 0.2.37", "abc compat", frozenset({"erdma"}))
     assert state.registered == ("erdma/1.0.2, x: installed",)
     assert state.config == ("parameter compat_mode Y", "mtu 8500")
+
+
+def test_a_name_with_a_line_break_is_no_pair_whose_interface_root_sets(tmp_path: Path) -> None:
+    tree(tmp_path)
+    write(tmp_path, {"proc/88/comm": "x\npair|a|eth0\n", "proc/88/fd/1": ""})
+    (tmp_path / "proc/88/fd/7").symlink_to("/dev/infiniband/uverbs0")
+    state = read(tmp_path)
+    assert (state.users, state.pairs) == ((("88", "x"),), (Pair(device="erdma_0", netdev="eth1", mtu=1500),))
 
 
 def test_headers_of_a_kernel_that_is_gone_are_no_kernel(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_host_with_ofed(tmp_path: Path) -> None:
     (tmp_path / "proc/88/fd").mkdir(parents=True)
     (tmp_path / "proc/88/fd/7").symlink_to("/dev/infiniband/uverbs0")
     (tmp_path / "proc/88/fd/8").symlink_to("/dev/infiniband/rdma_cm")
-    put(tmp_path / "proc/88", {"comm": "ib_write_bw"})
+    put(tmp_path / "proc/88", {"comm": "ib_write_bw\nclient|x"})
     log = "openibd: ERROR: Module mlx5_ib belong to kernel-modules which is not a part of MLNX_OFED, skipping"
     state = read(
         tmp_path, ofed_info='echo "OFED-internal-25.10-1.7.1:"', journalctl=f'echo "{log}"',

@@ -241,8 +241,8 @@ def test_what_surrounds_the_devices(tmp_path: Path) -> None:
     put(tmp_path / "etc", **{"rdma-soft.conf": "# managed\nrxe ens9"})
     put(tmp_path / "units", **{"gpuprov-rdma-soft.service": ""})
     put(tmp_path / "proc" / "612", limits="Max locked memory         65536                65536                bytes")
-    for pid, name in enumerate(("opensm", "opensm", "opensmd"), 700):
-        put(tmp_path / "proc" / str(pid), comm=name)
+    for pid, (name, owner) in enumerate((("opensm", 0), ("opensm", 0), ("opensmd", 0), ("opensm", 1000)), 700):
+        put(tmp_path / "proc" / str(pid), comm=name, status=f"Name:\t{name}\nUid:\t{owner}\t0\t0\t0")
     for number in range(3):
         (tmp_path / "mad" / f"umad{number}").mkdir(parents=True)
     found = parse_host(read(tmp_path, HOST.script, **GOOD))

@@ -33,7 +33,7 @@ def rules(block: Rdma) -> Iterable[Problem]:
         hint = "topo_file: /etc/nccl-topo.xml, for instance"
         yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
     try:
-        text = reading.named(asked.topo_source).decode("utf-8")
+        text = reading.named(asked.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"

@@ -1,0 +1,43 @@
+"""`nvidia-smi -q` without what users write into it: it prints the names of processes as they are, which may hold line breaks.
+
+Nothing that is read of a GPU stands below its processes, which come last, and how many GPUs there are stands before the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.probe.base import ProbeFailed
+
+FORGED = "@forged"
+OWN = f"""/^Attached GPUs/ && !n {{ n = $NF }}
+/^GPU / {{ g++; p = 0 }}
+/^    Processes/ {{ p = 1 }}
+p {{ next }}
+END {{ if (n && g > n) print "{FORGED}" }}"""
+"""The first rules of an awk that reads it; what it prints is refused by `judge`."""
+_ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
+_GPU = re.compile(r"^GPU ", re.MULTILINE)
+
+
+def judge(lines: list[str]) -> None:
+    """Raise ProbeFailed where awk has found more GPUs than there are."""
+    if FORGED in lines:
+        raise ProbeFailed(
+            "nvidia-smi -q shows more GPUs than it says are attached: the name of a process on a GPU holds line breaks",
+            "nvidia-smi -q names it between the GPUs: end it",
+        )
+
+
+def own(text: str) -> str:
+    """The text without what stands below processes, but for their numbers. Raises ProbeFailed as `judge` does."""
+    attached = _ATTACHED.search(text)
+    if attached and len(_GPU.findall(text)) > int(attached[1]):
+        judge([FORGED])
+    kept, below = [], False
+    for line in text.split("\n"):
+        below = not line.startswith("GPU ") and below
+        if not below or re.fullmatch(" {5,}Process ID +: [0-9]+", line):
+            kept.append(line)
+        below = below or line.startswith("    Processes")
+    return "\n".join(kept)
