@@ -150,8 +150,7 @@ def of_containerd(version: str) -> Iterator[tuple[str, tuple[bool, ...], dict[st
         yield "systemd's cgroups", BOTH, {MAIN: cri(3, runc={"options": {"SystemdCgroup": True}})}, ""
         yield "Kubespray's, version 3", BOTH, {MAIN: third.replace("DEFAULT", "runc")}, ""
         mine = third.replace("DEFAULT", "nvidia") + KUBESPRAY_NVIDIA
-        yield "Kubespray's, with NVIDIA's", BOTH if version.startswith("2.1") else (False,), {MAIN: mine}, ""
-    if version.startswith("2.1"):
+        yield "Kubespray's, with NVIDIA's", BOTH, {MAIN: mine}, ""
         yield (
             "imports beside it",
             BOTH,

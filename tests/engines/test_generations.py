@@ -27,7 +27,7 @@ COUNTS = {
     "containerd 1.6": (30, 5),
     "containerd 1.7": (34, 5),
     "containerd 2.1": (44, 7),
-    "containerd 2.3": (47, 3),
+    "containerd 2.3": (50, 3),
     "docker 27.5": (19, 8),
     "docker 28.3": (19, 8),
     "crio 1.30": (18, 0),
