@@ -429,6 +429,11 @@ def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
     assert good.read_text() == GOOD
 
 
+def test_a_name_too_long_for_a_file_is_refused(good: Path) -> None:
+    done = gpuprov("plan", "--html", "x" * 5000, cwd=good.parent)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+
+
 def test_a_report_of_before_is_written_over(good: Path) -> None:
     (good.parent / "report.html").write_text("of yesterday")
     done = gpuprov("verify", "--only", "nouveau", "--html", "report.html", cwd=good.parent)

@@ -40,7 +40,7 @@ class Written(click.Path):
 
 
 def _is_same(target: Path, source: str | Path) -> bool:
-    return target.is_file() and os.path.isfile(source) and os.path.samefile(target, source)
+    return os.path.isfile(target) and os.path.isfile(source) and os.path.samefile(target, source)
 
 
 class Shared(click.Option):

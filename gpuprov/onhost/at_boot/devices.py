@@ -87,7 +87,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             devices.append([name, *cells])
         elif kind == "port":
             ports.setdefault(name, []).append(cells)
-        elif kind == "leg" and (wrong := _of_bond(*cells)):
+        elif kind == "leg" and (wrong := _of_bond(cells)):
             legs.setdefault(name, []).append(wrong)
         elif kind == "gid":
             number, index, gid, of_kind, netdev = cells
@@ -128,8 +128,9 @@ def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
     )
 
 
-def _of_bond(bond: str, netdev: str, state: str, mine: str, active: str) -> str:
+def _of_bond(cells: list[str]) -> str:
     """What is wrong with an interface of a bond; `mine`, `active`: LACP's aggregators, its own and the bond's."""
+    bond, netdev, state, mine, active = cells
     if "down" in state.split():
         return f"{netdev} of {bond} is down"
     apart = mine.isdigit() and active.isdigit() and mine != active

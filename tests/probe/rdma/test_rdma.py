@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.onhost.at_boot import devices
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output
 from gpuprov.probe.host.boot_unit import UnitState
@@ -283,3 +284,8 @@ def test_a_host_without_any_of_it(tmp_path: Path) -> None:
     found = parse_host(read(tmp_path, HOST.script, **nothing))
     assert found == RdmaHost(modules=dict.fromkeys(found.modules, "absent"))
     assert parse_host(read(tmp_path, HOST.script, **{**nothing, "ss": SS_PROGRAM})).port_users == ("gunicorn",)
+
+
+def test_a_line_of_a_bond_that_is_cut_off_is_an_error_like_any_other() -> None:
+    with pytest.raises(ValueError, match="not enough values"):
+        devices.parse("leg|mlx5_bond_0|bond0\n")
