@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.at_boot import devices
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output
 from gpuprov.probe.host.boot_unit import UnitState
@@ -288,4 +287,4 @@ def test_a_host_without_any_of_it(tmp_path: Path) -> None:
 
 def test_a_line_of_a_bond_that_is_cut_off_is_an_error_like_any_other() -> None:
     with pytest.raises(ValueError, match="not enough values"):
-        devices.parse("leg|mlx5_bond_0|bond0\n")
+        parse(Output(text="leg|mlx5_bond_0|bond0\n"))
