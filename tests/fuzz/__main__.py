@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
+import tempfile
 
 from tests.fuzz.guided import fuzz
 
@@ -29,7 +31,8 @@ def main() -> int:
         name, _, number = given.case.rpartition(":")
         target = next(target for target in targets() if target.name == name)
         print(repr(target.make(generator(target, int(number)))))
-        one(target, int(number))
+        with tempfile.TemporaryDirectory(prefix="gpuprov-fuzz-") as folder, contextlib.chdir(folder):
+            one(target, int(number))
         return 0
     report = run(given.cases, workers=given.workers, only=given.only)
     for found in (report.crashes, report.hangs):
