@@ -74,6 +74,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], bytes]) -> list
     return asked
 
 
+@pytest.mark.install  # it takes seconds
 def test_a_lock_that_was_lost_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(held: bool) -> bytes:
         script = compose((Probe("leave", f"echo '{json.dumps({'held': held})}'", str),), limit=9)

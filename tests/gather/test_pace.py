@@ -80,6 +80,7 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
         assert "fail2ban" in one.hint
 
 
+@pytest.mark.install  # it takes seconds
 def test_a_host_that_lets_nobody_in_does_not_slow_down_the_rest_of_the_run(tmp_path: Path) -> None:
     """One broken sshd of two thousand; apply's Ansible keeps to the pace, too."""
     good, bad = tmp_path / "good", tmp_path / "bad"

@@ -186,6 +186,7 @@ def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytes
 HERE = RawHost(name="gpu1", values={}, connection={"ansible_connection": "local", "ansible_become": False})
 
 
+@pytest.mark.install  # it takes seconds
 def test_a_host_floods_neither_memory_nor_disk(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     with pytest.raises(GpuprovError, match="gpu1: it sent more than 1000000 bytes"):

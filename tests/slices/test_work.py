@@ -390,6 +390,7 @@ def test_a_host_that_has_failed_a_task_may_still_be_tidied_up(tmp_path: Path, mo
     assert "bad1" not in killed(tmp_path, monkeypatch, event("failed", "bad1", "Refuse", msg="this host is bad"))
 
 
+@pytest.mark.install  # it takes seconds
 def test_results_that_cannot_be_written_end_no_apply_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full for a while: what it kept from being written is written at the end."""
     refused: list[str] = []
