@@ -16,6 +16,7 @@ from gpuprov.verify.evaluate import Result
 
 PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.REBOOT_REASONS)
 """What `decide` reads beside the checks' results."""
+NOT_SELECTED = "not selected"
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -54,7 +55,7 @@ def decide(
         ]
         applied = receipt.capabilities.get(name) if receipt and not receipt.damaged else None
         if only is not None and name not in only:
-            skipped[name] = "not selected"
+            skipped[name] = NOT_SELECTED
         elif full:
             run[name] = "--full"
         elif bad:
@@ -67,17 +68,31 @@ def decide(
             run[name] = "never applied"
         elif changed := _changed(applied, present[name]):
             run[name] = changed
-        elif leaders := [leader for leader in BY_NAME[name].follows if leader in run]:
-            run[name] = f"follows {', '.join(leaders)}"
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
         else:
             skipped[name] = "every check passes, and the same was applied" + (
                 f" {applied.applied_at}" if applied.applied_at else ""
             )
+    _follow(run, skipped)
+    run = {name: run[name] for name in spec.capabilities if name in run}
     if permitted and waiting and not run and not full:
-        return Decision({name: "a reboot is required" for name in skipped if skipped[name] != "not selected"}, {})
+        return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)
+
+
+def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
+    """Run also what follows another that runs, whichever comes first in apply order."""
+    able = [name for name, why in skipped.items() if why != NOT_SELECTED]
+    led = True
+    while led:
+        led = False
+        for name in able:
+            leaders = [one for one in BY_NAME[name].follows if one in run]
+            if leaders and name in skipped:
+                run[name] = f"follows {', '.join(leaders)}"
+                del skipped[name]
+                led = True
 
 
 def _changed(applied: house.Applied, present: Digest) -> str:

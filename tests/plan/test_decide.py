@@ -103,6 +103,17 @@ def test_a_reboot_that_a_former_capability_asked_for_runs_what_there_is() -> Non
     assert list(decide((RawHost(name="gpu1"), IF_NEEDED), GOOD, waiting).run) == ["kernel", "nouveau"]
 
 
+def test_kernel_runs_whenever_the_driver_does_and_before_it() -> None:
+    """An initramfs may hold the driver's modules."""
+    spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(), "nvidia_driver": NvidiaDriver()})
+    applied = receipt(**{name: str(made) for name, made in digests(spec).items()})
+    moved = [result("nvidia_driver.packages", "fail")]
+    decision = decide((RawHost(name="gpu1"), spec), moved, facts(applied))
+    assert list(decision.run.items()) == [("kernel", "follows nvidia_driver"), ("nvidia_driver", "fails: packages")]
+    only = decide((RawHost(name="gpu1"), spec), moved, facts(applied), only=frozenset({"nvidia_driver"}))
+    assert (list(only.run), only.skipped) == (["nvidia_driver"], {"kernel": "not selected"})
+
+
 def test_fabric_manager_runs_whenever_the_driver_does() -> None:
     spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(), "fabric_manager": FabricManager()})
     applied = receipt(**{name: str(made) for name, made in digests(spec).items()})

@@ -81,6 +81,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
+    follows=("nvidia_driver",),  # an initramfs may hold its modules
     room=ROOM,
     desired=DESIRED,
     taken_away={},
