@@ -25,7 +25,9 @@ REMOVED = {
     "rocky9": "dnf -y remove nvidia-persistenced",
     "sles15": "zypper --non-interactive remove nvidia-persistenced",
 }
-UNLOCKED = "! command -v zypper >/dev/null || zypper --non-interactive removelock $(zypper locks | grep -o 'nvidia[^ ]*')"
+UNLOCKED = (
+    "! command -v zypper >/dev/null || zypper --non-interactive removelock $(zypper locks | grep -o 'nvidia[^ ]*')"
+)
 """zypper removes nothing that a locked package requires."""
 READ = "systemctl start gpuprov-readings.service"
 TIMER = "systemctl is-enabled gpuprov-readings.timer; systemctl is-active gpuprov-readings.timer"
