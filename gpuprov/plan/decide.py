@@ -83,16 +83,14 @@ def decide(
 
 def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
     """Run also what follows another that runs, whichever comes first in apply order."""
-    able = [name for name, why in skipped.items() if why != NOT_SELECTED]
-    led = True
-    while led:
-        led = False
-        for name in able:
-            leaders = [one for one in BY_NAME[name].follows if one in run]
-            if leaders and name in skipped:
-                run[name] = f"follows {', '.join(leaders)}"
-                del skipped[name]
-                led = True
+    while led := {
+        name: leaders
+        for name, why in skipped.items()
+        if why != NOT_SELECTED and (leaders := [one for one in BY_NAME[name].follows if one in run])
+    }:
+        for name, leaders in led.items():
+            run[name] = f"follows {', '.join(leaders)}"
+            del skipped[name]
 
 
 def _changed(applied: house.Applied, present: Digest) -> str:

@@ -61,9 +61,8 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     given = f"{state.given} GPUs are with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
         return not_asked(given or "no NVIDIA GPU on the PCI bus")
-    least = (
-        (wanted or 1) if container else state.present
-    )  # it sees the machine's whole bus, and has the GPUs that it was given
+    # A container sees the machine's whole bus, and has the GPUs that it was given.
+    least = (wanted or 1) if container else state.present
     expected = f"{least} GPUs answer"
     if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"

@@ -17,8 +17,7 @@ from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
-"""Seconds in which flaps are counted: https://github.com/leptonai/gpud/tree/main/components/accelerator/nvidia/infiniband/store
-(scan_flaps.go), as is how many are too many."""
+"""Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
 """Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"

@@ -172,13 +172,17 @@ def seconds(since: str, now: float | None = None) -> str:
     return f"@{int(at)}"
 
 
-def _asked(host: Any) -> Mapping[str, str]:
+def asked(host: Any) -> Mapping[str, str]:
+    """The variable of a script that begins with SINCE."""
     block = host.capabilities.get("health")
     return {"since": seconds(block.since) if block else ""}
 
 
+SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
+"""Shell: $since in Unix time, empty for this boot; $n is now."""
 XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
-DEVICE = "[a-z0-9_]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]: "
+ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
 """How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
@@ -192,7 +196,7 @@ BAD = "[Uu]ncor|panic|BUG|Oops|read-?only|[Ss]hut(ting)? down|insufficient power
 """In lines of KERNEL that a check fails for. Corrected PCIe errors come by the thousand, and push none of these out."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
-case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=;; esac
+{SINCE}
 [ -z "$since" ] || echo "since|$since"
 command -v journalctl >/dev/null || command -v dmesg >/dev/null || exit 127
 j() {{ journalctl -q --no-pager -o short-unix "$@" 2>/dev/null; }}
@@ -216,4 +220,4 @@ all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 300 'k = /{BAD}/ ? "bad" : /severity=Correct/ ? "corrected" : /ACCESS_REG/ ? "refused" : "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
-KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked, speaks=True)
+KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.kernel.kernel_log import seconds
+from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, asked
 from gpuprov.reading import is_whole
 
-ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
 """`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
 SAYS = (
@@ -105,16 +102,11 @@ def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
     return found
 
 
-def _asked(host: Any) -> Mapping[str, str]:
-    block = host.capabilities.get("health")
-    return {"since": seconds(block.since) if block else ""}
-
-
 LINK_FLAPS = Probe(
     "link_flaps",
     f"""n=$(date +%s); echo "now|$n"
-case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=0;; esac
-echo "since|$since"
+{SINCE}
+echo "since|${{since:-0}}"
 for i in /sys/class/infiniband/*/device/net/*; do
   [ -e "$i" ] && [ ! -e "${{i%/net/*}}/physfn" ] || continue  # virtual functions come and go with containers
   d=${{i%/device/net/*}}
@@ -131,6 +123,6 @@ j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service 
 true""",
     parse,
     "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",
-    asks=_asked,
+    asks=asked,
     speaks=True,
 )
