@@ -517,6 +517,8 @@ def test_each_default_has_a_source() -> None:
         ({"clocks": "high"}, "clocks"),
         ({"left_processes": True}, "left_processes"),
         ({"stray_memory": -1}, "stray_memory"),
+        ({"link_flaps": -1}, "link_flaps"),
+        ({"ecc": "off"}, "ecc"),
         ({"sins": 1}, "sins"),
     ],
 )
