@@ -76,8 +76,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": True, **({"warnings": [f"node {node}: {told}"]} if told else {})}
 
     def _shell(self, script: str, known: dict[str, Any]) -> str:
-        given = {"_raw_params": script, "_uses_shell": True}
-        return str(self._module("ansible.builtin.command", given, known).get("stdout") or "").strip()
+        given = {"argv": ["/bin/sh", "-c", script]}
+        return str(self._module("gpuprov_command", given, known).get("stdout") or "").strip()
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)

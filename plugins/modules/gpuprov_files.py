@@ -93,9 +93,9 @@ units:
 
 import sys
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons, systemd, units
 from ansible.module_utils.gpuprov_onhost.files import PYTHON, Refused, Wanted, bring_about, differences, with_keys
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

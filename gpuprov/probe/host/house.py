@@ -66,6 +66,8 @@ class SigningKey(msgspec.Struct, frozen=True):
 def parse_receipt(output: Output) -> Receipt | None:
     if not output.text.strip():
         return None
+    if "\ufffd" in output.text:  # gpuprov writes ASCII
+        return Receipt(damaged="a byte of it is not UTF-8")
     try:
         return typed_json(output.text, Receipt)
     except Unreadable as error:
