@@ -91,6 +91,13 @@ def rollback(
     return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
 
 
+def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> None:
+    """Have hosts that are back know that this was said: from now on a rollback goes one further."""
+    mine, raws = owner(done.run), {raw.name: raw for raw in hosts}
+    back = [one.host for one in done.hosts if one.rolled_back and one.green]
+    on_hosts({name: (raws[name], {"action": "told", "owner": of_host(mine, name)}) for name in back}, Pace(forks))
+
+
 def _targets(
     hosts: Sequence[RawHost], to: str, pace: Pace, *, last: bool
 ) -> tuple[dict[str, HostOutcome], dict[str, Back]]:
