@@ -68,6 +68,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.WAY_OUT}")
         if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(asked.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
+        if ended.is_misleading(str(asked.get("stdout", "")).partition(mark)[0]):
+            raise AnsibleActionFail(f"{host}: {ended.NOISE}")
         python = reach.chosen(answer, ansible_version)
         environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         environment |= reach.of_bundle(packages)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuprov import apply as applying
@@ -36,7 +38,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Texts]:
     return found
 
 
-def run(monkeypatch: pytest.MonkeyPatch, **options: str) -> tuple[list[str], dict[str, HostOutcome], int]:
+def run(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[list[str], dict[str, HostOutcome], int]:
     """The hosts that Ansible would have been run on, what became of all, and the exit code."""
     worked: list[str] = []
     monkeypatch.setattr(_Rollout, "roll", lambda _self, work: worked.extend(work))
