@@ -22,7 +22,7 @@ MACHINE = "pid:[4026531836]"
 
 
 def host(name: str, memlock: int) -> Pair:
-    values = {"kernel": {"limits": {"memlock": memlock}}}
+    values: dict[str, Any] = {"kernel": {"limits": {"memlock": memlock}}}
     [pair] = judge([RawHost(name=name, values=values)]).pairs
     return pair
 
