@@ -1,0 +1,79 @@
+"""A host whose driver is NVIDIA's runfile's, and a spec that does not say so: no package of another driver comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.simulate.description import Description, Gpus
+from tests.e2e.lab import Lab
+from tests.e2e.machine import Machine
+
+pytestmark = pytest.mark.e2e
+NAME = "e2e-other-driver"
+HOST = Description(gpu=Gpus(model="L40S", count=2))
+VERSION = "580.178.04"
+FILE = f"NVIDIA-Linux-x86_64-{VERSION}.run"
+PROGRAMS = "ls /usr/bin/nvidia-installer /usr/bin/nvidia-uninstall"
+# What Debian's nvidia-persistenced would have brought.
+NAMES = (
+    "nvidia-installer-cleanup",
+    "glx-alternative-nvidia",
+    "nvidia-alternative",
+    "libnvidia-cfg1",
+    "nvidia-persistenced",
+)
+
+
+@pytest.fixture(scope="module")
+def runfile(lab: Lab, site: Machine) -> Machine:
+    """The host with the driver that gpuprov itself installed from a file, which no later spec speaks of."""
+    sha256 = site.sh(f"cut -c1-64 /usr/share/gpuprov-sim/repository/runfile/{FILE}.sha256").strip()
+    file = {"url": f"http://127.0.0.1:8099/runfile/{FILE}", "sha256": sha256}
+    driver = {"version": VERSION, "source": "runfile", "runfile": file}
+    done = lab.run("apply", lab.inventory({"nouveau": {}, "nvidia_driver": driver}, site), "--yes")
+    assert done.code == 0, done
+    return site
+
+
+def test_persistence_is_refused_with_the_names_and_nothing_is_changed(lab: Lab, runfile: Machine) -> None:
+    folder, before = lab.inventory({"persistence": {}}, runfile), runfile.state()
+    plan = lab.run("plan", folder, "--json")
+    assert plan.code == 1, plan
+    [blocked] = plan.json["hosts"][0]["blocked"]
+    applied = lab.run("apply", folder, "--yes")
+    assert applied.code == 3, applied
+    for told in (blocked["found"], " ".join(applied.text.split())):
+        assert "the host's driver is of NVIDIA's runfile" in told
+        assert [name for name in NAMES if name not in told] == []
+        assert "asks whether to uninstall the host's" in told
+    assert blocked["hint"].startswith("persistence: {mode: legacy}, which needs no package; or ")
+    assert "persistence: {mode: legacy}" in applied.text
+    assert runfile.state() == before
+    assert runfile.sh("ls /var/lib/gpuprov/applying.json 2>/dev/null || :") == "", (
+        "no act that changes something has begun"
+    )
+    verified = lab.run("apply", lab.inventory({"persistence": {"mode": "legacy"}}, runfile), "--yes")
+    assert verified.code == 0, verified
+
+
+def test_the_package_that_asks_is_never_completed_blindly(lab: Lab, runfile: Machine) -> None:
+    runfile.sh("DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends install nvidia-persistenced || :")
+    assert "nvidia-installer-cleanup" in runfile.sh("dpkg --audit")
+    folder, before = lab.inventory({"persistence": {"mode": "legacy"}}, runfile), runfile.state()
+    for mark in ("rm -f", "touch"):
+        runfile.sh(f"{mark} /var/lib/gpuprov/applying.json")
+        for command in (("plan",), ("apply", "--yes", "--full")):
+            ran = lab.run(command[0], folder, *command[1:])
+            told = " ".join(ran.text.split())
+            assert ran.code == {"plan": 1, "apply": 3}[command[0]], ran
+            assert "nvidia-installer-cleanup asks whether to uninstall the driver" in told
+            assert "apt-get purge nvidia-installer-cleanup" in told
+            assert "cut off, and cannot" not in told
+        assert runfile.state() == before
+    runfile.sh(
+        "rm -f /var/lib/gpuprov/applying.json; DEBIAN_FRONTEND=noninteractive apt-get -y -q purge nvidia-installer-cleanup"
+    )
+    assert runfile.sh("dpkg --audit") == ""
+    runfile.sh(PROGRAMS)
+    done = lab.run("apply", folder, "--yes", "--full")
+    assert done.code == 0, done
