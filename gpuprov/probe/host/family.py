@@ -79,7 +79,8 @@ WORDS: dict[Family, Words] = {
         reinstall="apt-get install --reinstall",
         remove="apt-get remove",
         purge="apt-get purge",
-        repair="dpkg --configure -a; apt-get -f install",
+        repair="read in /var/lib/dpkg/info what the scripts of the packages that dpkg --audit names do and ask, then "
+        "dpkg --configure -a; apt-get -f install",
         clean="apt-get clean",
         fetch="apt-get update",
         old_kernels="apt-get autoremove --purge",
