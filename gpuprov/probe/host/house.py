@@ -180,4 +180,4 @@ MARKER = Probe(
     lambda output: output.text.strip() == "1",
     "cat /var/lib/gpuprov/applying.json",
 )
-"""Whether an apply was cut off before it ended."""
+"""Whether an apply failed, or was cut off before it ended."""
