@@ -173,17 +173,12 @@ TABLE = [
         not_said=("asks whether",),
     ),
     Row(
-        "gdrcopy that pulls libcuda1",
-        f"Inst gdrdrv-dkms 2.5-1\n{LIBCUDA}",
+        "gdrcopy's tests, which are linked with libcuda",
+        f"Inst gdrcopy-tests 2.5-1\n{LIBCUDA}",
         RUNFILE,
         (*OF_RUNFILE, "libcuda1"),
     ),
-    Row(
-        "gdrcopy that pulls modules",
-        "Inst gdrdrv-dkms 2.5-1\nInst nvidia-kernel-dkms 535.261.03-1",
-        RUNFILE,
-        OF_RUNFILE,
-    ),
+    Row("gdrcopy's module and library", "Inst gdrdrv-dkms 2.5-1\nInst libgdrapi 2.5-1", RUNFILE),
     Row(
         "DCGM beside a runfile's driver",
         "Inst datacenter-gpu-manager-4-core 1:4.5.2-1\nInst datacenter-gpu-manager-4-cuda12 1:4.5.2-1",
