@@ -171,7 +171,7 @@ def _owner(path: str) -> str:
     # A package of the time before /usr was merged calls /usr/lib/... /lib/...
     for place in dict.fromkeys([path, real, real.replace("/usr/lib", "/lib", 1)]):
         ran = run([*OWNERS.get(family.here(), _RPM), place])
-        owners = [line for line in ran.lines if not line.startswith("diversion by ")]
+        owners = [line for line in ran.lines if not line.startswith(("diversion ", "local diversion "))]
         if not ran.status and owners:
             return re.split("[,:]", owners[0])[0]
     return ""
