@@ -65,7 +65,7 @@ def test_the_question_of_debians_cleanup_is_never_answered_by_a_run(host: Path, 
     with pytest.raises(Refused) as refused:
         apt_database._repaired([], check=check)
     told = str(refused.value)
-    assert "nothing was changed: half-configured: glx-alternative-mesa update-glx nvidia-installer-cleanup" in told
+    assert "nothing was changed: dpkg left half-way: glx-alternative-mesa update-glx nvidia-installer-cleanup" in told
     assert "asks whether to uninstall the driver of NVIDIA's runfile, by default yes" in told
     assert "to keep the driver of the runfile: apt-get purge nvidia-installer-cleanup" in told
     assert "No dpkg --configure -a before" in told
@@ -79,7 +79,7 @@ def test_of_other_packages_the_scripts_are_to_be_read_first(host: Path) -> None:
         apt_database._repaired([], check=False)
     told = str(refused.value)
     assert (
-        "and not by gpuprov; nothing was changed: half-configured: broken. Fix, on the host: read in /var/lib/dpkg/info"
+        "and not by gpuprov; nothing was changed: dpkg left half-way: broken. Fix, on the host: read in /var/lib/dpkg/info"
         in told
     )
     assert "what the scripts of broken do and ask" in told
@@ -88,13 +88,13 @@ def test_of_other_packages_the_scripts_are_to_be_read_first(host: Path) -> None:
 
 def test_what_an_apply_left_is_repaired_or_told_with_what_its_script_printed(host: Path) -> None:
     audited(host, PLAIN, marked=True)
-    assert apt_database._repaired([], check=True) == ["repair half-configured: broken"]
+    assert apt_database._repaired([], check=True) == ["repair dpkg left half-way: broken"]
     with pytest.raises(
         Refused, match=r"since an apply of gpuprov that failed or was cut off, .*: broken: dpkg: error: its postinst"
     ):
         apt_database._repaired([], check=False)
     audited(host, PLAIN, marked=True, configured="")
-    assert apt_database._repaired([], check=False) == ["repair half-configured: broken"]
+    assert apt_database._repaired([], check=False) == ["repair dpkg left half-way: broken"]
 
 
 def test_a_database_that_cannot_be_read(host: Path) -> None:

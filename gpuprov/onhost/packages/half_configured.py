@@ -20,7 +20,7 @@ def told(names: list[str]) -> str:
     """What is half-way."""
     asks = "asks whether to uninstall the driver of NVIDIA's runfile, by default yes, and fails where nobody can answer"
     why = f"; the script of {CLEANUP} {asks}" if needs_answer(names) else ""
-    return f"half-configured: {' '.join(names)}{why}"
+    return f"dpkg left half-way: {' '.join(names)}{why}"
 
 
 def way_out(names: list[str]) -> str:
