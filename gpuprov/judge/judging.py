@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
+from gpuprov.catalog.drivers.any import names_by_family
 from gpuprov.errors import GpuprovError, defect
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import compose, split
@@ -71,6 +72,21 @@ def judge(
         except Exception as error:
             refusals.append("; ".join(defect(f"what {name} brings about", error)))
     return Verdict(tuple(refusals), desired)
+
+
+def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """By what packages of a driver are told on a host, as gpuprov_packages takes it: their names, and the driver that this run
+    brings."""
+    made = desired.get("nvidia_driver", {})
+    coming = {
+        "version": made.get("version", ""),
+        "runfile": bool(made.get("runfile")),
+        "install": made.get("try_install", []),
+        "remove": made.get("try_remove", []),
+        "pin": made.get("pin", {}),
+        "stream": made.get("stream", ""),
+    }
+    return {"names": names_by_family(), "coming": coming}
 
 
 def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
@@ -139,9 +140,9 @@ def with_prediction(plan: HostPlan, tally: Tally | None, complaint: str = "") ->
 
 
 def _impossible(plan: HostPlan, failure: Failure) -> bool:
-    """Whether apply would fail as check mode did: the packages are in the host's own lists, and its package manager refuses them.
-    Where a source is still to come, nobody knows."""
-    return failure.packages and failure.capability in plan.versions
+    """Whether apply would fail as check mode did: the packages are in the host's own lists, and its package manager refuses them, or
+    they are of another driver than the host's. Where a source is still to come, nobody knows."""
+    return failure.another_driver or (failure.packages and failure.capability in plan.versions)
 
 
 def _refused(host: str, failure: Failure) -> Result:
@@ -149,13 +150,21 @@ def _refused(host: str, failure: Failure) -> Result:
     return Result(
         host=host,
         capability=failure.capability,
-        check=f"{failure.capability}.resolvable",
+        check=_asks(failure.capability),
         status="fail",
-        expected="a transaction that the package manager can do",
+        expected="no packages of another driver than the host's"
+        if failure.another_driver
+        else "a transaction that the package manager can do",
         found=f"{failure.task}: {found}",
         hint=fix,
         moment="preflight",
     )
+
+
+def _asks(capability: str) -> str:
+    """The check that says whether its packages can come."""
+    known = [one.id for one in BY_NAME[capability].checks if one.moment == "preflight"] if capability in BY_NAME else []
+    return next((one for one in known if one.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))
 
 
 def _loaded(facts: Facts) -> bool:

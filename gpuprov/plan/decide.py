@@ -61,7 +61,7 @@ def decide(
         elif bad:
             run[name] = "fails: " + ", ".join(check.removeprefix(f"{name}.") for check in bad)
         elif cut_off:
-            run[name] = "the last apply was cut off"
+            run[name] = "the last apply failed or was cut off"
         elif receipt and receipt.damaged:
             run[name] = "the receipt on the host is damaged"
         elif applied is None:

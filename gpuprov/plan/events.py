@@ -54,8 +54,8 @@ class Step(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused. `reboot`: the host
-    did not come back from its reboot in time."""
+    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused; `another_driver`: of
+    another than the host's. `reboot`: the host did not come back in time."""
 
     capability: str
     task: str
@@ -65,6 +65,7 @@ class Failure(msgspec.Struct, frozen=True):
     timed_out: bool = False
     packages: bool = False
     reboot: bool = False
+    another_driver: bool = False
 
     @property
     def place(self) -> str:
@@ -199,11 +200,10 @@ class Ledger:
             late = _timed_out(result)
             told = self._late() if late else condense(result)
             packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
-            lost = LOST in told
+            lost, other = LOST in told, bool(result.get("another_driver"))
             locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
             reboot = _module(data) == "reboot" and not lost
-            failure = Failure(capability, task, told, locked, lost, late, packages, reboot)
-            tally.failures.append(failure)
+            tally.failures.append(Failure(capability, task, told, locked, lost, late, packages, reboot, other))
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
             tally.unreachable = _unreachable(condense(result))

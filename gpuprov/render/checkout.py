@@ -83,14 +83,21 @@ def _playbook(name: str) -> object:
 
 
 def _main(name: str) -> object:
-    steps = [{"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)]
+    steps: list[object] = [
+        {"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)
+    ]
     if not BY_NAME[name].desired:
         return steps
     first = _judge("Judge the host, and work out what is needed", name, moment="preflight")
     again = {"moment": "now", "judged": "{{ gpuprov_judged.desired }}"}
     after = next((number for number, stage in enumerate(stages(name), 1) if stage == "install"), 0)
     anew = [_judge("Work out anew what is needed, after what was installed", name, **again)] if after else []
-    return [first, *steps[:after], *anew, *steps[after:]]
+    rest = [*steps[:after], *anew, *steps[after:]]
+    if not BY_NAME[name].packages:
+        return [first, *rest]
+    guarded = {"gpuprov_packages": {"driver": "{{ gpuprov_judged.driver }}"}}
+    about = "Bring it about, without packages of another driver than the host's"
+    return [first, {"name": about, "module_defaults": guarded, "block": rest}]
 
 
 def _judge(title: str, name: str, **asked: str) -> object:

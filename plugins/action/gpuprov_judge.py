@@ -11,6 +11,7 @@ judged by the driver that is to come, which is in what was `judged`. Nothing is 
 nothing had waited (`later` of what it brings about). What still waits is refused; in check mode, which adds no source, it is said.
 
 What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
+`driver` is what gpuprov_packages keeps packages of another driver away by.
 Strings in it come from a host and are no templates.
 """
 
@@ -31,7 +32,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
-    from gpuprov.judge.judging import facts_of, judge, script, waiting
+    from gpuprov.judge.judging import driver, facts_of, judge, script, waiting
     from gpuprov.judge.variables import names, prepare, spec_of
     from gpuprov.shared import ended
 
@@ -57,14 +58,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(missing.package(MISSING, known))
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
         judged = self._task.args.get("judged") or {}
-        driver = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))
+        version = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))
         checking = bool(known.get("ansible_check_mode"))
         waited = waiting({name: judged[name] for name in only if name in judged})
-        if (moment == "now" and checking and judged) or (moment == "sources" and not (driver or waited)):
-            return {**result, "changed": False, "desired": judged}
+        if (moment == "now" and checking and judged) or (moment == "sources" and not (version or waited)):
+            return {**result, "changed": False, "desired": judged, "driver": driver(judged)}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
-            variables |= {f"{DRIVER}_version": driver} if driver else {}
+            variables |= {f"{DRIVER}_version": version} if version else {}
             spec = spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables)
             preflight = moment != "now"
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
@@ -81,7 +82,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail("; ".join(refusals))
         told = "; ".join(one["told"] for one in waited.values())
         shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
-        return {**result, **shown, "changed": bool(waited), "desired": {**judged, **verdict.desired}}
+        desired = {**judged, **verdict.desired}
+        return {**result, **shown, "changed": bool(waited), "desired": desired, "driver": driver(desired)}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:
         """Both streams of the script on the host, as bytes: what a host holds need not be UTF-8, and a module's result must."""

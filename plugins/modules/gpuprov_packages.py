@@ -8,9 +8,11 @@ module: gpuprov_packages
 short_description: Read, try, install, remove and hold packages with the host's own package manager, apt, dnf or zypper
 description:
   - V(settle) brings packages into one state in one transaction, then holds and releases packages. It is refused, before anything is
-    changed, if the package manager cannot do it, if it would remove what is not in O(remove) or O(may_remove), or if it touches what
-    O(refuse) names. Versions may go down, and held packages may change. In check mode it says what it would do.
-  - V(try) judges the same, and downloads the packages (not in check mode); it changes nothing.
+    changed, if the package manager cannot do it, if it would remove what is not in O(remove) or O(may_remove), if it touches what
+    O(refuse) names, or if it would bring packages of another driver than the host's (O(driver)). Versions may go down, and held
+    packages may change. In check mode it says what it would do.
+  - V(try) judges the same, and downloads the packages (not in check mode); it changes nothing. V(judge) refuses
+    packages of another driver alone, and downloads nothing.
   - V(read) returns what is installed, on offer, and held. V(files) returns the files of the packages in O(install), downloaded.
   - V(prepare) completes what a run that was cut off left half-way, refuses a broken package database, and fetches lists that are
     missing or older than O(max_age). V(fetch) writes O(sources) and fetches the lists of O(source) alone; where that fails,
@@ -21,7 +23,7 @@ options:
   action:
     description: What to do.
     type: str
-    choices: [settle, try, read, files, prepare, fetch]
+    choices: [settle, try, judge, read, files, prepare, fetch]
     default: settle
   of:
     description: What the packages are, for messages.
@@ -61,6 +63,15 @@ options:
       patterns: {description: Regular expressions of whole names., type: list, elements: str, default: []}
       why: {description: Why not., type: str, default: ""}
       hint: {description: The way out., type: str, default: ""}
+  driver:
+    description: By what packages of a driver are told, and the driver that this run brings, as M(gpuprov_judge) returns it. Empty for
+      the driver's own packages.
+    type: dict
+    default: {}
+  instead:
+    description: What does without the packages, where they would bring another driver than the host's.
+    type: str
+    default: ""
   hint:
     description: The way out where the transaction cannot be done.
     type: str
@@ -123,7 +134,11 @@ changes:
 trial:
   description: What the transaction would do, in the same words.
   type: list
-  returned: action is try
+  returned: action is try or judge
+another_driver:
+  description: It was refused because the packages are of another driver than the host's.
+  type: bool
+  returned: on that failure
 installed:
   description: Version by name; of a package in several architectures the host's own.
   type: dict
@@ -155,11 +170,15 @@ files:
 """
 
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model
+from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model, other_driver
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
-    "action": {"type": "str", "choices": ["settle", "try", "read", "files", "prepare", "fetch"], "default": "settle"},
+    "action": {
+        "type": "str",
+        "choices": ["settle", "try", "judge", "read", "files", "prepare", "fetch"],
+        "default": "settle",
+    },
     "of": {"type": "str", "default": ""},
     **dict.fromkeys(("install", "remove", "may_remove", "hold", "release", "names", "without"), NAMES),
     "pin": {
@@ -180,6 +199,8 @@ ARGUMENTS = {
             "hint": {"type": "str", "default": ""},
         },
     },
+    "driver": {"type": "dict", "default": {}},
+    "instead": {"type": "str", "default": ""},
     "hint": {"type": "str", "default": "correct what it reports"},
     "related": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
@@ -195,6 +216,8 @@ def main() -> None:
     try:
         manager = choice.manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
         answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)
+    except other_driver.AnotherDriver as refused:
+        module.fail_json(msg=str(refused), another_driver=True)
     except model.Refused as refused:
         module.fail_json(msg=str(refused))
     for warning in answer.pop("warnings"):

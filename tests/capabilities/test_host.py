@@ -29,6 +29,7 @@ def gpu(model: str, count: int | None = None) -> House:
 TWO = {"nvidia_functions": captured("nvidia_functions", "hgx_h100")}
 UNKNOWN = {"nvidia_functions": "0000:01:00.0 0x10de 0xffff 0x10de 0x0000 0x030000 \n"}
 HALF = captured("package_audit", "half_configured")
+CLEANUP = HALF.text + " nvidia-installer-cleanup cleanup after driver installation with the nvidia-ins\n"
 RECEIPT = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {}}'
 SID = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux forky/sid"\n'
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
@@ -278,6 +279,15 @@ ROWS = [
         {"package_audit": HALF, "apply_marker": "1\n"},
         "pass",
         "half-way",
+    ),
+    Row(
+        "a question that no run may answer, whoever left it",
+        "host.packages",
+        None,
+        {"package_audit": CLEANUP, "apply_marker": "1\n"},
+        "fail",
+        "asks whether to uninstall the driver of NVIDIA's runfile",
+        "apt-get purge nvidia-installer-cleanup",
     ),
     Row(
         "a broken package database",

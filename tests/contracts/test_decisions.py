@@ -54,6 +54,7 @@ MAY: dict[str, str] = {
         "the reboot goes through the lock's guard: the action is Ansible's, and takes a command line",
     "(((gpuprov_judged | default({})).desired | default({})).nvidia_driver | default({})).leaving | default([])":
         "a default of modules, also before anything is judged",
+    "(gpuprov_judged | default({})).driver | default({})": "the same",
     "gpuprov_all | select('in', (gpuprov_only | default({}))[inventory_hostname] | default(gpuprov_all)) "
     "| select('in', gpuprov_selected | default(gpuprov_all))": "the options of the run and of its playbook",
     "(gpuprov_run | default({})).run | default('by-hand')": "a run by hand has no number",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.errors import GpuprovError
-from gpuprov.judge.judging import facts_of, judge, script
+from gpuprov.judge.judging import driver, facts_of, judge, script
 from gpuprov.probe.base import Facts
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -108,3 +109,11 @@ def test_a_drain_command_takes_care_of_processes_that_hold_gpus(*, drains: bool)
     held = read(gpu_clients="812|python3|\nlooked\n", driver_building="there|dkms\n")
     refused = judge(spec, held, ["nvidia_driver"], preflight=True, drains=drains).refusals
     assert bool([line for line in refused if line.startswith("nvidia_driver.clients")]) != drains
+
+
+def test_packages_are_judged_by_the_driver_that_the_run_brings() -> None:
+    """What gpuprov_packages tells packages of another driver by."""
+    bare, runfile = driver({}), driver({"nvidia_driver": {"version": "580.95.05", "runfile": {"of": "x.run"}}})
+    assert bare["coming"]["version"] == ""
+    assert re.fullmatch(bare["names"]["debian"]["driver"], "nvidia-installer-cleanup")
+    assert (runfile["coming"]["version"], runfile["coming"]["runfile"]) == ("580.95.05", True)

@@ -69,7 +69,9 @@ def ask(
 
 def test_a_host_that_waits_for_nothing_is_not_asked_again(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     judged = {**OTHERS, "cuda_toolkit": {"later": {}}}
-    assert ask(plugin, monkeypatch, None, judged=judged) == {"changed": False, "desired": judged}
+    answer = ask(plugin, monkeypatch, None, judged=judged)
+    assert (answer["changed"], answer["desired"]) == (False, judged)
+    assert answer["driver"]["names"].keys() == {"debian", "redhat", "suse"}
 
 
 def test_what_waited_is_decided_when_its_source_is_there(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

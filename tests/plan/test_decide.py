@@ -50,7 +50,7 @@ GOOD = [result("kernel.blacklist", "pass"), result("nouveau.running", "skip"), r
         ([result("nouveau.space", "fail", "preflight")], facts(), {}),
         (GOOD, facts(""), {"kernel": "never applied", "nouveau": "never applied"}),
         (GOOD, facts(receipt(kernel=NOW["kernel"])), {"nouveau": "never applied"}),
-        (GOOD, facts(SAME, marker="1"), dict.fromkeys(SPEC.capabilities, "the last apply was cut off")),
+        (GOOD, facts(SAME, marker="1"), dict.fromkeys(SPEC.capabilities, "the last apply failed or was cut off")),
         (GOOD, facts("{"), dict.fromkeys(SPEC.capabilities, "the receipt on the host is damaged")),
         (GOOD, facts(reasons="kernel|new command line"), {}),
     ],

@@ -374,6 +374,15 @@ def test_a_failure_of_check_mode_is_told_in_the_plan() -> None:
     assert with_prediction(plan, None, "bad playbook").unpredicted == ("Ansible could not predict: bad playbook",)
 
 
+def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() -> None:
+    """persistence names no version beforehand, and the packages that would come are in the answer."""
+    told = "the host's driver is of NVIDIA's runfile (x), and with y apt would install packages of another, libcuda1 1. Fix: leave it"
+    refused = Failure("persistence", "Refuse a daemon", told, packages=True, another_driver=True)
+    [found] = with_prediction(HostPlan(host="gpu1", run=RUN), Tally(failures=[refused], failed=True)).blocked
+    assert (found.check, found.hint) == ("persistence.offered", "leave it")
+    assert "packages of another, libcuda1 1" in found.found
+
+
 def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_done() -> None:
     out = "drained by gpuprov since 2026-11-26 07:40 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain"
     for plan in (HostPlan(host="gpu1", out=out), HostPlan(host="gpu1", run=RUN, out=out)):

@@ -16,8 +16,9 @@ from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.drivers.sets import GPU_SERVICES, supported_distributions
 from gpuprov.onhost import first_boot_tools, lock
+from gpuprov.onhost.packages import half_configured
 from gpuprov.probe.host import house, pci, system
-from gpuprov.probe.host.family import words
+from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel.first_boot import FIRST_BOOT, FirstBoot
 from gpuprov.probe.software import packages
 from gpuprov.spec import overrides
@@ -173,11 +174,14 @@ def clock(ctx: Ctx) -> Outcome:
 
 @check("host.packages", packages.AUDIT, house.MARKER, system.OS_RELEASE, moment="preflight")
 def package_database(ctx: Ctx) -> Outcome:
-    """The package database is whole, or was left half-way by a cut-off apply, which the next one repairs."""
-    complaint = ctx.facts.get(packages.AUDIT)
-    if complaint and not ctx.facts.get(house.MARKER):
-        repair = words(ctx.facts.get(system.OS_RELEASE)).repair
-        return fail("a whole package database", " ".join(complaint.split())[:300], repair)
+    """The package database is whole, or was left half-way by an apply that did not end, which the next one repairs: but where a
+    package's script asks what only a person may decide."""
+    complaint, release = ctx.facts.get(packages.AUDIT), ctx.facts.get(system.OS_RELEASE)
+    names = half_configured.packages(complaint) if family(release) == "debian" else []
+    if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):
+        told = half_configured.told(names) if names else " ".join(complaint.split())[:300]
+        hint = half_configured.way_out(names) if names else words(release).repair
+        return fail("a whole package database", told, hint)
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 

@@ -12,6 +12,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDrive
 from gpuprov.capabilities.nvidia_driver.now import LISTED
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
 from gpuprov.catalog.drivers.any import of_any_driver
+from gpuprov.onhost.packages.other_driver import RECORD
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia, runfile
 from gpuprov.probe.host import pci, system
@@ -148,7 +149,7 @@ def resolvable(ctx: Ctx) -> Outcome:
 def packages(ctx: Ctx) -> Outcome:
     mine, version = ctx.facts.get(runfile.RUNFILE), ctx.fragment.version
     if mine.unreadable and not mine.version:
-        return fail(version, f"{runfile.RECORD} may not be read", "let gpuprov become root on the host")
+        return fail(version, f"{RECORD} may not be read", "let gpuprov become root on the host")
     if mine.version != version:
         return fail(f"{version} of a runfile", mine.version or "no runfile installation", "gpuprov apply")
     return ok(f"{mine.version} of a runfile", version)
@@ -216,7 +217,7 @@ def either(one: Check) -> Check:
     "nvidia_driver.runfile",
     runfile.RUNFILE,
     fields=("runfile",),
-    evidence=f"cat {runfile.OURS}; head -n 1 {runfile.RECORD}",
+    evidence=f"cat {runfile.OURS}; head -n 1 {RECORD}",
 )
 def recorded(ctx: Ctx) -> Outcome:
     """The driver was installed from the file that has the checksum of the spec."""

@@ -135,6 +135,15 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
 
 
+class DriverNames(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Names of packages (regular expressions), of a driver or of none, beside those of the package sets."""
+
+    family: Literal["debian", "redhat", "suse"]
+    names: tuple[str, ...]
+    driver: bool = True
+    notes: tuple[str, ...] = ()
+
+
 class Service(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A systemd unit of a component."""
 
@@ -181,6 +190,7 @@ class DriversFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     origins: tuple[Origin, ...]
     offers: tuple[Offer, ...]
     package_sets: tuple[PackageSet, ...]
+    driver_names: tuple[DriverNames, ...]
     services: tuple[Service, ...]
     files: tuple[ComponentFile, ...]
     settings: tuple[Setting, ...]

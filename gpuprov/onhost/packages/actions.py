@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping
 from ..files import Refused as InTheWay
 from ..files import Wanted, bring_about, differences
 from .commands import both_ends
-from .judge import committed, downloaded, tried
+from .judge import committed, downloaded, guarded, tried
 from .model import Manager, Pin, Refusal, Refused, Transaction
 
 Asked = Mapping[str, Any]
@@ -52,10 +52,19 @@ def attempt(manager: Manager, asked: Asked, check: bool) -> Answer:
     wanted = _lockable(manager, asked)
     if wanted.empty:
         return {**_answer([]), "trial": []}
-    trial = tried(manager, wanted)
+    trial = tried(manager, wanted, asked.get("driver", {}))
     if not check:
         downloaded(manager, wanted)
     return {**_answer([]), "trial": trial.rows}
+
+
+def judged(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Refuse packages of another driver than the host's, and nothing else: what else is in the way may be gone when the driver is
+    there that this run brings."""
+    wanted = _lockable(manager, asked)
+    rows = [] if wanted.empty else manager.attempt(wanted).rows
+    guarded(manager, wanted, rows, asked.get("driver", {}))
+    return {**_answer([]), "trial": rows}
 
 
 def settle(manager: Manager, asked: Asked, check: bool) -> Answer:
@@ -64,7 +73,7 @@ def settle(manager: Manager, asked: Asked, check: bool) -> Answer:
     rows: list[str] = []
     warnings: list[str] = []
     if not wanted.empty:
-        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted)
+        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted, asked.get("driver", {}))
     if asked["hold"] or asked["release"]:
         rows = rows + manager.hold(asked["hold"], asked["release"], check)
     return _answer(rows, warnings)
@@ -80,6 +89,7 @@ ACTIONS: dict[str, Callable[[Manager, Asked, bool], Answer]] = {
     "fetch": fetch,
     "read": read,
     "try": attempt,
+    "judge": judged,
     "settle": settle,
     "files": files,
 }
@@ -91,8 +101,8 @@ def _foreseen(manager: Manager, wanted: Transaction) -> tuple[list[str], list[st
     return trial.rows, [f"{manager.name} cannot install {wanted.of} yet: {trial.problem}"] if trial.problem else []
 
 
-def _transacted(manager: Manager, wanted: Transaction) -> tuple[list[str], list[str]]:
-    trial = tried(manager, wanted)
+def _transacted(manager: Manager, wanted: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
+    trial = tried(manager, wanted, driver)
     if not trial.rows and not trial.unfinished:
         return [], []
     done = committed(manager, wanted)
@@ -120,6 +130,7 @@ def transaction(asked: Asked) -> Transaction:
         stream=asked["stream"],
         hint=asked["hint"],
         refusal=Refusal(tuple(refuse["patterns"]), refuse["why"], refuse["hint"]) if refuse.get("patterns") else None,
+        instead=asked.get("instead", ""),
     )
 
 

@@ -7,12 +7,12 @@ import os
 import time
 
 from ..driver import aside
+from . import half_configured
 from .apt_files import waited
 from .commands import run, shortened
-from .model import MARKER, Prepared, Refused
+from .model import MARKED, MARKER, Prepared, Refused
 
 LISTS = "/var/lib/apt/lists"
-WAY_OUT = "Fix, on the host: dpkg --configure -a; apt-get -f install"
 QUIETLY = {"DEBIAN_FRONTEND": "noninteractive", "autoinstall_all_kernels": "1"}
 
 
@@ -42,17 +42,23 @@ def _updated() -> str:
 def _repaired(waiting: list[str], check: bool) -> list[str]:
     """Complete what a cut-off apply left half-way. Raises Refused for what it cannot fix, or what is not gpuprov's."""
     # apt-get check waits for another apt to finish, so that nobody's work looks half done.
-    broken = run(["apt-get", "-qq", *waiting, "check"]).status != 0
-    complaint = " ".join([*(["broken"] if broken else []), *run(["dpkg", "--audit"]).lines])
-    if not complaint:
+    checked, audit = run(["apt-get", "-qq", *waiting, "check"]), run(["dpkg", "--audit"]).out
+    if not checked.status and not audit.strip():
         return []
+    names = half_configured.packages(audit)
+    complaint = half_configured.told(names) if names else shortened(f"{audit} {checked.err}", 300)
+    way_out = f"Fix, on the host: {half_configured.way_out(names)}"
     if not os.path.exists(MARKER):
         raise Refused(
             "the package database is broken (dpkg or apt-get check complains), and not by gpuprov; nothing was changed: "
-            f"{shortened(complaint, 300)}. {WAY_OUT}"
+            f"{complaint}. {way_out}"
+        )
+    if half_configured.needs_answer(names):
+        raise Refused(
+            f"the package database is broken, and no run may repair it; nothing was changed: {complaint}. {way_out}"
         )
     if check:
-        return [f"repair {shortened(complaint, 300)}"]
+        return [f"repair {complaint}"]
     aside.clear("debian", damaged=True)  # what a package's scriptlet would load
     for argv in (
         ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"],
@@ -61,10 +67,10 @@ def _repaired(waiting: list[str], check: bool) -> list[str]:
         ran = run(argv, QUIETLY)
         if ran.status:
             raise Refused(
-                "the package database is broken by a run that was cut off, and cannot be repaired: "
-                f"{' '.join(ran.err.splitlines()[:6])}. {WAY_OUT}"
+                f"the package database is broken since {MARKED}, and cannot be repaired: {complaint}: "
+                f"{' '.join(ran.err.splitlines()[:6])}. {way_out}"
             )
-    return [f"repair {shortened(complaint, 300)}"]
+    return [f"repair {complaint}"]
 
 
 def _age(path: str) -> float:

@@ -1,10 +1,13 @@
-"""What a transaction may do: it must be possible, remove nothing that is not ours, and leave alone what is another's."""
+"""What a transaction may do: it must be possible, remove nothing that is not ours, and leave alone what is another's, another driver's
+before all."""
 
 from __future__ import annotations
 
 import os
 import re
+from typing import Any, Mapping, Sequence
 
+from . import other_driver
 from .model import Done, Manager, Refused, Transaction, Trial
 
 OF_BUNDLE = (
@@ -13,8 +16,8 @@ OF_BUNDLE = (
 )
 
 
-def tried(manager: Manager, wanted: Transaction) -> Trial:
-    """The trial of a transaction that may be done. Raises Refused."""
+def tried(manager: Manager, wanted: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
+    """The trial of a transaction that may be done. Raises Refused. `driver`: the module's option, empty for the driver's own."""
     trial = manager.attempt(wanted)
     if trial.problem:
         way_out = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else wanted.hint
@@ -29,7 +32,14 @@ def tried(manager: Manager, wanted: Transaction) -> Trial:
             f"with {wanted.of} {manager.name} would install, move or remove {', '.join(touched)}; {wanted.refusal.why}. "
             f"Nothing was changed or downloaded. Fix: {wanted.refusal.hint}"
         )
+    guarded(manager, wanted, trial.rows, driver)
     return trial
+
+
+def guarded(manager: Manager, wanted: Transaction, rows: Sequence[str], driver: Mapping[str, Any]) -> None:
+    """Raise Refused where the rows of a trial have packages of another driver than the host's."""
+    if names := other_driver.names_of(driver):
+        other_driver.refuse(manager, wanted, rows, names, other_driver.coming_of(driver))
 
 
 def downloaded(manager: Manager, wanted: Transaction) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, Sequence
 
 MARKER = "/var/lib/gpuprov/applying.json"
-"""There while an apply changes the host, and after one that was cut off."""
+"""There while an apply changes the host, and after one that failed or was cut off."""
+MARKED = "an apply of gpuprov that failed or was cut off"
+"""What a mark that is there when another apply begins says."""
 
 
 class Refused(Exception):
@@ -46,6 +48,7 @@ class Transaction:
     """What is to be installed (`NAME`, `NAME=VERSION`, `NAME:ARCHITECTURE=VERSION`, or a file) and removed at once.
 
     of: what it is, for messages. stream: a module's stream that is enabled first (dnf). hint: the way out where it cannot be done.
+    instead: what does without its packages, where they are of another driver than the host's.
     """
 
     of: str
@@ -56,6 +59,7 @@ class Transaction:
     stream: str = ""
     hint: str = "correct what it reports"
     refusal: Refusal | None = None
+    instead: str = ""
 
     @property
     def empty(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .commands import run
-from .model import Refused
+from .model import MARKED, Refused
 
 QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDOR}|%{INSTALLTIME}\n"
 WAY_OUT = "Fix, on the host: rpm --rebuilddb"
@@ -19,7 +19,7 @@ def rebuilt(ours: bool, check: bool) -> list[str]:
         ran = run(argv)
         if ran.status:
             raise Refused(
-                "rpm's database is damaged (rpm --verifydb) by a run that was cut off, and cannot be rebuilt: "
+                f"rpm's database is damaged (rpm --verifydb) since {MARKED}, and cannot be rebuilt: "
                 f"{' '.join(ran.err.splitlines()[:6])}. {WAY_OUT}"
             )
     return ["rebuild rpm's database"]

@@ -7,12 +7,11 @@ import re
 import msgspec
 
 from gpuprov import reading
+from gpuprov.onhost.packages.other_driver import PROGRAMS, RECORD
 from gpuprov.probe.base import Output, Probe
 
 # https://github.com/NVIDIA/nvidia-installer: backup.c (the record's first line is like "1.0-5809505 (580.95.05)"), nvidia-installer.c
-RECORD = "/var/lib/nvidia/log"
 OURS = "/var/lib/gpuprov/runfile.json"
-PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 
 
 class Runfile(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.onhost import fence, machine
+from gpuprov.onhost.packages.other_driver import PROGRAMS
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import Unreadable, typed_json
 
@@ -161,9 +162,9 @@ cat SecureBoot-* 2>/dev/null | od -An -tu1; true""",
 https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c"""
 LEFTOVERS = Probe(
     "runfile_leftovers",
-    "ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer 2>/dev/null; true",
+    f"ls {' '.join(PROGRAMS)} 2>/dev/null; true",
     lambda output: tuple(output.text.split()),
-    "ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer",
+    f"ls {' '.join(PROGRAMS)}",
 )
 """Programs that only a runfile installation leaves behind."""
 DKMS_KEY_ENROLLED = Probe(
@@ -191,4 +192,4 @@ MARKER = Probe(
     lambda output: output.text.strip() == "1",
     "cat /var/lib/gpuprov/applying.json",
 )
-"""Whether an apply was cut off before it ended."""
+"""Whether an apply failed, or was cut off before it ended."""

@@ -1,0 +1,36 @@
+"""Packages that dpkg left half-way: which, and what to do about them. Their scripts may ask a person, and do what the default is."""
+
+from __future__ import annotations
+
+from .other_driver import CLEANUP
+
+
+def packages(audit: str) -> list[str]:
+    """The names in what `dpkg --audit` prints: a line with one blank before it for each package, below a sentence."""
+    lines = [line for line in audit.splitlines() if line[:1] == " " and line[1:2].strip()]
+    return list(dict.fromkeys(line.split()[0] for line in lines))
+
+
+def needs_answer(names: list[str]) -> bool:
+    """Whether a script is known to ask what only a person may decide: no run completes it."""
+    return CLEANUP in names
+
+
+def told(names: list[str]) -> str:
+    """What is half-way."""
+    asks = "asks whether to uninstall the driver of NVIDIA's runfile, by default yes, and fails where nobody can answer"
+    why = f"; the script of {CLEANUP} {asks}" if needs_answer(names) else ""
+    return f"dpkg left half-way: {' '.join(names)}{why}"
+
+
+def way_out(names: list[str]) -> str:
+    """What to do on the host, without a question answered blindly."""
+    if needs_answer(names):
+        return (
+            f"to keep the driver of the runfile: apt-get purge {CLEANUP}, which takes along what depends on it, and leave that out of "
+            "the spec. No dpkg --configure -a before: it asks, and Enter uninstalls the driver"
+        )
+    return (
+        f"read in /var/lib/dpkg/info what the scripts of {' '.join(names[:5]) or 'what dpkg --audit names'} do and ask (*.postinst, "
+        "*.templates), then dpkg --configure -a, which prints why one fails; apt-get -f install"
+    )
