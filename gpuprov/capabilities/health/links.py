@@ -21,10 +21,6 @@ FLAPPING = 12 * 3600
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
 """Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
-RDMA_POWER = rf"{DEVICE}.*Detected insufficient power on the PCIe slot"
-RDMA_HEAT = rf"{DEVICE}.*Port module event.*High Temperature"
-RDMA_REGISTERS = rf"{DEVICE}.*mlx5_cmd_out_err.*ACCESS_REG.*failed"
-"""Of mlx5_core; the last is told only: firmware that manages a port itself refuses the driver its registers."""
 
 
 def quoted(lines: tuple[Line, ...]) -> str:
@@ -100,12 +96,12 @@ def ports(ctx: Ctx) -> Outcome:
     asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
     if asked is None and most is None:
         return not_asked("neither link_downed nor port_errors is in the spec")
-    found = ctx.facts.get(PORT_ERRORS)
+    found = [port for port in ctx.facts.get(PORT_ERRORS) if port.link]
     if not found:
         return not_asked("no RDMA device counts errors")
     told, silent = [], []
     for one in found:
-        name = f"{one.device} port {one.port}"
+        name = one.name
         if asked is not None and one.downed is None:
             silent.append(name)
         elif asked is not None and (one.downed or 0) > asked:
@@ -151,22 +147,6 @@ def link_flaps(ctx: Ctx) -> Outcome:
     return ok(f"{len(found.interfaces)} interfaces; {few or 'none'} went down and came back", expected)
 
 
-@check("health.rdma_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep mlx5")
-def rdma_log(ctx: Ctx) -> Outcome:
-    """The kernel does not say that an HCA has too little power from its slot, or a transceiver that is too hot."""
-    log = readable(ctx)
-    expected = "no HCA without power, none too hot"
-    for pattern, hint in (
-        (RDMA_POWER, "look at the slot's power and its riser"),
-        (RDMA_HEAT, "look at air flow and the transceiver"),
-    ):
-        if lines := log.matching(pattern):
-            return fail(expected, quoted(lines), f"drain the host; {hint}", action="drain")
-    refused = log.matching(RDMA_REGISTERS)
-    told = f"; told: {quoted(refused)}" if refused else ""
-    return ok(f"none {span(log)}{told}", expected)
-
-
 @check(
     "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
 )
@@ -200,4 +180,4 @@ def firmware(ctx: Ctx) -> Outcome:
     return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
 
 
-CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, rdma_log, firmware)
+CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, firmware)
