@@ -157,6 +157,7 @@ HW = "hw|mlx5_0|1|local_ack_timeout_err|{}\nhw|mlx5_0|1|out_of_sequence|0\nhw|rd
         Row("as many as declared", COUNTERS, Health(transport_errors=12), {"port_errors": HW.format(12)}, "pass"),
         Row("more than declared", COUNTERS, Health(transport_errors=11), {"port_errors": HW.format(12)}, "fail",
             "mlx5_0 port 1: local_ack_timeout_err 12", "PFC"),
+        Row("of a bridge", COUNTERS, Health(transport_errors=0), {"port_errors": "hw|mlx5_8|1|out_of_sequence|3\n"}, "n/a", "no RDMA"),
         Row("not of the link", "health.ports", Health(port_errors=0), {"port_errors": HW.format(12)}, "n/a", "no RDMA device"),
         Row("beside those of the link", "health.ports", Health(port_errors=0), {"port_errors": ports() + HW.format(12)},
             "pass",

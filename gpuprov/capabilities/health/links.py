@@ -10,9 +10,10 @@ from gpuprov.capabilities.health.gpus import shown
 from gpuprov.capabilities.health.log import moment, readable, span
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS
+from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, PortErrors
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
+from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
@@ -88,15 +89,25 @@ def pcie_replays(ctx: Ctx) -> Outcome:
     return ok(f"{len(gpus)} GPUs; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
 
 
+def counting_ports(ctx: Ctx) -> list[PortErrors]:
+    """Ports of adapters that carry data, with what they counted."""
+    others = {device.name for device in ctx.facts.get(DEVICES) if not device.works}
+    return [port for port in ctx.facts.get(PORT_ERRORS) if port.device not in others]
+
+
 @check(
-    "health.ports", PORT_ERRORS, fields=("link_downed", "port_errors"), evidence="perfquery; rdma statistic show link"
+    "health.ports",
+    PORT_ERRORS,
+    DEVICES,
+    fields=("link_downed", "port_errors"),
+    evidence="perfquery; rdma statistic show link",
 )
 def ports(ctx: Ctx) -> Outcome:
     """No port of an RDMA device went down, or counted errors, more often than declared."""
     asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
     if asked is None and most is None:
         return not_asked("neither link_downed nor port_errors is in the spec")
-    found = [port for port in ctx.facts.get(PORT_ERRORS) if port.link]
+    found = [port for port in counting_ports(ctx) if port.link]
     if not found:
         return not_asked("no RDMA device counts errors")
     told, silent = [], []

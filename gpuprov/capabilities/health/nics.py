@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.links import quoted
+from gpuprov.capabilities.health.links import counting_ports, quoted
 from gpuprov.capabilities.health.log import SHOWN, readable, span
 from gpuprov.catalog.nics import NicLine, find_nic_line
 from gpuprov.catalog.xids import SEVERITY
 from gpuprov.probe.gpus.health_links import PORT_ERRORS, PortErrors
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog, Line, nic_messages
+from gpuprov.probe.rdma import DEVICES
 
 
 class Finding(NamedTuple):
@@ -81,12 +82,12 @@ def rdma_log(ctx: Ctx) -> Outcome:
     return ok(f"none {span(log)}{told}{_listed('past', found.past)}", expected)
 
 
-@check("health.rdma_counters", PORT_ERRORS, fields=("transport_errors",), evidence="rdma -p statistic show")
+@check("health.rdma_counters", PORT_ERRORS, DEVICES, fields=("transport_errors",), evidence="rdma -p statistic show")
 def rdma_counters(ctx: Ctx) -> Outcome:
     """No port of an RDMA device counted more errors of its transport than declared. Where nothing is declared they are told: they
     are totals, of which every program that breaks off its connections makes some."""
     most = ctx.fragment.transport_errors
-    ports = [port for port in ctx.facts.get(PORT_ERRORS) if port.transport is not None]
+    ports = [port for port in counting_ports(ctx) if port.transport is not None]
     if not ports:
         return not_asked("no RDMA device counts errors of its transport")
     expected = "told" if most is None else f"at most {most} of each counter"
