@@ -229,9 +229,10 @@ for d in /sys/class/infiniband/*; do
     done
   done
 done"""
-"""`rdma dev`, OFED's own too, tells sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
-may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond
-shows of its interfaces: drivers/net/bonding/bond_sysfs_slave.c."""
+"""`rdma dev`, OFED's own too, tells sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the attribute
+`parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be the network card that it
+runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond shows of its interfaces:
+drivers/net/bonding/bond_sysfs_slave.c."""
 
 
 class Selector(NamedTuple):
