@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+import msgspec
+
+from gpuprov.capabilities.base import Counter, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.links import counting_ports, quoted
 from gpuprov.capabilities.health.log import SHOWN, readable, span
@@ -94,9 +96,15 @@ def rdma_counters(ctx: Ctx) -> Outcome:
     over = _count_errors(ports, most or 0)
     if most is not None and over:
         hint = "look at switches, cables, PFC and ECN on the way to the peers; a reload of the driver sets the counters to zero"
-        return fail(expected, over, hint)
-    told = _count_errors(ports, 0)
-    return ok(f"{len(ports)} ports; {told or 'none'}", expected)
+        outcome = fail(expected, over, hint)
+    else:
+        outcome = ok(f"{len(ports)} ports; {_count_errors(ports, 0) or 'none'}", expected)
+    counters = tuple(
+        Counter(device=port.device, port=port.port, name=name, value=value)
+        for port in ports
+        for name, value in (port.transport or {}).items()
+    )
+    return msgspec.structs.replace(outcome, counters=counters)
 
 
 def _count_errors(ports: Sequence[PortErrors], limit: int) -> str:

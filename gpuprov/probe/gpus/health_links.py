@@ -32,7 +32,7 @@ class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
     """What a port counted since its driver was loaded; `errors` by the names of sysfs, without those that are zero.
 
-    `transport`: the same of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
+    `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
     `link`: the port has counters of its link.
     """
 
@@ -153,7 +153,8 @@ def parse_ports(output: Output) -> tuple[PortErrors, ...]:
         number = int(cells[3]) if is_whole(cells[3]) else None
         counted = {cells[2]: number} if number else {}
         if kind == "hw":
-            port = msgspec.structs.replace(port, transport={**(port.transport or {}), **counted})
+            known = {} if number is None else {cells[2]: number}
+            port = msgspec.structs.replace(port, transport={**(port.transport or {}), **known})
         elif cells[2] == "link_downed":
             port = msgspec.structs.replace(port, downed=number, link=True)
         else:
