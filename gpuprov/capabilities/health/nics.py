@@ -68,7 +68,7 @@ def _listed(label: str, findings: Sequence[Finding]) -> str:
 
 
 @check(
-    "health.rdma_log", KERNEL_LOG, fields=("since",), evidence=f"journalctl -k -b | grep -E '{'|'.join(NIC_DRIVERS)}'"
+    "health.rdma_log", KERNEL_LOG, fields=("since",), evidence=f"journalctl -k -b | grep -wE '{'|'.join(NIC_DRIVERS)}'"
 )
 def rdma_log(ctx: Ctx) -> Outcome:
     """No network adapter's driver says that its firmware or hardware failed, that it has too little power or is too hot, unless it
