@@ -39,11 +39,21 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     diff: str = ""
 
 
+class Counter(msgspec.Struct, frozen=True, kw_only=True):
+    """A count of a device's, for monitoring; port 0: of the device itself."""
+
+    device: str
+    port: int
+    name: str
+    value: int
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a check function answers. `changes` and `reboot` say what apply would do about a failure.
 
     `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed;
-    `installed` the one that it has now. `action`: what makes an unhealthy host fit for work again, by name.
+    `installed` the one that it has now. `action`: what makes an unhealthy host fit for work again, by name. `counters`: for
+    monitoring, whatever the status.
     """
 
     status: Status
@@ -56,6 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     installed: str = ""
     action: str = ""
+    counters: tuple[Counter, ...] = ()
 
 
 def ok(found: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpuprov.catalog.nics import NicLine, nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
@@ -58,17 +59,19 @@ def addresses(symptom: Symptom) -> tuple[str, ...]:
 
 @cache
 def _sources() -> dict[str, str]:
-    tables = (*(load(name, SymptomsFile).sources for name in FILES), xids_file().sources, gpudirect_file().sources)
+    others = (xids_file(), gpudirect_file(), nics_file())
+    tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in others))
     return {key: source.url or source.description for table in tables for key, source in table.items()}
 
 
 @cache
 def symptoms() -> tuple[Symptom, ...]:
-    """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
+    """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules and network adapters."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
-    return (*(symptom for file in files for symptom in file), *map(_of_xid, xids_file().xids), *spoken)
+    nics = (_of_nic_line(line) for line in nics_file().lines if line.verdict != "recovered")
+    return (*(symptom for file in files for symptom in file), *map(_of_xid, xids_file().xids), *spoken, *nics)
 
 
 def _of_xid(xid: Xid) -> Symptom:
@@ -96,6 +99,19 @@ def _of_message(message: Message) -> Symptom:
         cure=message.way,
         source=message.source,
         confidence=message.confidence,
+    )
+
+
+def _of_nic_line(line: NicLine) -> Symptom:
+    return Symptom(
+        key=line.key,
+        signatures=line.signatures,
+        cause=line.cause,
+        check=line.check,
+        cure=line.cure,
+        notes=(f"As the kernel prints it: {line.example}",),
+        source=line.source,
+        confidence=line.confidence,
     )
 
 

@@ -142,6 +142,8 @@ METRICS = {
     "gpuprov_host_fit": "1 if the host is fit for work, 0 if not, -1 if that is not proven.",
     "gpuprov_host_action": "1 for the most severe action that is asked for on the host.",
     "gpuprov_health_check_failed": "1 for each check of the host that fails and follows from no other.",
+    "gpuprov_rdma_errors": "Errors of RDMA's transport that a port has counted since its driver was loaded (hw_counters); "
+    "port 0: the device.",
 }
 """Name and help of each metric, in the order of the file; all are gauges, and none is one of `gpuprov verify`."""
 FIT = {"yes": 1, "until": 0, "no": 0, "not proven": -1}
@@ -159,6 +161,10 @@ def as_metrics(results: Sequence[Result], now: float | None = None) -> str:
         for cause in one.causes:
             labels = {"host": one.host, "check": cause.check, "action": cause.action or "none"}
             lines["gpuprov_health_check_failed"].append(sample("gpuprov_health_check_failed", 1, **labels))
+    for result in results:
+        for counter in result.counters:
+            labels = {"host": result.host, "device": counter.device, "port": str(counter.port), "counter": counter.name}
+            lines["gpuprov_rdma_errors"].append(sample("gpuprov_rdma_errors", counter.value, **labels))
     told = []
     for name, found in lines.items():
         told += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *found] if found else []

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog import gpus as catalogue
+from gpuprov.onhost.at_boot.devices import DATA_DIRECT
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.nvlink import NVLINKS, LinkedGpu, NvLinks
 from gpuprov.probe.gpus.topology import PCI, Function, PciTree
@@ -182,13 +183,19 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks) -> Wi
     return Wiring(
         tree=tree,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
-        hcas=tuple(hca for hca in placed if not hca.device.bridge and not hca.function.virtual),
+        hcas=tuple(hca for hca in placed if hca.device.works and not hca.function.virtual),
         nvswitches=tuple(one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:4] == "0680"),
         bridges=tuple(hca for hca in placed if hca.device.bridge),
-        silent=tuple(one for one in ordered if one.pci_class[:2] == "02" and not one.rdma and not one.virtual),
+        silent=tuple(one for one in ordered if _is_silent(one)),
         unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
         nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),
     )
+
+
+def _is_silent(function: Function) -> bool:
+    """True for a network function that should have an RDMA device and has none."""
+    direct = function.identifier == f"15b3:{DATA_DIRECT}"
+    return function.pci_class[:2] == "02" and not (function.rdma or function.virtual or direct)
 
 
 def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:

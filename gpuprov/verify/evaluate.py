@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
+from gpuprov.capabilities.base import Capability, Change, Check, Context, Counter, Moment, Outcome
 from gpuprov.errors import DEFECT, defect
 from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.probe.host import system
@@ -49,6 +49,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gate: bool = False
     follows: str = ""
     action: str = ""
+    counters: tuple[Counter, ...] = ()
 
     @property
     def stops(self) -> bool:
@@ -227,4 +228,5 @@ def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = 
         installed=outcome.installed,
         gate=check.gate,
         action=outcome.action,
+        counters=outcome.counters,
     )

@@ -30,6 +30,7 @@ ATTACHED = (
 BLOCKS = ("azure-fabric-insufficient", "h200-fabric-unhealthy", "fabric-in-progress-580-159")
 REAL = {name.partition("-")[0]: GPU + published(name, "nvidia-smi-q-block").text for name in BLOCKS}
 TWO = TRAY + TRAY.replace(":19:", ":3b:")
+LENT = TRAY.replace(":19:", ":3b:").replace(" nvidia", " nvgrace_gpu_vfio_pci")
 NO_RACK = ATTACHED.replace("Completed", "Not Supported").replace("4026", "0")
 OTHER = ATTACHED.replace(":19:", ":3B:").replace("4026", "4027")
 
@@ -107,6 +108,8 @@ ROWS = [
     ("imex_fabric", {"fabric_state": REAL["fabric"]}, "fail", "In Progress (N/A)"),
     ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
+    ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TRAY + LENT}, "pass", "1 GPUs attached"),
+    ("imex_fabric", {"fabric_state": "", "nvidia_functions": LENT}, "n/a", "with virtual machines"),
     ("imex_fabric", {"nvidia_functions": ""}, "fail", "no GPU on the bus"),
     ("imex_fabric", {"loaded_driver": ""}, "fail", "no NVIDIA module"),
     ("imex_fabric", {"loaded_driver": "", "container": "podman\n"}, "skip", "none is loaded there"),

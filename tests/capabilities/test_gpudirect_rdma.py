@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
-from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.base import Facts, Output
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import pcie_host
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
 from tests.probe import captured
@@ -262,3 +266,58 @@ def test_every_answer_is_clean() -> None:
             )
             assert status != "error"
             assert found, check.id
+
+
+EFA = Rdma(fabric="efa")
+ALLOWED: dict[str, Output | str] = {
+    "modprobe_config": "options nvidia NVreg_GrdmaPciTopoCheckOverride=1\n",
+    "driver_parameters": "GrdmaPciTopoCheckOverride: 1\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "found"),
+    [
+        ("580.95.05", "fail", "580.95.05 is loaded: the oldest driver that does is 580.126.20"),
+        ("580.173.02", "pass", "=1"),
+    ],
+)
+def test_the_loaded_driver_is_one_that_does_on_the_platform(version: str, status: str, found: str) -> None:
+    host = HostSpec(name="p6e", gpu=GpuSpec(model="GB200"), capabilities={"rdma": EFA})
+    outputs = {**GOOD, **ALLOWED, "loaded_driver": captured("loaded_driver", "open").text.replace("565.57.01", version)}
+    outcome = _run(host, GpudirectRdma(topology_check="allow"), outputs)
+    assert outcome.status == status
+    assert found in outcome.found
+
+
+IN_THE_WAY = "ACS is on in 0000:17:00.0"
+TRANSLATES = "the IOMMU translates for 0000:19:00.0 0000:18:00.0 (DMA-FQ)"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "changed", "found"),
+    [
+        ({"rdma": Rdma()}, {}, (IN_THE_WAY, TRANSLATES, "see pcie.acs and pcie.iommu")),
+        ({"rdma": Rdma(), "pcie": Pcie(acs="disabled")}, {}, (TRANSLATES,)),
+        ({"rdma": Rdma(), "pcie": Pcie(iommu="passthrough")}, {}, (IN_THE_WAY,)),
+        ({"rdma": Rdma(), "pcie": Pcie(acs="disabled", iommu="passthrough")}, {}, ()),
+        ({"rdma": Rdma()}, {"machine": "kind|kvm\n"}, ()),
+        ({"rdma": Rdma()}, PODMAN, ()),
+        ({"rdma": EFA}, {}, ()),
+        ({"rdma": Rdma()}, {"pcie": pcie_host.said()}, ()),
+    ],
+)
+def test_acs_and_iommu_on_bare_metal_are_told(
+    blocks: dict[str, Fragment], changed: dict[str, str], found: tuple[str, ...]
+) -> None:
+    """By the rules of `pcie`, and no failure: the spec does not say what they are to be."""
+    outputs = {**GOOD, "pcie": pcie_host.said(acs=pcie_host.ON, domain="DMA-FQ"), **changed}
+    outcome = _run(HostSpec(name="h", capabilities=blocks), GpudirectRdma(), outputs)
+    assert outcome.status == "pass"
+    assert ("told:" in outcome.found) == bool(found)
+    assert all(words in outcome.found for words in found), outcome.found
+
+
+def _run(host: HostSpec, block: GpudirectRdma, outputs: Mapping[str, Output | str]) -> Outcome:
+    read = Facts({name: text if isinstance(text, Output) else Output(text) for name, text in outputs.items()})
+    return CHECKS[TOPOLOGY].run(Context(host, block, read))

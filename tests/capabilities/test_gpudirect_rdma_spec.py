@@ -8,7 +8,9 @@ from gpuprov.capabilities import gpudirect_rdma
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.rdma import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
@@ -20,15 +22,46 @@ PEER, OLD = GpudirectRdma(method="nvidia_peermem"), GpudirectRdma(method="nv_pee
 OPEN, CLOSED = NvidiaDriver(kernel_modules="open"), NvidiaDriver(kernel_modules="proprietary")
 AUTO = "gpudirect_rdma.method auto is nvidia_peermem here: "
 STACK = "gpudirect_rdma: nvidia_peermem needs "
+BARE_METAL = (
+    "on bare metal, PCIe ACS and an IOMMU that translates are in its way, and no pcie block says what they are to be;"
+)
 
 
 @pytest.mark.parametrize(
     ("block", "gpu", "others", "told"),
     [
         (GpudirectRdma(), "", {"rdma": INBOX}, []),
-        (GpudirectRdma(), "H100-SXM5-80GB", {"rdma": INBOX, "nvidia_driver": NvidiaDriver(version="580")}, []),
+        (
+            GpudirectRdma(),
+            "H100-SXM5-80GB",
+            {"rdma": INBOX, "nvidia_driver": NvidiaDriver(version="580"), "pcie": Pcie()},
+            [],
+        ),
+        (
+            GpudirectRdma(),
+            "H100-SXM5-80GB",
+            {"rdma": INBOX},
+            [f"{BARE_METAL} pcie: {{acs: disabled, iommu: passthrough}}"],
+        ),
+        (GpudirectRdma(), "H100-SXM5-80GB", {"rdma": Rdma(fabric="roce")}, [BARE_METAL]),
+        (GpudirectRdma(), "H100-SXM5-80GB", {"rdma": Rdma(fabric="efa")}, []),
+        (GpudirectRdma(), "H100-SXM5-80GB", {"rdma": INBOX, "vgpu_guest": VgpuGuest()}, []),
+        (GpudirectRdma(), "H100-PCIe", {"rdma": INBOX}, []),
+        (GpudirectRdma(topology_check="allow"), "GB200", {"rdma": INBOX}, [f"{BARE_METAL} pcie: {{acs: rdma_topo"]),
+        (
+            GpudirectRdma(),
+            "GB300",
+            {"rdma": INBOX, "pcie": Pcie(acs="rdma_topo")},
+            ["topology_check is driver, and for GB300 with infiniband"],
+        ),
+        (GpudirectRdma(), "GB200", {"rdma": INBOX, "pcie": Pcie(), "nvidia_driver": NvidiaDriver(version="595")}, []),
         (GpudirectRdma(), "", {}, ["gpudirect_rdma without rdma: nothing says which devices"]),
-        (GpudirectRdma(), "V100-SXM2", {"rdma": OFED}, [f"{AUTO}V100-SXM2 (Volta) has no open kernel modules"]),
+        (
+            GpudirectRdma(),
+            "V100-SXM2",
+            {"rdma": OFED, "pcie": Pcie()},
+            [f"{AUTO}V100-SXM2 (Volta) has no open kernel modules"],
+        ),
         (GpudirectRdma(), "", {"rdma": OFED, "nvidia_driver": CLOSED}, [f"{AUTO}dma-buf needs open kernel modules"]),
         (
             GpudirectRdma(),
@@ -68,6 +101,55 @@ def test_warnings(block: GpudirectRdma, gpu: str, others: dict[str, Fragment], t
     assert len(found) == len(told), found
     for want, got in zip(told, found, strict=True):
         assert want in got
+
+
+EFA = {"rdma": Rdma(fabric="efa")}
+ALLOW, DENY = (GpudirectRdma(topology_check=word) for word in ("allow", "deny"))
+
+
+@pytest.mark.parametrize(
+    ("block", "gpu", "version", "path", "words"),
+    [
+        (
+            GpudirectRdma(),
+            "GB200",
+            "580",
+            "topology_check",
+            "NCCL silently falls back to sockets; topology_check: allow",
+        ),
+        (GpudirectRdma(), "GB300", "any", "topology_check", "is driver, and for GB300 with efa"),
+        (DENY, "GB200", "580.126.20", "topology_check", "is deny"),
+        (
+            ALLOW,
+            "GB200",
+            "580.105.08",
+            "version",
+            "is 580.105.08, and for GB200 with efa the oldest driver that does is 580.126.20",
+        ),
+        (ALLOW, "GB300", "570", "version", "on and before 595"),
+        (GpudirectRdma(), "GB300", "595.91.07", "version", "from 595 on have no NVreg_GrdmaPciTopoCheckOverride"),
+        (ALLOW, "GB200", "580", "", ""),
+        (ALLOW, "GB200", "580.126.20", "", ""),
+        (ALLOW, "GB300", "590", "", ""),
+        (GpudirectRdma(), "B300", "580", "", ""),
+        (GpudirectRdma(), "H100-SXM5-80GB", "570", "", ""),
+    ],
+)
+def test_what_a_platform_needs(block: GpudirectRdma, gpu: str, version: str, path: str, words: str) -> None:
+    """Of GB200 and GB300 with EFA NVIDIA's recipes know which driver does, and with which option."""
+    host = HostSpec(
+        name="h", gpu=GpuSpec(model=gpu), capabilities={**EFA, "nvidia_driver": NvidiaDriver(version=version)}
+    )
+    found = [one for one in gpudirect_rdma.CAPABILITY.rules(host, block) if one.severity == "error"]
+    assert [str(one.path[-1]) for one in found] == [path] * bool(path)
+    assert not words or words in str(found[0])
+
+
+@pytest.mark.parametrize("version", ["595", "595.91.07", "610.43.03"])
+def test_an_option_that_newer_drivers_have_no_more_is_refused(version: str) -> None:
+    host = HostSpec(name="h", capabilities={"rdma": INBOX, "nvidia_driver": NvidiaDriver(version=version)})
+    (problem,) = (one for one in gpudirect_rdma.CAPABILITY.rules(host, ALLOW) if one.severity == "error")
+    assert "drivers from 595 on have no NVreg_GrdmaPciTopoCheckOverride any more; a driver before 595" in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +220,15 @@ def test_the_catalogue() -> None:
         assert module in probe.GPUDIRECT.script
     used = {
         source
-        for table in (data.methods, data.parameters, data.kernel_options, data.messages, data.gdrcopy, data.facts)
+        for table in (
+            data.methods,
+            data.parameters,
+            data.platforms,
+            data.kernel_options,
+            data.messages,
+            data.gdrcopy,
+            data.facts,
+        )
         for one in table
         for source in one.source
     }

@@ -253,7 +253,7 @@ NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_
     )
 )
 DECLARED = {
-    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "sockets", "cores", "memory", "nvme", "mounts",
+    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "transport_errors", "sockets", "cores", "memory", "nvme", "mounts",
     "interfaces",
 }  # fmt: skip
 """Fields without a default: what they say is judged only where somebody says it."""
@@ -308,6 +308,8 @@ REST = [
     Row("good ports", PORTS, Health(link_downed=2, port_errors=0), has("port_errors", ports(link_downed=2)), "pass", "1 ports"),
     Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not told"),
     Row("no ports", PORTS, Health(link_downed=2), has("port_errors", ""), "n/a", "no RDMA device"),
+    Row("errors of the transport", "health.rdma_counters", Health(transport_errors=0),
+        has("port_errors", "hw|mlx5_0|1|local_ack_timeout_err|3\n"), "fail", "local_ack_timeout_err 3", "switches"),
     Row("links that stay", FLAPS, None, {}, "pass", "2 interfaces; none went down"),
     Row("a link that flaps, of Ethernet", FLAPS, None, has("link_flaps", flaps("ens1np0", 3)), "fail",
         "ens1np0 of mlx5_0 went down and came back 3 times", "cable"),

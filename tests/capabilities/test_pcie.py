@@ -131,6 +131,7 @@ ROWS = [
     ("hardware", OFF, said("other|10de:22b2"), {}, "fail", "root port of NVIDIA Grace: each port needs"),
     ("hardware", OFF, said("other|15b3:1023"), {}, "fail", "ConnectX-8"),
     ("hardware", OFF, said(driver="vfio-pci"), {}, "fail", f"{GPU} belong to vfio-pci"),
+    ("hardware", OFF, said(driver="nvgrace_gpu_vfio_pci"), {}, "fail", f"{GPU} belong to nvgrace_gpu_vfio_pci"),
     ("hardware", OFF, said("lockdown|integrity"), {}, "fail", "lockdown integrity"),
     ("hardware", LOCAL, said("lockdown|integrity"), {}, "pass", "affinity local"),
     ("hardware", RELAXED, said("lockdown|none"), {}, "pass", "relaxed_ordering enabled"),

@@ -17,6 +17,9 @@ ERDMA = device("rdmap0s6", driver="erdma", layer="Ethernet", node="4: RNIC", ide
 BOND = device("mlx5_bond_0", layer="Ethernet", netdevs="bond0 ens1f0np0")
 BOND += "leg|mlx5_bond_0|bond0|ens1f0np0|up up|1|1\nleg|mlx5_bond_0|bond0|ens1f1np1|down down|1|1\n"
 PHYSICAL = device("mlx5_0", "0000:3b:00.0")
+XDR = device("mlx5_0", "0000:0b:00.0", rate="800 Gb/sec (4X XDR)")
+PLANES = device("smi1", "0000:0b:00.0", rate="200 Gb/sec (1X XDR)", lids=("0x0", "0x0"), ports=4)
+"""An HCA of four planes, and its device for the subnet manager."""
 VIRTUAL = device("mlx5_1", "0000:3b:00.1", virtual=True, state="1: DOWN", physical="5: LinkUp", netdevs="ibs1v0")
 DEAD = host(silent=("0000:69:01.0|0x1021|0x020700", "0000:65:01.0|0x101d|0x020000"))
 INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
@@ -295,6 +298,32 @@ ROWS = [
         Rdma(rate=400),
         {"rdma_devices": TWO + device("b", bridge=True, rate="10 Gb/sec")},
         "pass",
+    ),
+    Row(
+        "an HCA of four planes",
+        DEVICES,
+        Rdma(count=1),
+        {"rdma_devices": XDR + PLANES},
+        "pass",
+        "left out: smi1 (smi of mlx5_0)",
+    ),
+    Row("its port", PORTS, None, {"rdma_devices": XDR + PLANES}, "pass", "1 ports ACTIVE"),
+    Row("its rate", RATE, Rdma(rate=800), {"rdma_devices": XDR + PLANES}, "pass", "800 Gb/s"),
+    Row(
+        "by its address",
+        DEVICES,
+        by(pci="0000:0b:00.0"),
+        {"rdma_devices": XDR + PLANES},
+        "pass",
+        "mlx5_0 (0000:0b:00.0)",
+    ),
+    Row(
+        "only the device of the planes",
+        DEVICES,
+        None,
+        {"rdma_devices": "sub|smi1|smi|mlx5_0\n" + PLANES},
+        "fail",
+        "no RDMA device; left out: smi1",
     ),
     Row("a rate without a device", RATE, Rdma(rate=400), {"rdma_devices": ""}, "fail", "no such device"),
 ]

@@ -55,6 +55,7 @@ def roce(**asked: Any) -> Rdma:
     [
         (Rdma(fabric="infiniband"), IB + "\n" + ETH, ("NCCL_IB_HCA==ibp18s0,ibp2as0",)),
         (Rdma(fabric="infiniband", devices=(Selector(pci="2a:00.0"),)), IB, ("NCCL_IB_HCA==ibp2as0",)),
+        (Rdma(fabric="infiniband"), IB + "\nsub|ibp2as0|smi|ibp18s0\n", ("NCCL_IB_HCA==ibp18s0",)),
         (ROCE, ETH, ("NCCL_IB_HCA==rocep26s0", *GID)),
         (ROCE, ETH + SECOND, ("NCCL_IB_HCA==rocep26s0,rocep27s0", *GID)),
         (ROCE, MIXED, ("NCCL_IB_HCA==rocep26s0:1", *GID)),

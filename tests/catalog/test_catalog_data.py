@@ -28,6 +28,7 @@ FILES = (
     "symptoms_services",
     "xids",
     "health",
+    "nics",
     "toolkits",
     "vgpu",
     "repositories",

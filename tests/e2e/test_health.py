@@ -42,6 +42,7 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
     "hca-hot": ("drain", "High Temperature"),
+    "hca-dead": ("drain", "reached miss count"),
     "nccl-crash": ("restart", "in libnccl"),
     "mount-full": ("", "/srv has 0 % of its space free"),
     "filesystem-read-only": ("drain", "read-only"),

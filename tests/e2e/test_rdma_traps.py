@@ -22,13 +22,14 @@ ROCE = Description(gpu=GPU, nvswitch=3, hcas=4, fabric="roce", rate=200)
 RDMA: dict[str, Any] = {"count": 4, "memlock": "", "nccl": {"manage": False}}
 OTHERS = {
     "topology": {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"},
-    "health": {"link_downed": 2},
+    "health": {"link_downed": 2, "transport_errors": 0},
 }
 PLANTED = {  # fault -> words of what its check found, and of the hint
     "ib-port-down=0": ("ibP1p20s0 port 1 is DOWN (Polling)", "the cable, and the switch's port"),
     "ib-rate-low=1": ("ibP1p36s0 port 1: 100 Gb/s", "the cable, its seat"),
     "hca-misplaced=2": ("GPU2 has none", "the machine's manual"),
     "pcie-link-narrow=gpu3": ("x4", ""),
+    "rdma-timeouts=2": ("ibP1p52s0 port 1: local_ack_timeout_err 12", "switches, cables"),
     "rdma-port-flaps=3": ("ibP1p68s0 port 1 went down 14 times", "replace the cable"),
 }
 

@@ -35,7 +35,7 @@ INFINIBAND = Description(gpu=GPU, nvswitch=3, hcas=2)
 ROCE = Description(gpu=GPU, nvswitch=3, hcas=2, fabric="roce")
 BLOCKS: dict[str, Fragment] = {
     "rdma": Rdma(fabric="infiniband", count=2, rate=400),
-    "health": Health(link_downed=2, port_errors=0),
+    "health": Health(link_downed=2, port_errors=0, transport_errors=0),
     "topology": Topology(gpu_hca="PXB", rails="matched", same_socket=True, hcas=2),
     "pcie": Pcie(acs="disabled", max_read_request=4096, relaxed_ordering="enabled"),
 }
@@ -127,6 +127,7 @@ FAULTS: dict[
         "ibP1p36s0 port 1 went down 14 times; ibP1p36s0 port 1: symbol_error 120, link_error_recovery 3",
         "reseat or replace the cable",
     ),
+    "rdma-timeouts=1": (INFINIBAND, "ibP1p36s0 port 1: local_ack_timeout_err 12", "look at switches, cables"),
     "roce-gid-missing=0": (
         ROCE,
         "none on roceP1p20s0 port 1",

@@ -203,6 +203,23 @@ def test_virtual_functions_bridges_and_software_are_no_hcas() -> None:
     assert told(machine) == ([], [])
 
 
+def test_devices_of_the_subnet_manager_and_functions_for_data_direct_are_no_hcas() -> None:
+    """Of a ConnectX-8: smi1 is on the PCI function of its HCA, and Data Direct has one of its own, without an RDMA device."""
+    machine = hgx_h100()
+    address = port(rail("15"), 1).rpartition("/")[2]
+    machine.devices += [
+        "sub|smi1|smi|ibp24s0",
+        f"device|smi1|{address}|mlx5_core|0x15b3|0x1023|1: CA|a088:c203:0083:c2fc|40.45.1200|0|||",
+        "port|smi1|1|4: ACTIVE|5: LinkUp|InfiniBand|200 Gb/sec (1X XDR)|0x0|0x0",
+    ]
+    way = "pci0000:00/0000:00:1d.0/0000:0a:00.0"
+    machine.hca(way, "gone", 0, identifier="15b3:2100", now="8.0 GT/s PCIe x2")
+    machine.functions[way][11] = ""
+    machine.devices = [line for line in machine.devices if "|gone|" not in line]
+    assert "smi1" not in [hca.name for hca in machine.read().hcas]
+    assert told(machine) == ([], [])
+
+
 def test_an_hca_without_its_driver() -> None:
     machine = hgx_h100()
     way = port(rail("48"), 1)

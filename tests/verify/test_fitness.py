@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from gpuprov.capabilities.health import watched
@@ -17,7 +18,7 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.fitness import fitness, health_code, of_health
 from gpuprov.verify.verify import next_boot
-from tests.capabilities.asking import good
+from tests.capabilities.asking import ask, good
 from tests.capabilities.health_host import OFF_THE_BUS, log, smi, xid
 
 
@@ -144,3 +145,11 @@ def test_the_same_as_metrics_of_their_own() -> None:
     assert 'gpuprov_host_action{host="gpu1",action="reset"} 1\n' in text
     assert 'gpuprov_health_check_failed{host="gpu1",check="health.xid",action="reset"} 1\n' in text
     assert not set(METRICS) & set(prometheus.METRICS)
+
+
+def test_counters_are_metrics_whatever_the_check_says() -> None:
+    found = ask("health.rdma_counters", None, port_errors="hw|mlx5_0|1|out_of_sequence|7\nhw|mlx5_0|1|rx_drops|0\n")
+    text = as_metrics([msgspec.structs.replace(PASS, counters=found.counters)], now=1.5)
+    sample = 'gpuprov_rdma_errors{{host="gpu1",device="mlx5_0",port="1",counter="{}"}} {}\n'
+    assert sample.format("out_of_sequence", 7) in text
+    assert sample.format("rx_drops", 0) in text

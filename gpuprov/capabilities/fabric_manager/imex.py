@@ -246,7 +246,10 @@ def channel(ctx: Ctx) -> Outcome:
 )
 def in_fabric(ctx: Ctx) -> Outcome:
     """Every GPU of the tray is attached to the rack's NVLink fabric: Completed, Success, healthy, all in one clique of one cluster."""
-    on_bus = sorted(gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
+    functions = ctx.facts.get(pci.NVIDIA_FUNCTIONS)
+    on_bus = sorted(gpu.address for gpu in pci.driven(functions))
+    if pci.gpus(functions) and not on_bus:
+        return not_asked("all GPUs are with virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{len(on_bus)} GPUs: Completed, Success, in one clique of a cluster"
     driver = ctx.facts.get(nvidia.DRIVER).version

@@ -147,7 +147,7 @@ def registered(ctx: Ctx) -> Outcome:
         return not_asked(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
     shared = ctx.fragment.fabric_mode != "bare-metal"
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
-    lent = [gpu.address for gpu in functions if shared and gpu.driver == "vfio-pci"]
+    lent = [gpu.address for gpu in functions if shared and pci.is_lent(gpu.driver)]
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{len(on_bus)} GPUs: Completed, Success{', or In Progress' if shared else ''}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.gpudirect_rdma import platforms
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
@@ -152,12 +153,13 @@ def alone(ctx: Ctx) -> Outcome:
 
 @check(
     "gpudirect_rdma.topology_check",
-    *(nvidia.PARAMETERS, nvidia.DRIVER, modules.MODPROBE, system.CONTAINER),
+    *(nvidia.PARAMETERS, nvidia.DRIVER, modules.MODPROBE, *platforms.PROBES),
     fields=("topology_check",),
     evidence="grep Grdma /proc/driver/nvidia/params; grep -r Grdma /etc/modprobe.d",
 )
 def topology_check(ctx: Ctx) -> Outcome:
-    """The driver's check of the PCI topology is as asked for, in modprobe's configuration and in the loaded module."""
+    """The driver's check of the PCI topology is as asked for, in modprobe's configuration and in the loaded module, which is a driver
+    that does on this platform. ACS and an IOMMU on the way are told on bare metal, where `pcie` does not say what they are to be."""
     wanted = str(OVERRIDES[ctx.fragment.topology_check])
     configured = {
         values[OVERRIDE]
@@ -185,7 +187,11 @@ def topology_check(ctx: Ctx) -> Outcome:
     if running is not None and running != wanted:
         reason = f"the loaded driver has {OVERRIDE}={running}, {wanted} is wanted"
         return fail(expected, f"loaded with {running}", "reload the driver, or reboot", reboot=reason)
-    return ok(expected)
+    platform, version = platforms.find_platform(ctx.host), ctx.facts.get(nvidia.DRIVER).version
+    if platform and platform.required and (old := platforms.find_old_driver(platform, version)):
+        hint = f"a driver from {platform.first_driver} on and before {platform.gone_branch}; gpuprov check"
+        return fail(f"a driver with which {platform.key} works", f"{version} is loaded: {old}", hint)
+    return ok(f"{expected}{platforms.describe_path(ctx)}", expected)
 
 
 CHECKS = (dmabuf, alone, topology_check)

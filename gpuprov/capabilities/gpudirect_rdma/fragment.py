@@ -60,7 +60,8 @@ class GpudirectRdma(Fragment, frozen=True):
         Literal["driver", "allow", "deny"],
         msgspec.Meta(
             description="the driver's own check of the PCI topology for dma-buf and peer memory "
-            "(NVreg_GrdmaPciTopoCheckOverride, from driver 570 on): driver leaves it to the driver, allow and deny override it"
+            "(NVreg_GrdmaPciTopoCheckOverride, from driver 570 on and before 595): driver leaves it to the driver, allow and deny "
+            "override it"
         ),
     ] = "driver"
     gdrcopy: Annotated[Gdrcopy, msgspec.Meta(description="gdrcopy beside it")] = Gdrcopy()

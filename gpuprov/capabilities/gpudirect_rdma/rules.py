@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma, parameters
+from gpuprov.capabilities.gpudirect_rdma.platforms import judge_bare_metal, judge_platform
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
@@ -14,7 +15,7 @@ from gpuprov.spec.problem import Problem, under
 
 HERE = "gpudirect_rdma"
 problem = under(HERE)
-OVERRIDE = "NVreg_GrdmaPciTopoCheckOverride"
+OVERRIDE = catalogue.OVERRIDE
 
 
 def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
@@ -31,6 +32,8 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     yield from _stack(block, base.fabric, base.stack, decision.method, decision.reason)
     yield from _built_elsewhere(host, decision.method)
     yield from _values(host, block, base.branch, decision.method)
+    yield from judge_platform(host, block)
+    yield from judge_bare_metal(host)
     yield from _cuda(host, block, decision.method)
     if block.gdrcopy.tests and not block.gdrcopy.install:
         message = "without install: the test programs need the library and the module"
@@ -84,6 +87,10 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
     if block.topology_check != "driver" and branch and branch < first:
         message = f"is {block.topology_check}, and driver {branch} has no {OVERRIDE}"
         yield problem("topology_check", message, f"a driver from {first} on, or leave it out")
+    gone = catalogue.gone_branch(OVERRIDE)
+    if block.topology_check != "driver" and gone and branch >= gone:
+        message = f"is {block.topology_check}, and drivers from {gone} on have no {OVERRIDE} any more"
+        yield problem("topology_check", message, f"a driver before {gone}, or leave it out")
 
 
 def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:

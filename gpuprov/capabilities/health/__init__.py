@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.health import clocks, gpus, links, log, machine, processes
+from gpuprov.capabilities.health import clocks, gpus, links, log, machine, nics, processes
 from gpuprov.capabilities.health.fragment import HERE, Health
 from gpuprov.probe.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
@@ -48,7 +48,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="errors of GPUs, links and kernel of a host in work, and whether it is fit for work; read, never changed",
     fragment=Health,
-    checks=log.CHECKS + gpus.CHECKS + clocks.CHECKS + processes.CHECKS + links.CHECKS + machine.CHECKS,
+    checks=log.CHECKS + gpus.CHECKS + clocks.CHECKS + processes.CHECKS + links.CHECKS + nics.CHECKS + machine.CHECKS,
     rules=rules,
     driverless=True,
     needs_gpu=True,

@@ -120,6 +120,15 @@ class Health(Fragment, frozen=True):
         Count | None,
         msgspec.Meta(description="How many errors each counter of such a port may show; left out: not judged"),
     ] = None
+    transport_errors: Annotated[
+        Count | None,
+        msgspec.Meta(
+            description=(
+                "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as timeouts and "
+                "retries that ran out; left out: they are told, and not judged"
+            )
+        ),
+    ] = None
     link_flaps: Annotated[
         int,
         msgspec.Meta(

@@ -10,9 +10,10 @@ from gpuprov.capabilities.health.gpus import shown
 from gpuprov.capabilities.health.log import moment, readable, span
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS
+from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, PortErrors
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
+from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
@@ -21,10 +22,6 @@ FLAPPING = 12 * 3600
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
 """Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
-RDMA_POWER = rf"{DEVICE}.*Detected insufficient power on the PCIe slot"
-RDMA_HEAT = rf"{DEVICE}.*Port module event.*High Temperature"
-RDMA_REGISTERS = rf"{DEVICE}.*mlx5_cmd_out_err.*ACCESS_REG.*failed"
-"""Of mlx5_core; the last is told only: firmware that manages a port itself refuses the driver its registers."""
 
 
 def quoted(lines: tuple[Line, ...]) -> str:
@@ -92,20 +89,30 @@ def pcie_replays(ctx: Ctx) -> Outcome:
     return ok(f"{len(gpus)} GPUs; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
 
 
+def counting_ports(ctx: Ctx) -> list[PortErrors]:
+    """Ports of adapters that carry data, with what they counted."""
+    others = {device.name for device in ctx.facts.get(DEVICES) if not device.works}
+    return [port for port in ctx.facts.get(PORT_ERRORS) if port.device not in others]
+
+
 @check(
-    "health.ports", PORT_ERRORS, fields=("link_downed", "port_errors"), evidence="perfquery; rdma statistic show link"
+    "health.ports",
+    PORT_ERRORS,
+    DEVICES,
+    fields=("link_downed", "port_errors"),
+    evidence="perfquery; rdma statistic show link",
 )
 def ports(ctx: Ctx) -> Outcome:
     """No port of an RDMA device went down, or counted errors, more often than declared."""
     asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
     if asked is None and most is None:
         return not_asked("neither link_downed nor port_errors is in the spec")
-    found = ctx.facts.get(PORT_ERRORS)
+    found = [port for port in counting_ports(ctx) if port.link]
     if not found:
         return not_asked("no RDMA device counts errors")
     told, silent = [], []
     for one in found:
-        name = f"{one.device} port {one.port}"
+        name = one.name
         if asked is not None and one.downed is None:
             silent.append(name)
         elif asked is not None and (one.downed or 0) > asked:
@@ -151,22 +158,6 @@ def link_flaps(ctx: Ctx) -> Outcome:
     return ok(f"{len(found.interfaces)} interfaces; {few or 'none'} went down and came back", expected)
 
 
-@check("health.rdma_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep mlx5")
-def rdma_log(ctx: Ctx) -> Outcome:
-    """The kernel does not say that an HCA has too little power from its slot, or a transceiver that is too hot."""
-    log = readable(ctx)
-    expected = "no HCA without power, none too hot"
-    for pattern, hint in (
-        (RDMA_POWER, "look at the slot's power and its riser"),
-        (RDMA_HEAT, "look at air flow and the transceiver"),
-    ):
-        if lines := log.matching(pattern):
-            return fail(expected, quoted(lines), f"drain the host; {hint}", action="drain")
-    refused = log.matching(RDMA_REGISTERS)
-    told = f"; told: {quoted(refused)}" if refused else ""
-    return ok(f"none {span(log)}{told}", expected)
-
-
 @check(
     "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
 )
@@ -200,4 +191,4 @@ def firmware(ctx: Ctx) -> Outcome:
     return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
 
 
-CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, rdma_log, firmware)
+CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, firmware)

@@ -123,7 +123,7 @@ def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
 
 
 def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
-    return [one for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) if one.driver != "vfio-pci"]
+    return list(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
 
 
 def _holds(ids: str, identifier: str) -> bool:

@@ -11,6 +11,7 @@ from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.family import NAMES, family
+from gpuprov.probe.host.pci import is_lent
 from gpuprov.probe.host.pcie import PCIE
 from gpuprov.probe.host.pcie import Pcie as State
 
@@ -64,9 +65,10 @@ def _zeros(state: State) -> Refusal:
     if computed:
         hint = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
         yield "ACS that may be off everywhere", f"{', '.join(computed)}: each port needs a mask of its own", hint
-    assigned = [one.address for one in state.path() if one.driver == "vfio-pci"]
-    if assigned:
-        told = f"{' '.join(assigned)} belong to vfio-pci: without ACS, virtual machines are not kept apart"
+    lent = [one for one in state.path() if is_lent(one.driver)]
+    if lent:
+        drivers = ", ".join(dict.fromkeys(one.driver for one in lent))
+        told = f"{' '.join(one.address for one in lent)} belong to {drivers}: without ACS, virtual machines are not kept apart"
         yield "no function for virtual machines", told, KEEP
 
 

@@ -22,9 +22,9 @@ NO_LID = (0, 0xFFFF)
 
 @check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)
 def devices(ctx: Ctx) -> Outcome:
-    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges are none, nor are
-    SR-IOV functions that `devices` does not name. Where the spec names and counts none, no adapter of the fabric on the PCI bus is
-    without its RDMA device."""
+    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges and sub-devices
+    for the subnet manager (smi) are none, nor are SR-IOV functions that `devices` does not name. Where the spec names and counts none,
+    no adapter of the fabric on the PCI bus is without its RDMA device."""
     block, found = ctx.fragment, ctx.facts.get(DEVICES)
     mine = selected(block, found)
     beside = _left_out(found, mine)
@@ -38,7 +38,7 @@ def devices(ctx: Ctx) -> Outcome:
         told = "; ".join(f"no device has {words(one)}" for one in lost)
         return fail(expected, told + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
     if not mine:
-        others = [device for device in found if not device.bridge]
+        others = [device for device in found if device.works]
         told = "; ".join(f"{device.name} is {_is(device)}" for device in others) or "no RDMA device"
         return fail(expected, told + beside, _other_way(block, others[0]) if others else _absent(ctx))
     told = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in mine)
@@ -57,9 +57,10 @@ def devices(ctx: Ctx) -> Outcome:
 def _left_out(found: tuple[RdmaDevice, ...], mine: tuple[RdmaDevice, ...]) -> str:
     bridges = [device.name for device in found if device.bridge]
     virtual = sum(device.virtual for device in found if device not in mine)
-    told = [f"{' '.join(bridges)} (NVLink bridges)"] * bool(bridges) + [
-        f"{virtual} SR-IOV function{'s' * (virtual > 1)}"
-    ] * bool(virtual)
+    subs = [device for device in found if not device.works and not device.bridge]
+    told = [f"{' '.join(bridges)} (NVLink bridges)"] * bool(bridges)
+    told += [f"{one.name} ({one.type} of {one.parent})" for one in subs]
+    told += [f"{virtual} SR-IOV function{'s' * (virtual > 1)}"] * bool(virtual)
     return f"; left out: {', '.join(told)}" if told else ""
 
 

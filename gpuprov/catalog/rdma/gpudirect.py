@@ -12,6 +12,7 @@ Name = Literal["dmabuf", "nvidia_peermem", "nv_peer_mem"]
 UNIT = "gpuprov-gpudirect.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
+OVERRIDE = "NVreg_GrdmaPciTopoCheckOverride"
 DRIVER_MODULES = sets.MODULE_NAMES
 """What the driver's module is called on some distribution; an option for a name that a host does not have is without effect."""
 
@@ -30,10 +31,25 @@ class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A module's parameter, and the first driver branch that has it."""
+    """A module's parameter, the first driver branch that has it, and the first that has it no more."""
 
     key: str
     first_branch: str
+    gone_branch: str = ""
+
+
+class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What GPUs of some models need with a fabric. `first_driver`: the oldest version that works; `gone_branch`: the first that does
+    not any more. Not `required`: some machines of the kind need it."""
+
+    key: str
+    models: tuple[str, ...]
+    fabrics: tuple[str, ...]
+    topology_check: Literal["allow", "deny"]
+    first_driver: str = ""
+    gone_branch: str = ""
+    required: bool = False
+    text: str
 
 
 class KernelOption(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +87,7 @@ class GpudirectFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     methods: tuple[Method, ...]
     parameters: tuple[Parameter, ...]
+    platforms: tuple[Platform, ...]
     kernel_options: tuple[KernelOption, ...]
     messages: tuple[Message, ...]
     bad_context: Message
@@ -90,6 +107,17 @@ def method(name: Name) -> Method:
 def first_branch(parameter: str) -> int:
     """The first driver branch whose modules have a parameter."""
     return next(int(one.first_branch) for one in gpudirect_file().parameters if one.key == parameter)
+
+
+def gone_branch(parameter: str) -> int:
+    """The first driver branch whose modules have a parameter no more; 0 where all newer ones have it."""
+    return next(int(one.gone_branch or 0) for one in gpudirect_file().parameters if one.key == parameter)
+
+
+def find_platform(model: str, fabric: str) -> Platform | None:
+    """What is known of a GPU's model with a fabric."""
+    known = gpudirect_file().platforms
+    return next((one for one in known if model in one.models and fabric in one.fabrics), None)
 
 
 def gdrcopy(family: str) -> Gdrcopy | None:

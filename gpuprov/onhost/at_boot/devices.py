@@ -1,13 +1,18 @@
-"""RDMA devices and their ports as sysfs shows them: found by PCI address, driver and netdev, never by number; and which of them are
-meant."""
+"""RDMA devices, their types and ports as sysfs shows them: found by PCI address, driver and netdev, never by number."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Sequence
 
 IWARP = "RNIC"
 """Node type of an iWARP device."""
+HCA, BRIDGE, VIRTUAL, SMI = "hca", "bridge", "virtual", "smi"
+"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, and a sub-device for the subnet manager, which shows
+the planes of its parent's port and carries no data (kernel 6.11: https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org)."""
+DATA_DIRECT = "2100"
+"""Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an interface:
+https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c"""
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,9 @@ class RdmaDevice:
     `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
 
     `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
-    has none. `bridge`: an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), which is no HCA. `virtual`: an SR-IOV function
-    whose physical function this host sees, too; a virtual machine sees its own alone. `legs`: interfaces of its bond that carry
+    has none. `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose
+    physical function this host sees, too (a virtual machine sees its own alone), `smi` or another word a sub-device of `parent`;
+    all others are `hca`. `legs`: interfaces of its bond that carry
     nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while one of them is.
     """
 
@@ -65,14 +71,27 @@ class RdmaDevice:
     numa_node: int = -1
     netdevs: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
-    bridge: bool = False
-    virtual: bool = False
+    type: str = HCA
+    parent: str = ""
     legs: tuple[str, ...] = ()
     ports: tuple[RdmaPort, ...] = ()
 
     @property
     def soft(self) -> bool:
         return not self.address
+
+    @property
+    def bridge(self) -> bool:
+        return self.type == BRIDGE
+
+    @property
+    def virtual(self) -> bool:
+        return self.type == VIRTUAL
+
+    @property
+    def works(self) -> bool:
+        """True for an adapter that carries data: no NVLink bridge, and no sub-device."""
+        return self.type in (HCA, VIRTUAL)
 
 
 def parse(text: str) -> tuple[RdmaDevice, ...]:
@@ -81,12 +100,15 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
     ports: dict[str, list[list[str]]] = {}
     gids: dict[tuple[str, str], list[Gid]] = {}
     legs: dict[str, list[str]] = {}
+    subs: dict[str, tuple[str, str]] = {}
     for line in text.splitlines():
         kind, name, *cells = line.split("|")
         if kind == "device":
             devices.append([name, *cells])
         elif kind == "port":
             ports.setdefault(name, []).append(cells)
+        elif kind == "sub" and len(cells) == 2:
+            subs[name] = (cells[0].lower(), cells[1])
         elif kind == "leg" and (wrong := _of_bond(cells)):
             legs.setdefault(name, []).append(wrong)
         elif kind == "gid":
@@ -95,6 +117,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
     made = {}
     for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
         own = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
+        type_, parent = subs.get(name, (kind if kind in (BRIDGE, VIRTUAL) else HCA, ""))
         made[name] = RdmaDevice(
             name=name,
             driver=driver,
@@ -106,12 +129,30 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             numa_node=int(numa) if numa else -1,
             netdevs=tuple(dict.fromkeys(netdevs.split())),
             macs=tuple(dict.fromkeys(macs.split())),
-            bridge=kind == "bridge",
-            virtual=kind == "virtual",
+            type=type_,
+            parent=parent,
             legs=tuple(legs.get(name, ())),
             ports=tuple(sorted(own, key=lambda port: port.number)),
         )
-    return tuple(made[name] for name in sorted(made))
+    return tuple(_sub_devices([made[name] for name in sorted(made)]))
+
+
+def _sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
+    """Types of sub-devices where no `rdma` tells them, as that of iproute2 before 6.11.
+
+    A sub-device has its parent's PCI function and node GUID. The parent has one port, which it makes of its planes; an SMI device has
+    a port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
+    """
+    alike: dict[tuple[str, str], list[RdmaDevice]] = {}
+    for device in devices:
+        if device.driver == "mlx5_core" and device.address and device.type == HCA and device.ports:
+            alike.setdefault((device.address, device.node_guid), []).append(device)
+    found: dict[str, RdmaDevice] = {}
+    for group in alike.values():
+        parents = [device.name for device in group if len(device.ports) == 1]
+        if len(parents) == 1:
+            found.update((one.name, replace(one, type=SMI, parent=parents[0])) for one in group if len(one.ports) > 1)
+    return [found.get(device.name, device) for device in devices]
 
 
 def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
@@ -142,7 +183,10 @@ def _word(numbered: str) -> str:
     return numbered.rpartition(":")[2].strip()
 
 
-READER = r"""for d in /sys/class/infiniband/*; do
+READER = r"""for r in rdma /opt/mellanox/iproute2/sbin/rdma; do
+  command -v $r >/dev/null && [ -e /sys/class/infiniband ] && $r dev show 2>/dev/null
+done | sed -n 's/^[0-9]*: \([^:|]*\): .* type \([^ |]*\) parent \([^ |]*\).*/sub|\1|\2|\3/p'
+for d in /sys/class/infiniband/*; do
   [ -d "$d" ] || continue
   n=${d##*/} a='' m='' v='' i='' u='' b=''
   if [ -e "$d/parent" ]; then
@@ -185,9 +229,10 @@ READER = r"""for d in /sys/class/infiniband/*; do
     done
   done
 done"""
-"""Only rxe has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
-may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond
-shows of its interfaces: drivers/net/bonding/bond_sysfs_slave.c."""
+"""`rdma dev`, OFED's own too, tells sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the attribute
+`parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be the network card that it
+runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. What a bond shows of its interfaces:
+drivers/net/bonding/bond_sysfs_slave.c."""
 
 
 class Selector(NamedTuple):
@@ -199,8 +244,8 @@ class Selector(NamedTuple):
 
 
 def hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
-    """Those that are an adapter for work: NVLink bridges left out."""
-    return tuple(device for device in devices if not device.bridge)
+    """Those that are an adapter for work: NVLink bridges and sub-devices left out."""
+    return tuple(device for device in devices if device.works)
 
 
 def speaks(fabric: str, device: RdmaDevice) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
 from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
+from gpuprov.probe.host.pci import VFIO
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 """Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
@@ -212,7 +213,7 @@ GPU_HEALTH = Probe(
 for d in /sys/bus/pci/devices/*; do
   [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
   case $(cat "$d/class" 2>/dev/null) in 0x0300*|0x0302*) ;; *) continue;; esac
-  case $(readlink "$d/driver" 2>/dev/null) in *vfio-pci) g=$((g + 1));; *) n=$((n + 1));; esac
+  case $(readlink "$d/driver" 2>/dev/null) in {VFIO}) g=$((g + 1));; *) n=$((n + 1));; esac
 done
 echo "@present $n"; echo "@given $g"
 command -v nvidia-smi >/dev/null || exit 127

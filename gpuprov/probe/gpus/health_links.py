@@ -30,12 +30,22 @@ class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What a port counted since its driver was loaded; `errors` by the names of sysfs, without those that are zero."""
+    """What a port counted since its driver was loaded; `errors` by the names of sysfs, without those that are zero.
+
+    `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
+    `link`: the port has counters of its link.
+    """
 
     device: str
     port: int
     downed: int | None = None
     errors: dict[str, int] = {}
+    transport: dict[str, int] | None = None
+    link: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.device} port {self.port}" if self.port else self.device
 
 
 FAULTS = (
@@ -100,26 +110,57 @@ COUNTERS = (
 """https://docs.kernel.org/admin-guide/abi-stable-files.html (sysfs-class-infiniband)"""
 
 
+HW_COUNTERS = (
+    "local_ack_timeout_err",
+    "rnr_nak_retry_err",
+    "out_of_sequence",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "req_transport_retries_exceeded",
+    "req_rnr_retries_exceeded",
+    "req_remote_access_errors",
+    "resp_remote_access_errors",
+    "roce_adp_retrans_to",
+    "roce_slow_restart",
+    "max_retry_exceeded",
+    "unrecoverable_err",
+    "to_retransmits",
+    "seq_err_naks_rcvd",
+    "retrans_timeout_events",
+    "unresponsive_remote_events",
+    "impaired_remote_conn_events",
+    "rdma_read_wr_err",
+    "rdma_write_wr_err",
+    "rx_drops",
+    "no_completion_cmds",
+    "connect_timeout_cnt",
+    "hw_disable_drop_cnt",
+    "hw_rx_disable_drop_cnt",
+)
+"""Those of nics.yaml, which tests compare."""
+
+
 def parse_ports(output: Output) -> tuple[PortErrors, ...]:
     """Each port that has counters, in the order of their names."""
-    downed: dict[tuple[str, int], int | None] = {}
-    errors: dict[tuple[str, int], dict[str, int]] = {}
+    found: dict[tuple[str, int], PortErrors] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
-        if kind != "counter" or len(cells) != 4 or not is_whole(cells[1]):
+        if kind not in ("counter", "hw") or len(cells) != 4 or not is_whole(cells[1]):
             continue
         key = (cells[0], int(cells[1]))
-        downed.setdefault(key, None)
+        port = found.get(key) or PortErrors(device=key[0], port=key[1], link=False)
         number = int(cells[3]) if is_whole(cells[3]) else None
-        if cells[2] == "link_downed":
-            downed[key] = number
-        elif number:
-            errors.setdefault(key, {})[cells[2]] = number
-    return tuple(
-        PortErrors(device=device, port=port, downed=downed[device, port], errors=errors.get((device, port), {}))
-        for device, port in sorted(downed)
-    )
+        counted = {cells[2]: number} if number else {}
+        if kind == "hw":
+            known = {} if number is None else {cells[2]: number}
+            port = msgspec.structs.replace(port, transport={**(port.transport or {}), **known})
+        elif cells[2] == "link_downed":
+            port = msgspec.structs.replace(port, downed=number, link=True)
+        else:
+            port = msgspec.structs.replace(port, errors={**port.errors, **counted}, link=True)
+        found[key] = port
+    return tuple(found[key] for key in sorted(found))
 
 
 NVLINK_ERRORS = Probe(
@@ -131,7 +172,13 @@ NVLINK_ERRORS = Probe(
 )
 PORT_ERRORS = Probe(
     "port_errors",
-    f"""for p in /sys/class/infiniband/*/ports/[0-9]*; do
+    f"""hw() {{ for c in {" ".join(HW_COUNTERS)}; do
+  [ -e "$1/hw_counters/$c" ] || continue
+  v=''; read -r v 2>/dev/null <"$1/hw_counters/$c"; echo "hw|$2|$3|$c|$v"
+done; }}
+for d in /sys/class/infiniband/*; do hw "$d" "${{d##*/}}" 0; done
+for p in /sys/class/infiniband/*/ports/[0-9]*; do
+  d=${{p%/ports/*}}; hw "$p" "${{d##*/}}" "${{p##*/}}"
   [ -d "$p/counters" ] || continue
   d=${{p%/ports/*}}
   for c in link_downed {" ".join(COUNTERS)}; do
@@ -140,6 +187,6 @@ PORT_ERRORS = Probe(
 done
 true""",
     parse_ports,
-    "grep . /sys/class/infiniband/*/ports/*/counters/*",
-    blank=r"counter\|",
+    "grep . /sys/class/infiniband/*/ports/*/*counters/*",
+    blank=r"(counter|hw)\|",
 )

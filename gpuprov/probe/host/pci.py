@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+
+VFIO = "*vfio[-_]pci"
+"""Drivers that have a function for a virtual machine, as a pattern of the shell: vfio-pci, and its variants for single devices
+(nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
+
+
+def is_lent(driver: str) -> bool:
+    """True if the driver has a function for a virtual machine."""
+    return fnmatchcase(driver, VFIO)
 
 
 class PciFunction(msgspec.Struct, frozen=True):
@@ -50,6 +61,5 @@ def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
 
 
 def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
-    """The GPUs that are this host's own to drive: vfio-pci has the others for virtual machines, nvgrace-gpu-vfio-pci Grace's
-    (https://docs.kernel.org/driver-api/vfio.html)."""
-    return tuple(one for one in gpus(functions) if not one.driver.endswith("vfio-pci"))
+    """The GPUs that are this host's own to drive: the others are with virtual machines."""
+    return tuple(one for one in gpus(functions) if not is_lent(one.driver))

@@ -129,6 +129,36 @@ def _line(row: str, told: Mapping[str, str]) -> Line | None:
     return None
 
 
+ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
+"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
+NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
+"""Those of nics.yaml, which tests compare. A module for RDMA says the driver of its PCI function, as bnxt_re does bnxt_en
+(__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c)."""
+NIC = re.compile(rf"({'|'.join(NIC_DRIVERS)}) ({ADDRESS})(?: [^ :]+)?: ")
+WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S+) \((\w+)\): ")
+"""As kernels before 6.5 say it, without the address."""
+
+
+class NicMessage(msgspec.Struct, frozen=True):
+    """A line that a network adapter's driver said, and of which device."""
+
+    driver: str
+    device: str
+    line: Line
+
+
+def nic_messages(log: KernelLog) -> tuple[NicMessage, ...]:
+    """What drivers of network adapters said, the oldest first."""
+    found = []
+    for line in log.lines:
+        if nic := NIC.match(line.text):
+            found.append(NicMessage(nic[1], nic[2], line))
+        elif watchdog := WATCHDOG.match(line.text):
+            found.append(NicMessage(watchdog[2], watchdog[1], line))
+    return tuple(found)
+
+
 FATAL = r"(?<![\w-])[Ff]atal\b"
 
 
@@ -181,19 +211,18 @@ def asked(host: Any) -> Mapping[str, str]:
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
 XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
-ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
-DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
-"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
-    "mlx5_core [0-9a-f]{4,8}:",
+    f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: ",
     "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
     "XFS [(][^)]*[)]: .*[Ss]hut(ting)? down|BTRFS [a-z]+ [(]device [^)]*[)]: forced readonly",
 )
 PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
-BAD = "[Uu]ncor|panic|BUG|Oops|read-?only|[Ss]hut(ting)? down|insufficient power|High Temperature"
-"""In lines of KERNEL that a check fails for. Corrected PCIe errors come by the thousand, and push none of these out."""
+NUMBERS = "0x[0-9a-f]+|[0-9][0-9][0-9]+"
+"""What differs in lines of one kind: times, addresses in memory, process ids. A device's bus and a severity stay."""
+KINDS = 200
+"""How many kinds of lines are kept apart."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 {SINCE}
@@ -217,7 +246,7 @@ last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
     print (i == b && b ? "times|" b + 1 : "line") "|" l[k, i % most] }}'; }}
 all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
 all | {kernel_lines.filtered("|".join(KERNEL))} |
-  last 300 'k = /{BAD}/ ? "bad" : /severity=Correct/ ? "corrected" : /ACCESS_REG/ ? "refused" : "rest"'
+  last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)

@@ -41,7 +41,7 @@ def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
     """Ports below the rate that more than half of the ports have of the same model and link layer."""
     alike: dict[tuple[str, str], list[tuple[RdmaDevice, RdmaPort]]] = {}
     for device in devices:
-        for port in () if device.soft or device.bridge or device.virtual else device.ports:
+        for port in device.ports if device.works and not device.soft and not device.virtual else ():
             if port.state == "ACTIVE" and port.rate:
                 alike.setdefault((device.identifier, port.link_layer), []).append((device, port))
     found = []

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.catalog import rdma
 from gpuprov.onhost.at_boot import network
+from gpuprov.onhost.at_boot.devices import DATA_DIRECT
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
@@ -34,8 +35,9 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 class Silent(msgspec.Struct, frozen=True, kw_only=True):
     """A network function of NVIDIA's that its driver did not start, or that died since: mlx5_core or none has it, and there is no
-    RDMA device, netdev or mlx5_core.rdma of it. No SR-IOV function, which may be a virtual machine's, no NVLink bridge, and nothing
-    of mlx4's (ConnectX-3 and older: drivers/net/ethernet/mellanox/mlx4/main.c), which new kernels have no driver for.
+    RDMA device, netdev or mlx5_core.rdma of it. No SR-IOV function, which may be a virtual machine's, no NVLink bridge, no function
+    for Data Direct, and nothing of mlx4's (ConnectX-3 and older: drivers/net/ethernet/mellanox/mlx4/main.c), which new kernels have no
+    driver for.
 
     Both ways to lose an adapter, and what a healthy one without an RDMA device keeps: https://github.com/scitix/sichek/pull/118
     """
@@ -126,7 +128,7 @@ c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p
 for p in /sys/bus/pci/devices/*; do
   v='' q='' i='' w=''
   {{ read -r v <"$p/vendor"; read -r q <"$p/class"; read -r i <"$p/device"; }} 2>/dev/null
-  case $v$q$i in *0x100?|*0x1010|*0x6???) continue ;; 0x15b30x0200*|0x15b30x0207*) ;; *) continue ;; esac
+  case $v$q$i in *0x100?|*0x1010|*0x6???|*0x{DATA_DIRECT}) continue ;; 0x15b30x0200*|0x15b30x0207*) ;; *) continue ;; esac
   [ -d "$p/infiniband" ] || [ -d "$p/net" ] || [ -e "$p/physfn" ] && continue
   set -- "$p"/mlx5_core.rdma.*
   [ -e "$1" ] || grep -qsa SW_MNG "$p/vpd" && continue

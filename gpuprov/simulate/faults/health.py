@@ -53,6 +53,8 @@ TABLE: tuple[Fault, ...] = (
           "pcieport 0000:15:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)", gpu=True),
     _line("hca-hot", "the transceiver of an HCA is too hot", "health.rdma_log",
           "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature"),
+    _line("hca-dead", "the firmware of an HCA does not run any more", "health.rdma_log",
+          "mlx5_core 0000:5c:00.0: poll_health:792:(pid 0): device's health compromised - reached miss count"),
     _line("nccl-crash", "a program crashed in NCCL", "health.programs",
           "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2"),
     _line("filesystem-read-only", "the kernel made a file system read-only", "health.kernel",

@@ -36,6 +36,8 @@ TABLE: tuple[Fault, ...] = (
     _function("ib-port-init", "a port has a link and no subnet manager: INIT, sm_lid 0 (parameter: the HCA's index)", "rdma.ports"),
     _function("ib-rate-low", "a port runs on one lane, at 100 Gb/s (parameter: the HCA's index)", "rdma.rate"),
     _function("rdma-port-flaps", "a port has gone down 14 times, and has symbol errors (parameter: the HCA's index)", "health.ports"),
+    _function("rdma-timeouts", "a port has counted 12 acknowledgements that did not come in time (parameter: the HCA's index)",
+              "health.rdma_counters"),
     _function("roce-gid-missing", "a RoCE interface has lost its IPv4 address, and its GIDs with it (parameter: the HCA's index)",
               "rdma.nccl_gid"),
     _forgotten("roce-settings-lost", "settings of RoCE are those of a driver loaded anew", "rdma.roce_settings", "roce", ROCE),

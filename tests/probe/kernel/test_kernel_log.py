@@ -190,6 +190,7 @@ FLOOD = (
     "pcieport 0000:00:1c.5: AER: Corrected error received: 0000:01:00.0",
     "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
     "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)",
+    "mlx5_core 0000:5c:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(6) INFO:",
 )
 """What real hosts say by the thousand: https://bugs.launchpad.net/bugs/1521173, and each program's Xid 13 takes a line of each SM."""
 
@@ -206,6 +207,10 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
         "XFS (dm-0): Log I/O Error Detected.  Shutting down filesystem",
         "BTRFS info (device vda2: state EA): forced readonly",
         "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature",
+        "mlx5_core 0000:5c:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(3) ERROR:",
+        "mlx5_core 0000:5d:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(6) INFO:",
+        "bnxt_en 0000:18:00.0 ens2np0: Firmware reset aborted",
+        "efa 0000:c6:00.0 rdmap198s0: Wait for completion (polling) timeout",
     ]
     log = from_host(tmp_path, [*rare, *FLOOD * MANY], program=program)
     assert {(one.number, one.count) for one in xids(log)} == {(13, MANY), (95, 1), (149, MANY), (149, 1)}

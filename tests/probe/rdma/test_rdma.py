@@ -110,6 +110,51 @@ def test_a_bridge_of_the_nvswitch_board_is_no_adapter(tmp_path: Path) -> None:
     assert [one.name for one in hcas(devices(tmp_path))] == ["mlx5_0"]
 
 
+RDMA_DEV = """cat <<'END'
+1: ibp11s0: node_type ca fw 40.45.1200 node_guid a088:c203:0000:0000 sys_image_guid a088:c203:0000:0000
+2: smi1: node_type ca fw 40.45.1200 node_guid a088:c203:0000:0000 sys_image_guid a088:c203:0000:0000 type smi parent ibp11s0
+END"""
+
+
+@pytest.mark.parametrize("said", [RDMA_DEV, "exit 1", RDMA_DEV.replace(" type smi parent ibp11s0", "")])
+@pytest.mark.parametrize("name", ["smi1", "a_name_of_their_own"])
+def test_a_device_of_the_subnet_manager_is_no_adapter(tmp_path: Path, said: str, name: str) -> None:
+    """ConnectX-8 with four planes: the kernel tells the type; an older rdma does not, and then the planes do."""
+    hca(tmp_path, "ibp11s0", "0000:0b:00.0")
+    folder = put(
+        tmp_path / "infiniband" / name, node_type="1: CA", node_guid="b83f:d203:0012:3456", fw_ver="28.39.1002"
+    )
+    (folder / "device").symlink_to(tmp_path / "devices" / "0000:0b:00.0")
+    for plane in range(1, 5):
+        put(
+            folder / "ports" / str(plane),
+            state="4: ACTIVE",
+            link_layer="InfiniBand",
+            rate="200 Gb/sec (1X XDR)",
+            lid="0x0",
+        )
+    found = parse(read(tmp_path, DEVICES.script, rdma=said.replace("smi1", name)))
+    assert {one.name: (one.type, one.parent) for one in found} == {"ibp11s0": ("hca", ""), name: ("smi", "ibp11s0")}
+    assert [one.name for one in hcas(found)] == ["ibp11s0"]
+
+
+def test_a_sub_device_of_a_type_yet_to_come_is_no_adapter(tmp_path: Path) -> None:
+    hca(tmp_path, "ibp11s0", "0000:0b:00.0")
+    hca(tmp_path, "ibp12s0", "0000:0c:00.0")
+    said = "echo '2: ibp12s0: node_type ca type newish parent ibp11s0'"
+    found = parse(read(tmp_path, DEVICES.script, rdma=said))
+    assert [(one.name, one.type) for one in found] == [("ibp11s0", "hca"), ("ibp12s0", "newish")]
+    assert [one.name for one in hcas(found)] == ["ibp11s0"]
+
+
+def test_two_ports_are_no_planes(tmp_path: Path) -> None:
+    """A device with two ports, and the two functions of a card, are what they are."""
+    for number in (0, 1):
+        folder = hca(tmp_path, f"mlx5_{number}", f"0000:0b:00.{number}")
+        put(folder / "ports" / "2", state="4: ACTIVE", link_layer="InfiniBand", rate="200 Gb/sec (4X HDR)")
+    assert {one.type for one in devices(tmp_path)} == {"hca"}
+
+
 def test_an_sriov_function_beside_its_physical_function(tmp_path: Path) -> None:
     hca(tmp_path, "mlx5_0", "0000:3b:00.0")
     hca(tmp_path, "mlx5_1", "0000:3b:00.1")

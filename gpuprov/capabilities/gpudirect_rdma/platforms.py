@@ -1,0 +1,127 @@
+"""Needs of a platform for GPUDirect RDMA: by GPU and fabric, and of PCIe on bare metal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.catalog import drivers, gpus, pcie
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.onhost.at_boot.pcie import UNREADABLE, differences
+from gpuprov.onhost.at_boot.program import Refused
+from gpuprov.probe.host import system, virtualization
+from gpuprov.probe.host.pcie import PCIE, Pcie
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem, under
+
+HERE = "gpudirect_rdma"
+problem = under(HERE)
+PROBES = (PCIE, virtualization.MACHINE, system.CONTAINER)
+BOARDS = ("SXM", "superchip")
+"""How form factors begin of GPUs that come with a server's board."""
+ON_BOARD = ("infiniband", "roce", "iwarp")
+"""Fabrics of adapters that bare metal has; AWS's and Alibaba's come with their hosts, whose PCIe nobody can set."""
+
+
+def find_platform(host: HostSpec) -> catalogue.Platform | None:
+    """What is known of the host's GPUs with its fabric."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    return catalogue.find_platform(gpu.key, _fabric(host)) if gpu else None
+
+
+def find_old_driver(platform: catalogue.Platform, version: str) -> str:
+    """Why a driver does not do on the platform; empty where it does, or a branch alone does not tell."""
+    asked = drivers.Version.parse(version)
+    if platform.gone_branch and asked >= drivers.Version.parse(platform.gone_branch):
+        return f"drivers from {platform.gone_branch} on have no {catalogue.OVERRIDE} any more"
+    oldest = drivers.Version.parse(platform.first_driver) if platform.first_driver else None
+    if oldest and asked < oldest and not (asked.is_branch and asked.parts[0] == oldest.parts[0]):
+        return f"the oldest driver that does is {platform.first_driver}"
+    return ""
+
+
+def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
+    """Rules for GPUs of some models with a fabric, out of recipes that were tried on such machines."""
+    platform = find_platform(host)
+    if platform is None:
+        return
+    what = f"{host.gpu.model if host.gpu else ''} with {_fabric(host)}"
+    asked = asked_version(host)
+    wrong = find_old_driver(platform, asked) if asked else ""
+    if wrong and platform.required:
+        message = f"nvidia_driver.version is {asked}, and for {what} {wrong}: {platform.text}"
+        hint = f"a driver from {platform.first_driver} on and before {platform.gone_branch}"
+        yield Problem(path=("nvidia_driver", "version"), message=message, hint=hint)
+    elif not wrong and block.topology_check == "driver":
+        message = f"is driver, and for {what}: {platform.text}"
+        hint = f"topology_check: {platform.topology_check}{'' if platform.required else ', on such machines'}"
+        yield problem("topology_check", message, hint, warning=not platform.required)
+    elif platform.required and block.topology_check not in ("driver", platform.topology_check):
+        message = f"is {block.topology_check}, and for {what}: {platform.text}"
+        yield problem("topology_check", message, f"topology_check: {platform.topology_check}")
+
+
+def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
+    """A warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be told offline. NCCL that is slow, hangs or fails
+    for it: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    virtual = any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))
+    if (
+        gpu
+        and gpu.form_factor.startswith(BOARDS)
+        and "pcie" not in host.capabilities
+        and _fabric(host) in ON_BOARD
+        and not virtual
+    ):
+        acs = "rdma_topo" if gpu.key.startswith(pcie.ARM_GPUS) else "disabled"
+        message = ": on bare metal, PCIe ACS and an IOMMU that translates are in its way, and no pcie block says what they are to be"
+        hint = f"pcie: {{acs: {acs}, iommu: passthrough}}; in a virtual machine they are its host's: this warning is not for it"
+        yield problem("", message, hint, warning=True)
+
+
+def describe_path(ctx: Context[GpudirectRdma]) -> str:
+    """ACS and IOMMU between GPUs and HCAs, where they are in the way and the spec does not say what they are to be. By the same rules
+    as the checks of `pcie`."""
+    if (
+        ctx.facts.get(system.CONTAINER)
+        or ctx.facts.get(virtualization.MACHINE).kind
+        or _fabric(ctx.host) not in ON_BOARD
+    ):
+        return ""
+    asked: Any = ctx.host.capabilities.get("pcie")
+    state = ctx.facts.get(PCIE)
+    found = [*_access(state)] if getattr(asked, "acs", "keep") == "keep" else []
+    found += _translation(state) if getattr(asked, "iommu", "keep") == "keep" else []
+    return f"; told: {'; '.join(found)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu" if found else ""
+
+
+def _access(state: Pcie) -> Iterator[str]:
+    computed = [name for one in state.others if (name := pcie.computed_acs(one))]
+    if computed:
+        if state.topo_wrong:
+            yield f"rdma_topo check: {state.topo_wrong[0]}"
+        return
+    try:
+        wrong = list(differences(state.path(), {"acs": "disabled"}))
+    except Refused:
+        return
+    if on := [one.address for one in wrong if one.found != UNREADABLE]:
+        yield f"ACS is on in {_list(on)}"
+
+
+def _translation(state: Pcie) -> list[str]:
+    translating = {*pcie.DOMAINS["translated"], *pcie.DOMAINS["strict"]}
+    found = [one for kind in ("gpu", "hca") for one in state.of(kind) if one.domain in translating]
+    return [f"the IOMMU translates for {_list(one.address for one in found)} ({found[0].domain})"] if found else []
+
+
+def _list(addresses: Iterable[str]) -> str:
+    named = [*addresses]
+    return " ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
+
+
+def _fabric(host: HostSpec) -> str:
+    return str(getattr(host.capabilities.get("rdma"), "fabric", ""))
