@@ -31,7 +31,8 @@ from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.source import Loader, Manager, told
 from gpuprov.inventory.sources import shown
 from gpuprov.inventory.templates import Templates
-from gpuprov.inventory.variables import Own, Variables
+from gpuprov.inventory.unreached import unreached
+from gpuprov.inventory.variables import Own, Variables, variable_folders
 from gpuprov.inventory.vault import set_secrets, use_secrets
 from gpuprov.spec.build import show
 from gpuprov.spec.model import RawHost
@@ -99,6 +100,7 @@ def _read(
     if not rows and not findings:
         place = Origin(shown(sources[0])) if len(sources) == 1 else None
         findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
+    warnings += unreached(manager, loader, variable_folders(manager._sources, loader.get_basedir()), findings)
     if findings:
         raise SpecError(findings.problems())
     warnings += [

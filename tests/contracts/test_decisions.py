@@ -37,7 +37,7 @@ MAY: dict[str, str] = {
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
     "gpuprov_on_failure | default('nothing') == 'rollback'": "the word of the spec",
     "gpuprov_reboot == 'if-needed'": "the word of the spec as the module takes it",
-    "groups.all | length == 0": "Ansible plays over no hosts, and calls that a success",
+    "'all' if groups.all else 'localhost'": "Ansible plays over no hosts, and calls that a success",
     "[host_role] | select('in', gpuprov_capabilities)": "a role that is applied by itself, if the spec has it",
     "(host_lock | default({})).run | default({})": "a role takes the lock of the role before it again",
     "gpuprov_act | int > 1": "each play's own number",
