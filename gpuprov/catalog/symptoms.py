@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
-from gpuprov.reading import is_whole
+from gpuprov.reading import is_whole, whole
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,7 +179,7 @@ def find_symptom(words: str) -> list[Symptom]:
         return []
     named = XID.search(wanted)
     if named:
-        number = int(named[1])
+        number = whole(named[1])
         return [symptom for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]

@@ -90,7 +90,9 @@ def _reader() -> Callable[..., Resolved]:
     from io import StringIO
 
     from gpuprov.inventory import home
+    from gpuprov.inventory.sources import ansible_config, shown
 
+    ansible_config()
     try:
         with redirect_stderr(StringIO()), home.in_place():
             from gpuprov.inventory.reader import read
@@ -100,8 +102,6 @@ def _reader() -> Callable[..., Resolved]:
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise
-        from gpuprov.inventory.sources import ansible_config, shown
-
         text = str(error).splitlines()[0].partition(": ")[2] or str(error)
         config = ansible_config()
         origin = Origin(shown(config)) if config else None

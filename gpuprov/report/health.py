@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
+from gpuprov.reading import as_document
 from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
@@ -134,7 +135,7 @@ def _fields(one: Result) -> dict[str, Any]:
 
 def as_json(results: Sequence[Result]) -> str:
     """The same as one document; its JSON Schema: `gpuprov schema --of health`."""
-    return msgspec.json.format(msgspec.json.encode(report(results)), indent=2).decode()
+    return as_document(report(results))
 
 
 METRICS = {

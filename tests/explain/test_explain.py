@@ -303,3 +303,8 @@ def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
     """Where a log holds a message, whoever pastes its line is told of it, too."""
     line = " ".join(thread.split())
     assert {one.name for one in in_text(line, "a log")} <= {one.name for one in explain(line)}
+
+
+def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:
+    with pytest.raises(GpuprovError, match="nothing is known of"):
+        explain(f"Xid {'9' * 5000}")

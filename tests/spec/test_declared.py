@@ -73,7 +73,7 @@ NODES = {"nodes": ["192.0.2.1", "192.0.2.2"]}
     ],
 )
 def test_a_block_that_is_there_is_meant(tmp_path: Path, block: dict[str, Any], path: str, value: object) -> None:
-    more = {"container_toolkit": {"default_runtime": True}} if path.startswith("kubernetes") else {}
+    more: dict[str, Any] = {"container_toolkit": {"default_runtime": True}} if path.startswith("kubernetes") else {}
     more |= {"nvidia_driver": {"version": "580"}} if "gpudirect_rdma" in block else {}
     assert field(spec(tmp_path, {**more, **block}), path) == value
 
