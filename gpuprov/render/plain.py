@@ -93,6 +93,15 @@ def names() -> frozenset[str]:
     return frozenset({"gpuprov", READ, *(f"{one.name}_{field}" for one in CAPABILITIES for field in _fields(one.name))})
 
 
+def as_data(value: Any) -> Any:
+    """What Ansible has worked out, without the marks that it puts on values."""
+    from gpuprov.inventory.origin import plain
+
+    if isinstance(value, Mapping):
+        return {plain(key): as_data(item) for key, item in value.items()}
+    return [as_data(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+
+
 def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
     """The host with another `gpuprov` merged over its own."""
     from gpuprov.inventory.merge import Merge

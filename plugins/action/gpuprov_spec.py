@@ -85,4 +85,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _of(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Those of a host's variables that count, resolved."""
-        return {name: self._templar.template(variables[name]) for name in plain.names() if name in variables}
+        return {
+            name: plain.as_data(self._templar.template(variables[name])) for name in plain.names() if name in variables
+        }
