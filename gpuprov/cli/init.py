@@ -10,7 +10,6 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.sections import Command
-from gpuprov.reading import as_document
 
 if TYPE_CHECKING:
     from gpuprov.init import Draft
@@ -135,6 +134,7 @@ def _asked(answers: dict[str, str]) -> Draft:
 
 
 def _as_json(out: Path, draft: Draft, hosts: list[str], warnings: list[str]) -> str:
+    from gpuprov.reading import as_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
     told = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 
 def well_formed(text: str) -> str:
     """The text with U+FFFD for what is no character: bytes that somebody decoded with `surrogateescape`, halves of pairs."""
@@ -27,6 +25,8 @@ def all_well_formed(value: Any) -> Any:
 
 def as_document(value: object, *, indent: int = 2) -> str:
     """A JSON document for others to read. A byte that was no UTF-8 (in a file's name, in what a host said) stands in it as U+FFFD."""
+    import msgspec
+
     try:
         encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:
