@@ -12,16 +12,15 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpuprov import shown
 from gpuprov.errors import GpuprovError
-from gpuprov.shown import apart, cleaned, cut_to, hanging, painted, wrapped
+from gpuprov.shown import RED, YELLOW, apart, cleaned, cut_to, hanging, painted, wrapped
 
 if TYPE_CHECKING:
     import threading
     from types import TracebackType
 
     from rich.live import Live
-
-RED, YELLOW = "31", "33"
 
 
 def on_terminal(stream: TextIO | None) -> bool:
@@ -66,7 +65,7 @@ def room(stream: TextIO | None) -> int:
 
 def paint(text: str, code: str, stream: TextIO | None) -> str:
     """Text in a colour, if the stream is to be coloured."""
-    return f"\x1b[{code}m{text}\x1b[0m" if coloured(stream) else text
+    return shown.paint(text, code) if coloured(stream) else text
 
 
 def result(text: str, *, in_colour: bool = False) -> None:

@@ -7,12 +7,13 @@ first test that needs them, all at a time, once per session (once per worker wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.outcomes import Skipped
 
 from gpuprov.shown import cleaned
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from gpuprov.probe.base import Facts
     from gpuprov.spec.model import HostSpec, RawHost
     from gpuprov.verify import Result
+
+
+NOTHING_ASKED = "gpuprov_nothing_asked"
+"""The property of a test that was run and asks nothing of its host."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -98,6 +103,32 @@ class Plugin:
         root = Root.from_parent(session, name="gpuprov", nodeid="gpuprov")
         items[:0] = [item for name, (_, spec) in self.pairs.items() for item in self._items(root, name, spec)]
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Leave out the tests that ask nothing of their host, once hosts may be read. Workers of pytest-xdist keep them: they have
+        told their tests by now."""
+        config = session.config
+        if config.option.collectonly or hasattr(config, "workerinput") or config.pluginmanager.has_plugin("dsession"):
+            return
+        asking_nothing = [item for item in session.items if isinstance(item, CheckItem) and item.asks_nothing]
+        if asking_nothing:
+            left_out = set(asking_nothing)
+            session.items[:] = [item for item in session.items if item not in left_out]
+            config.hook.pytest_deselected(items=asking_nothing)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo and isinstance(call.excinfo.value, NotAsked):
+            report.user_properties.append((NOTHING_ASKED, True))
+        return report
+
+    def pytest_report_teststatus(self, report: Any) -> tuple[str, str, str] | None:
+        """A test that asks nothing of its host is neither passed nor skipped."""
+        return ("n/a", "", "N/A") if (NOTHING_ASKED, True) in getattr(report, "user_properties", ()) else None
+
     def _items(self, root: Root, name: str, spec: HostSpec) -> Iterator[CheckItem]:
         from gpuprov.verify.evaluate import checks_of
 
@@ -169,6 +200,12 @@ class CheckItem(pytest.Item):
         super().__init__(**rest)
         self._plugin, self._host = plugin, host
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether the spec of the host, or its hardware, leaves nothing to be asked."""
+        result = self._plugin.results(self._host).get(self.name)
+        return result is not None and result.status == "n/a"
+
     def runtest(self) -> None:
         results = self._plugin.results(self._host)
         result = results.get(self.name) or next(iter(results.values()))
@@ -176,9 +213,10 @@ class CheckItem(pytest.Item):
             if self._host in self._plugin.told_unreachable:
                 pytest.skip(cleaned(f"{self._host} is unreachable"))
             self._plugin.told_unreachable.add(self._host)
-        if result.status in ("skip", "n/a"):
-            # Collecting reads no host, so that a test which asks nothing of one is there, and is skipped.
-            pytest.skip(cleaned(f"not applicable: {result.found}" if result.status == "n/a" else result.found))
+        if result.status == "n/a":
+            raise NotAsked(cleaned(f"not applicable: {result.found}"))
+        if result.status == "skip":
+            pytest.skip(cleaned(result.found))
         if result.status != "pass":
             raise CheckFailed(result)
 
@@ -189,6 +227,10 @@ class CheckItem(pytest.Item):
 
     def reportinfo(self) -> tuple[str, None, str]:
         return "gpuprov", None, cleaned(f"{self._host}: {self.name}")
+
+
+class NotAsked(Skipped):
+    """A check of which the spec asks nothing, or which the hardware has nothing for."""
 
 
 class CheckFailed(Exception):

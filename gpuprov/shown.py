@@ -24,7 +24,9 @@ _ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-
 """By which a line of a log gives orders to the CI that keeps it: to set variables, to send files, to hide words. Azure's and GitHub's
 older ones may stand anywhere in a line: https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
 https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs, https://www.jetbrains.com/help/teamcity/service-messages.html"""
-_COLOUR = re.compile("(\x1b\\[(?:0|1|3[1-6])m)")
+BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN = "1", "2", "31", "32", "33", "35", "36"
+"""All that a terminal is told of how text looks; what anything else says of it is not passed on."""
+_COLOUR = re.compile(f"(\x1b\\[(?:0|{'|'.join((BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN))})m)")
 
 
 def cleaned(text: str, encoding: str = "") -> str:
@@ -42,6 +44,11 @@ def cleaned(text: str, encoding: str = "") -> str:
         except UnicodeEncodeError:
             text = re.sub("[^\x00-\x7f]", lambda found: _named(found) if _lost(found[0], encoding) else found[0], text)
     return text
+
+
+def paint(text: str, code: str) -> str:
+    """The text in one of these."""
+    return f"\x1b[{code}m{text}\x1b[0m"
 
 
 def painted(text: str, encoding: str = "") -> str:

@@ -13,6 +13,7 @@ from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, outliers
 from gpuprov.probe.acceptance import Measurement
+from gpuprov.reading import as_document
 
 FORMAT = 1
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
@@ -87,7 +88,7 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 
 def as_json(outcome: Outcome) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(document(outcome)), indent=2).decode()
+    return as_document(document(outcome))
 
 
 def _row(one: Finding) -> Row:

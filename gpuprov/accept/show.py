@@ -19,10 +19,10 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About
+from gpuprov.report.text import COLOURS
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
-_COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
 _MARGIN = 12
 
 
@@ -168,4 +168,4 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _paint(text: str, status: Status) -> str:
-    return console.paint(text, _COLOURS[status], sys.stdout)
+    return console.paint(text, COLOURS[status], sys.stdout)

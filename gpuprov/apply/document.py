@@ -12,6 +12,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
+from gpuprov.reading import as_document
 from gpuprov.report.as_json import Boot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, next_boot, verdict
@@ -93,7 +94,7 @@ def document(run: ApplyRun) -> Applied:
 
 def as_json(run: ApplyRun) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(document(run)), indent=2).decode()
+    return as_document(document(run))
 
 
 def _host(one: HostOutcome) -> AppliedHost:

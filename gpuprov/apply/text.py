@@ -12,9 +12,8 @@ from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
-from gpuprov.shown import cleaned, hanging
+from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, hanging, paint
 
-GREEN, RED, YELLOW, BOLD = "32", "31", "33", "1"
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 
 
@@ -31,7 +30,7 @@ class Line(NamedTuple):
         if colour and head and first.startswith(head):
             word = re.match(r"\s*[^,:(]*", first[len(head) :])
             told = word[0] if word else ""
-            first = f"\x1b[{BOLD}m{head}\x1b[0m\x1b[{self.colour}m{told}\x1b[0m{first[len(head) + len(told) :]}"
+            first = f"{paint(head, BOLD)}{paint(told, self.colour)}{first[len(head) + len(told) :]}"
         return [first, *rest]
 
 

@@ -201,6 +201,11 @@ class Desired(Generic[F]):
     facts: Callable[[HostSpec], object] = _no_facts
 
 
+def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:
+    """Of a capability that asks nothing of the kernel."""
+    return None
+
+
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
     return ()
 
@@ -251,7 +256,7 @@ class Capability:
     checks: tuple[Check, ...]
     rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
     fleet_rules: Callable[..., Iterable[tuple[str, Problem]]] = _no_fleet_rules
-    contribute: Callable[[HostSpec, Any], Kernel | None] = lambda _host, _fragment: None
+    contribute: Callable[[HostSpec, Any], Kernel | None] = contributes_nothing
     export: Callable[[Facts], Fragment | None] = _no_export
     export_probes: tuple[Probe[Any], ...] = ()
     doubts: Callable[[Facts], Iterable[str]] = lambda _facts: ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from gpuprov.catalog.nics import NicLine, nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
-from gpuprov.reading import is_whole
+from gpuprov.reading import is_whole, whole
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +128,6 @@ class _Signature(NamedTuple):
     """A signature, to be compared."""
 
     text: str
-    first: str
     words: frozenset[str]
     several: bool
 
@@ -135,26 +135,50 @@ class _Signature(NamedTuple):
 @cache
 def _signatures(symptom: Symptom) -> tuple[_Signature, ...]:
     said = ((text, _words(text)) for text in map(fold, symptom.signatures))
-    return tuple(_Signature(text, words[0], frozenset(words), len(words) > 1) for text, words in said)
-
-
-@cache
-def _folded(symptom: Symptom) -> tuple[str, ...]:
-    return tuple(one.text for one in _signatures(symptom))
+    return tuple(_Signature(text, frozenset(words), len(words) > 1) for text, words in said)
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9_]+", text)
 
 
-def _score(wanted: str, asked: list[str], symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: one holds the other, a signature of one word as a whole word; 1: all words are in one
-    signature; 0: no match."""
+DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0( us)?)\s*\Z")
+"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there."""
+
+
+@cache
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """By every signature, folded: where a line holds it. One of a single word is held as a whole word, and not as a setting's name."""
+    known = {one.text: one.several for symptom in symptoms() for one in _signatures(symptom)}
+    return {
+        text: re.compile(re.escape(text) if several else rf"(?<!\w){re.escape(text)}(?![\w=])")
+        for text, several in known.items()
+    }
+
+
+def signatures_in(line: str, among: Iterable[str] | None = None) -> list[str]:
+    """The signatures that a folded line holds, of all or of these. Of those that are a part of each other the longest counts."""
+    known = _patterns()
+    held = [
+        text
+        for text in (known if among is None else among)
+        if text in line and any(not DENIED.match(line, match.end()) for match in known[text].finditer(line))
+    ]
+    return [text for text in held if not any(text != other and text in other for other in held)]
+
+
+def possible_in(text: str) -> list[str]:
+    """The signatures that one line or another of a folded text may hold: quick, of however many lines."""
+    return [signature for signature in _patterns() if signature in text]
+
+
+def _score(wanted: str, asked: list[str], held: list[str], symptom: Symptom) -> int:
+    """3: it is a signature or the key; 2: one holds the other; 1: all words are in one signature; 0: no match."""
     best = 3 if wanted == symptom.key else 0
     for one in _signatures(symptom):
         if wanted == one.text:
             best = max(best, 3)
-        elif (len(asked) > 1 and wanted in one.text) or (one.text in wanted if one.several else one.first in asked):
+        elif one.text in held or (len(asked) > 1 and wanted in one.text):
             best = max(best, 2)
         elif asked and one.words.issuperset(asked):
             best = max(best, 1)
@@ -171,23 +195,12 @@ def find_symptom(words: str) -> list[Symptom]:
         return []
     named = XID.search(wanted)
     if named:
-        number = int(named[1])
+        number = whole(named[1])
         return [symptom for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
         spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]
         return exact + spoken
-    held = [(symptom.key, text) for symptom in symptoms() for text in _folded(symptom) if text in wanted]
-    asked = _words(wanted)
-    scored = [(symptom, _score(wanted, asked, symptom)) for symptom in symptoms() if not _outdone(symptom, held)]
+    held, asked = signatures_in(wanted), _words(wanted)
+    scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms()]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
-
-
-def _outdone(symptom: Symptom, held: list[tuple[str, str]]) -> bool:
-    """Whether all that the words hold of a symptom is part of a longer signature of another that they hold whole.
-
-    `held`: the signatures that the words hold, each with the key of its symptom.
-    """
-    own = [text for key, text in held if key == symptom.key]
-    others = [text for key, text in held if key != symptom.key]
-    return bool(own) and all(any(text != other and text in other for other in others) for text in own)

@@ -134,7 +134,7 @@ def _asked(answers: dict[str, str]) -> Draft:
 
 
 def _as_json(out: Path, draft: Draft, hosts: list[str], warnings: list[str]) -> str:
-    import msgspec
+    from gpuprov.reading import as_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
     told = {
@@ -145,7 +145,7 @@ def _as_json(out: Path, draft: Draft, hosts: list[str], warnings: list[str]) -> 
         "unreached": draft.unreached,
         "next": draft.verb,
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return as_document(told)
 
 
 def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-import msgspec
-
 from gpuprov.drain.base import Adapter, State, Step
+from gpuprov.reading import as_document
 
 AT_ONCE = 8
 """Questions to a scheduler at a time."""
@@ -78,4 +77,4 @@ def as_text(steps: Iterable[Step], done: str) -> str:
 
 def as_json(steps: Iterable[Step], run: str) -> str:
     """The same for programs."""
-    return msgspec.json.format(msgspec.json.encode({"run": run, "hosts": list(steps)}), indent=2).decode()
+    return as_document({"run": run, "hosts": list(steps)})

@@ -12,6 +12,7 @@ from gpuprov import __version__
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.model import ORDER, HostDrift
 from gpuprov.drift.text import summary
+from gpuprov.reading import as_document
 
 FORMAT = 1
 WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
@@ -56,4 +57,4 @@ def document(hosts: Sequence[HostDrift], seconds: float | None = None) -> Drift:
 
 def as_json(hosts: Sequence[HostDrift], seconds: float | None = None) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(document(hosts, seconds)), indent=2).decode()
+    return as_document(document(hosts, seconds))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
-from gpuprov.catalog.symptoms import XID, Symptom, fold, symptoms
+from gpuprov.catalog.symptoms import XID, Symptom, fold, possible_in, signatures_in, symptoms
 
-DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0( us)?)\s*\Z")
-"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there."""
-WORD = re.compile(r"[\w./-]*")
-"""What may be in any log: a name or a path, with no blank or colon in it."""
 LONGEST_LINE = 4000
 """Characters of a line that are searched."""
 
@@ -26,7 +21,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def symptoms_in(text: str) -> list[Seen]:
-    """Each symptom once, the most telling first: Xids, then long messages before short ones. Single words are no messages."""
+    """Each symptom once, the most telling first: Xids, then long messages before short ones, single words last."""
     lines = [line[:LONGEST_LINE] for line in text.splitlines()]
     xids = _xids(lines)
     known = symptoms()
@@ -34,9 +29,8 @@ def symptoms_in(text: str) -> list[Seen]:
     messages: dict[str, list[Symptom]] = {}
     for symptom in known:
         for said in map(fold, symptom.signatures):
-            if not WORD.fullmatch(said):
-                messages.setdefault(said, []).append(symptom)
-    for said, where in sorted(_spoken(lines, messages).items(), key=lambda pair: -len(pair[0])):
+            messages.setdefault(said, []).append(symptom)
+    for said, where in sorted(_spoken(lines).items(), key=lambda pair: (" " not in pair[0], -len(pair[0]))):
         found += [Seen(symptom, len(where), _short(where[0])) for symptom in messages[said]]
     first: dict[str, Seen] = {}
     for seen in found:
@@ -58,14 +52,13 @@ def _seen(xids: dict[int, list[str]], numbers: Iterable[int]) -> tuple[int, str]
     return len(lines), _short(lines[0])
 
 
-def _spoken(lines: Iterable[str], messages: Iterable[str]) -> dict[str, list[str]]:
-    """The lines by the message that they hold; where one message is part of another, the longer counts."""
-    needle = re.compile("|".join(re.escape(said) for said in sorted(messages, key=len, reverse=True)))
+def _spoken(lines: Iterable[str]) -> dict[str, list[str]]:
+    """The lines by the message that they hold."""
     found: dict[str, list[str]] = {}
-    for line in lines:
-        folded = fold(line)
-        there = [match[0] for match in needle.finditer(folded) if not DENIED.match(folded, match.end())]
-        for said in dict.fromkeys(there):
+    folded = [(line, fold(line)) for line in lines]
+    possible = possible_in("\n".join(text for _, text in folded))
+    for line, text in folded if possible else ():
+        for said in signatures_in(text, possible):
             found.setdefault(said, []).append(line)
     return found
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpuprov.errors import GpuprovError
+from gpuprov.inventory.play import Play
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import default_sources, refuse_nowhere
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem, SpecError
 
-__all__ = ["Inventory", "default_sources", "load"]
+__all__ = ["Inventory", "Play", "default_sources", "load"]
 
 
 class Inventory(msgspec.Struct, frozen=True):
@@ -42,6 +43,7 @@ def load(
     cache: bool = True,
     also: Sequence[str] | None = None,
     alone: bool = False,
+    play: Play | None = None,
 ) -> Inventory:
     """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
 
@@ -49,6 +51,8 @@ def load(
 
     alone: group_vars and host_vars of the folder that somebody works in, which Ansible reads beside the sources', say nothing of these
     hosts; nothing is kept.
+
+    play: the ansible-playbook that asks; it has read the passwords and extra variables.
 
     also: variables beside those that say how a host is reached, which stand among them in `connection`.
 
@@ -63,10 +67,12 @@ def load(
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
-    key = store.key(paths) if cache and not extra_vars and also is None and not alone else None
+    key = store.key(paths) if cache and not extra_vars and also is None and not alone and play is None else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars, also or (), alone)
+        resolved = _reader()(
+            paths, vault_password_files, ask_vault_pass, extra_vars, also or (), alone=alone, play=play
+        )
         if key and key == store.key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts
@@ -78,13 +84,15 @@ def load(
     return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
 
 
-def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequence[str], bool], Resolved]:
+def _reader() -> Callable[..., Resolved]:
     """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
     from contextlib import redirect_stderr
     from io import StringIO
 
     from gpuprov.inventory import home
+    from gpuprov.inventory.sources import ansible_config, shown
 
+    ansible_config()
     try:
         with redirect_stderr(StringIO()), home.in_place():
             from gpuprov.inventory.reader import read
@@ -94,8 +102,6 @@ def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequen
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise
-        from gpuprov.inventory.sources import ansible_config, shown
-
         text = str(error).splitlines()[0].partition(": ")[2] or str(error)
         config = ansible_config()
         origin = Origin(shown(config)) if config else None

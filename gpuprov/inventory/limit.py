@@ -13,11 +13,12 @@ import re
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import unfolded
-from gpuprov.reading import Unreadable, contents
+from gpuprov.reading import DIGITS, Unreadable, contents
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
 _PIECE = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
+_MANY_DIGITS = re.compile(rf"\[[^\]]*[0-9]{{{DIGITS + 1}}}")
 _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
 
@@ -101,6 +102,10 @@ class _Universe:
     def match(self, pattern: str) -> set[str]:
         if pattern in self._known:
             return {pattern}
+        if not pattern.startswith("~") and _MANY_DIGITS.search(pattern):
+            message = f'--limit: "{pattern[:40]}..." has a number of too many digits'
+            self.problems.append(Problem(message=message, hint=f"allowed: {DIGITS} digits"))
+            return set()
         expression, subscript = _subscript(pattern)
         if expression not in self._members and (ranged := unfolded(pattern, self._known)):
             return ranged

@@ -24,14 +24,16 @@ from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import astray
 from gpuprov.inventory.merge import Merge
 from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
+from gpuprov.inventory.play import Play
 from gpuprov.inventory.quiet import Heard, quiet
 from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.source import Loader, Manager, told
 from gpuprov.inventory.sources import shown
 from gpuprov.inventory.templates import Templates
-from gpuprov.inventory.variables import Own, Variables
-from gpuprov.inventory.vault import set_secrets
+from gpuprov.inventory.unreached import unreached
+from gpuprov.inventory.variables import Own, Variables, variable_folders
+from gpuprov.inventory.vault import set_secrets, use_secrets
 from gpuprov.spec.build import show
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, dotted
@@ -43,7 +45,9 @@ def read(
     ask_vault_pass: bool = False,
     extra_vars: Sequence[str] = (),
     also: Sequence[str] = (),
+    *,
     alone: bool = False,
+    play: Play | None = None,
 ) -> Resolved:
     """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found. See `load`."""
     with quiet() as heard, _no_collection():
@@ -52,7 +56,7 @@ def read(
         if AnsibleCollectionConfig.collection_finder is None:
             init_plugin_loader()
         try:
-            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also, alone)
+            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also, alone=alone, play=play)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
             raise SpecError([problem_of(error, sources[0])]) from error
 
@@ -64,12 +68,17 @@ def _read(
     extra_vars: Sequence[str],
     heard: Heard,
     also: Sequence[str],
+    *,
     alone: bool,
+    play: Play | None,
 ) -> Resolved:
     findings = Findings()
     loader = Loader()
-    for problem in set_secrets(loader, vault_password_files, ask_vault_pass):
-        findings.take(problem)
+    if play:
+        use_secrets(loader, play.secrets)
+    else:
+        for problem in set_secrets(loader, vault_password_files, ask_vault_pass):
+            findings.take(problem)
     if findings:
         raise SpecError(findings.problems())
     if lost := list(astray(sources)):
@@ -78,9 +87,9 @@ def _read(
     manager.parse_sources(cache=False)
     for problem in manager.problems:
         findings.take(problem)
-    given = extra.read(loader, extra_vars, findings)
-    if alone:
-        loader.set_basedir(os.path.dirname(sources[0]))
+    given = play.extra if play else extra.read(loader, extra_vars, findings)
+    if play or alone:
+        loader.set_basedir(play.folder if play else os.path.dirname(sources[0]))
     manager.data.strange |= {name: None for name in given if strange(name)}
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, also)
@@ -91,6 +100,7 @@ def _read(
     if not rows and not findings:
         place = Origin(shown(sources[0])) if len(sources) == 1 else None
         findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
+    warnings += unreached(manager, loader, variable_folders(manager._sources, loader.get_basedir()), findings)
     if findings:
         raise SpecError(findings.problems())
     warnings += [

@@ -39,6 +39,15 @@ def judge(document: Any, file: str) -> Iterator[Problem]:
 _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 
 
+def listed(groups: Mapping[Any, Any]) -> Iterator[str]:
+    """The groups that have hosts or children of their own, be it none, in a document without faults."""
+    for name, body in groups.items():
+        if body and ("hosts" in body or "children" in body):
+            yield str(plain(name))
+        if body and isinstance(children := body.get("children"), Mapping):
+            yield from listed(children)
+
+
 def _group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
     place = origin_of(name) or above
     if not isinstance(name, str):
@@ -68,6 +77,7 @@ def _section(key: Any, section: Any, group: str, place: Origin | None) -> Iterat
         yield Problem(message=message, origin=origin_of(key), hint=f"allowed: {allowed}")
     elif key == "vars":
         yield from names(section, f'variables of group "{group}"', place)
+        yield from misplaced(section, f'among the variables of group "{group}"')
     elif key == "children":
         for child, child_body in section.items():
             yield from _group(child, child_body, origin_of(key))
@@ -94,6 +104,7 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
         yield Problem(message=message, origin=origin_of(name), hint="allowed: a mapping of variables")
     elif variables:
         yield from names(variables, f'variables of host "{name}"', origin_of(name))
+        yield from misplaced(variables, f'below host "{name}"')
     if "[" in name:
         try:
             ranges.judge(name)
@@ -104,3 +115,23 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
             message = f'the range in "{name}" cannot be read'
             detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"
             yield Problem(message=message, origin=origin_of(name), hint=f"{detail}; for example gpu[01:16]")
+
+
+def misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
+    """A fault for each gpuprov in what belongs to a group of a YAML inventory, and is no more than another variable here."""
+    for section in SECTIONS:
+        for key in _specs_in(variables.get(section)):
+            yield Problem(
+                message=f'"{section}" {where} is a variable, and the gpuprov in it reaches no host',
+                origin=origin_of(key),
+                hint=f"write gpuprov in place of {section}" if section == "vars" else f"put {section} below a group",
+            )
+
+
+def _specs_in(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if key == "gpuprov":
+                yield key
+            else:
+                yield from _specs_in(item)

@@ -21,7 +21,7 @@ from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.scripts import time_limit
-from gpuprov.inventory.shape import judge, names
+from gpuprov.inventory.shape import judge, listed, misplaced, names
 from gpuprov.inventory.sources import ONLY_FILES, is_host_list, shown
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
@@ -40,6 +40,11 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.tolerant = False
         """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
         self._documents: dict[str, Any] = {}
+
+    @property
+    def read(self) -> Iterator[str]:
+        """The files that were read, but for inventories."""
+        return iter([*self._documents, *self.failed])
 
     def load_from_file(
         self,
@@ -89,7 +94,10 @@ class Loader(DataLoader):  # type: ignore[misc]
 
     def _judged(self, path: str, document: Any) -> Any:
         if self.tolerant and isinstance(document, Mapping):
-            faults = list(names(document, "variables", Origin(shown(path))))
+            faults = [
+                *names(document, "variables", Origin(shown(path))),
+                *misplaced(document, "in a file of variables"),
+            ]
             self.faults += faults
             return {} if faults else document
         if not self.tolerant or not document:
@@ -131,6 +139,8 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self._only = ""
         self._above: list[str] = []
         ranges.bound()
+        self.listed: set[str] = set()
+        """Groups that a YAML inventory gives hosts or children, be it none."""
         self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
         """Whether all sources so far are hosts written down (no script, no plugin configuration)."""
 
@@ -234,6 +244,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             return False
         self._only = "yaml"
         faults = list(judge(document, shown(source)))
+        self.listed.update(() if faults else listed(document))
         self.problems += faults
         return bool(faults)
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
-from gpuprov.reading import planted
+from gpuprov.reading import Unreadable, judge_file, planted
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
@@ -69,7 +69,8 @@ def default_sources() -> tuple[str, ...]:
 
 
 def ansible_config() -> str | None:
-    """The configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (not where all may write), home, /etc."""
+    """The configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (not where all may write), home, /etc.
+    Raises GpuprovError for what is no file: Ansible would read a device for ever, and wait for a pipe."""
     candidates = []
     named = os.environ.get("ANSIBLE_CONFIG")
     if named is not None:
@@ -79,7 +80,14 @@ def ansible_config() -> str | None:
     if not os.stat(here).st_mode & stat.S_IWOTH:
         candidates.append(os.path.join(here, "ansible.cfg"))
     candidates += [os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"]
-    return next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
+    found = next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
+    try:
+        if found:
+            judge_file(found)
+    except Unreadable as error:
+        hint = "name a file in ANSIBLE_CONFIG, an empty one for no configuration, or unset it"
+        raise GpuprovError(f"{found} cannot be Ansible's configuration: {error.message}", hint) from error
+    return found
 
 
 def is_host_list(source: str) -> bool:

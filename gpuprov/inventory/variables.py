@@ -58,9 +58,8 @@ class Variables:
             "ansible.builtin.host_group_vars"
         ]
         """Whether Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
-        folders = {s if os.path.isdir(s) else os.path.dirname(s) for s in self._sources if not is_host_list(s)}
-        folders.add(self._basedir)
         self._extra = self._of(extra)
+        folders = variable_folders(self._sources, self._basedir)
         self._host_files = not self.builtin or any(os.path.isdir(os.path.join(f, "host_vars")) for f in folders)
 
     def of_groups(self, groups: list[Any]) -> Own:
@@ -152,6 +151,11 @@ class Variables:
         text = "a vaulted text" if is_vaulted(value) else show(plain(value))
         hint = "allowed: a mapping of blocks ({} for none)"
         self._findings.add(f"gpuprov is {text}", origin_of(value) or place, hint=hint)
+
+
+def variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
+    """Where Ansible looks for group_vars and host_vars."""
+    return {s if os.path.isdir(s) else os.path.dirname(s) for s in sources if not is_host_list(s)} | {basedir}
 
 
 def _places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:

@@ -41,13 +41,19 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
         hint = "give --vault-password-file FILE instead of --ask-vault-pass"
         password = asked("Vault password: ", "the vault password", hint)
         secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(password.encode())))
-    loader.set_vault_secrets(secrets or None)
+    use_secrets(loader, secrets)
+    return problems
+
+
+def use_secrets(loader: Any, secrets: Sequence[tuple[str, Any]]) -> None:
+    """Have the loader, and inline `!vault` values, decrypted with these."""
+    known = list(secrets)
+    loader.set_vault_secrets(known or None)
     current = VaultSecretsContext.current(optional=True)
     if current is None:
-        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
+        VaultSecretsContext.initialize(VaultSecretsContext(known))
     else:
-        current.secrets = secrets
-    return problems
+        current.secrets = known
 
 
 def _unusable(file: str, error: AnsibleError) -> Problem:

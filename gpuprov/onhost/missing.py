@@ -7,8 +7,9 @@ from typing import Any, Mapping
 
 def package(why: str, variables: Mapping[str, Any]) -> str:
     """`why`: what the import said. `variables` of the host: a rendered project says which version it was made by."""
-    version = variables.get("gpuprov_version", "VERSION")
+    version = variables.get("gpuprov_version")
+    install = f"pip install gpuprov=={version}" if version else "pip install gpuprov, or pip install . in a checkout,"
     return (
-        f"the Python that runs Ansible has no package gpuprov ({why}). Fix: pip install gpuprov=={version} beside ansible-core, "
+        f"the Python that runs Ansible has no package gpuprov ({why}). Fix: {install} beside ansible-core, "
         "or run the play in an execution environment"
     )

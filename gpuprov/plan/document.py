@@ -12,6 +12,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
+from gpuprov.reading import as_document
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 
@@ -102,7 +103,7 @@ def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
 
 def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(document(plans, seconds)), indent=2).decode()
+    return as_document(document(plans, seconds))
 
 
 def _host(plan: HostPlan) -> PlannedHost:

@@ -25,7 +25,7 @@ BOOKKEEPING = {"gpuprov_reason"}
 """Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
 FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
-"""The first and the last task of acts/failed.yml, which tidies up after an act that failed on a host: no failures of its own."""
+"""The first and the last task of failed.yml of role host, which tidies up after an act that failed: no failures of its own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpuprov import shown
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks, transaction
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import sentence
-from gpuprov.shown import cleaned, wrapped
+from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
-GREEN, RED, YELLOW, CYAN, BOLD = "32", "31", "33", "36", "1"
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
 LATER = ("client", "package", "setting")
 """Sections that are told in a way of their own."""
@@ -48,7 +48,7 @@ def as_text(
 
 def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
     def paint(text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if colour and code and text else text
+        return shown.paint(text, code) if colour and code and text else text
 
     margin, text = " " * line.indent, cleaned(line.text)
     if line.whole is not None:

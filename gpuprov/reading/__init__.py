@@ -22,7 +22,7 @@ from gpuprov.reading.files import (
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
 from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
 from gpuprov.reading.places import placed_yaml
-from gpuprov.reading.texts import all_well_formed, well_formed
+from gpuprov.reading.texts import all_well_formed, as_document, well_formed
 
 __all__ = [
     "DIGITS",
@@ -33,6 +33,7 @@ __all__ = [
     "NotOwn",
     "Unreadable",
     "all_well_formed",
+    "as_document",
     "beginning",
     "check_json",
     "check_toml",

@@ -20,4 +20,15 @@ def all_well_formed(value: Any) -> Any:
         return well_formed(value)
     if isinstance(value, dict):
         return {all_well_formed(key): all_well_formed(item) for key, item in value.items()}
-    return [all_well_formed(item) for item in value] if isinstance(value, list) else value
+    return [all_well_formed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def as_document(value: object, *, indent: int = 2) -> str:
+    """A JSON document for others to read. A byte that was no UTF-8 (in a file's name, in what a host said) stands in it as U+FFFD."""
+    import msgspec
+
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        encoded = msgspec.json.encode(all_well_formed(msgspec.to_builtins(value)))
+    return msgspec.json.format(encoded, indent=indent).decode()

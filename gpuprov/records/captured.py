@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov import __version__, reading
 from gpuprov.probe.base import Facts, Output
-from gpuprov.reading import Unreadable
+from gpuprov.reading import Unreadable, as_document
 from gpuprov.reading.archives import MEMBER
 from gpuprov.records.masking import masked
 from gpuprov.records.model import Record
@@ -58,7 +58,7 @@ def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -
 
 def text(capture: Capture) -> str:
     """The file's text."""
-    return msgspec.json.format(msgspec.json.encode(capture), indent=1).decode() + "\n"
+    return as_document(capture, indent=1) + "\n"
 
 
 def parse(text: str, path: str) -> Record:

@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.reading import as_document
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.reality import How, table
 from gpuprov.rehearse.text import summary, verdict
@@ -110,7 +111,7 @@ def document(whole: Rehearsed) -> Document:
 
 def as_json(whole: Rehearsed) -> str:
     """The document as text."""
-    return msgspec.json.format(msgspec.json.encode(document(whole)), indent=2).decode()
+    return as_document(document(whole))
 
 
 def _host(one: Rehearsal) -> RehearsedHost:

@@ -19,19 +19,18 @@ PLAIN: dict[type[shape.Type], str] = {
 
 
 def options(capability: Capability) -> dict[str, Any]:
-    """By the variable of each field, in the model's order. Every one is required, as far as it is
-    rendered: defaults live in the model alone."""
+    """By the variable of each field, in the model's order. None is required: what nobody sets is filled in from the host's spec, and
+    defaults live in the model alone."""
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
-    return _options(info, f"{capability.name}_")
+    return {f"{capability.name}_{name}": {**of, "required": False} for name, of in _options(info).items()}
 
 
-def _options(block: shape.StructType, prefix: str = "") -> dict[str, Any]:
-    omits = block.cls.__struct_config__.omit_defaults
+def _options(block: shape.StructType) -> dict[str, Any]:
     return {
-        prefix + field.encode_name: {
+        field.encode_name: {
             "description": described.sentence(described.described(field.type)),
-            "required": field.required or not omits,
+            "required": field.required,
             **_kind(field.type),
         }
         for field in block.fields

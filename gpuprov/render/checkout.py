@@ -11,7 +11,7 @@ from msgspec import inspect as shape
 
 from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import Capability, contributes_nothing
 from gpuprov.render.argument_specs import options
 from gpuprov.spec import described
 
@@ -78,32 +78,29 @@ def _stage(name: str, stage: str, *, everywhere: bool) -> object:
 
 
 def _playbook(name: str) -> object:
-    play = {"name": f"Apply the capability {name}, and nothing else", "ansible.builtin.import_playbook": "site.yml"}
-    return [{**play, "vars": {"gpuprov_selected": [name]}}]
+    play = {"name": f"Apply the capability {name} alone", "ansible.builtin.import_playbook": "site.yml"}
+    return [{**play, "vars": {"gpuprov_selected": [*_kernel(name), name]}}]
 
 
 def _main(name: str) -> object:
-    steps: list[object] = [
-        {"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)
+    """For plays of a site's own, which need not know what goes before a role and after it."""
+    titles = dict.fromkeys(_kernel(name), "Apply what this capability asks of the kernel") | {
+        name: "Apply this capability"
+    }
+    alone = {"name": "host", "tasks_from": "alone"}
+    return [
+        {
+            "name": title,
+            "ansible.builtin.include_role": alone,
+            "vars": {"host_asked": name, "host_role": role, "host_stages": stages(role)},
+        }
+        for role, title in titles.items()
     ]
-    if not BY_NAME[name].desired:
-        return steps
-    first = _judge("Judge the host, and work out what is needed", name, moment="preflight")
-    again = {"moment": "now", "judged": "{{ gpuprov_judged.desired }}"}
-    after = next((number for number, stage in enumerate(stages(name), 1) if stage == "install"), 0)
-    anew = [_judge("Work out anew what is needed, after what was installed", name, **again)] if after else []
-    rest = [*steps[:after], *anew, *steps[after:]]
-    if not BY_NAME[name].packages:
-        return [first, *rest]
-    guarded = {"gpuprov_packages": {"driver": "{{ gpuprov_judged.driver }}"}}
-    about = "Bring it about, without packages of another driver than the host's"
-    return [first, {"name": about, "module_defaults": guarded, "block": rest}]
 
 
-def _judge(title: str, name: str, **asked: str) -> object:
-    """It only reads, in check mode too."""
-    asks = {"capabilities": [name], **asked}
-    return {"name": title, "gpuprov_judge": asks, "register": "gpuprov_judged", "check_mode": False}
+def _kernel(name: str) -> list[str]:
+    """The role kernel, where it brings about a part of what the capability is for."""
+    return ["kernel"] if BY_NAME[name].contribute is not contributes_nothing else []
 
 
 def _meta(capability: Capability) -> object:
@@ -143,8 +140,4 @@ class _Dumper(yaml.SafeDumper):
 
 def _text(of: str, value: Any) -> str:
     body = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)
-    body = body.replace(
-        "register: gpuprov_judged\n",
-        "register: gpuprov_judged # noqa: var-naming[no-role-prefix] (all roles share it)\n",
-    )
     return f"---\n{HEADER.format(of)}{body}"

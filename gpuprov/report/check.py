@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.fleet import Fleet
+from gpuprov.reading import as_document
 from gpuprov.spec.problem import Problem, dotted
 
 FORMAT = 1
@@ -56,7 +57,7 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
         unmanaged=fleet.unmanaged if fleet else (),
         problems=tuple(map(_row, problems)),
     )
-    return msgspec.json.format(msgspec.json.encode(made), indent=2).decode()
+    return as_document(made)
 
 
 def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:

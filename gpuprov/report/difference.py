@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from gpuprov import console
+from gpuprov.reading import as_document
 
 if TYPE_CHECKING:
     from gpuprov.export.difference import Compared
@@ -21,7 +20,7 @@ def show(found: Compared, *, as_json: bool) -> int:
         for doubt in told:
             console.warning(f"{host}: looks like a defect: {doubt}")
     if as_json:
-        console.result(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        console.result(as_document(found))
     else:
         console.result(as_text(found))
     return int(bool(found.differences or found.unknown))

@@ -10,14 +10,15 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
+from gpuprov.reading import as_document
 from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
-from gpuprov.shown import cleaned
+from gpuprov.shown import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, health_code
 
-COLOURS = {"yes": "32", "until": "33", "no": "31", "not proven": "36"}
+COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
@@ -43,7 +44,7 @@ def order(one: Fitness) -> tuple[int, str]:
 def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
     words = cleaned(one.sentence)
     if colour:
-        words = f"\x1b[{COLOURS[one.fit]}m{words}\x1b[0m"
+        words = paint(words, COLOURS[one.fit])
     lines = [f"{cleaned(one.host)}: {words}"]
     for cause in one.causes:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
@@ -134,7 +135,7 @@ def _fields(one: Result) -> dict[str, Any]:
 
 def as_json(results: Sequence[Result]) -> str:
     """The same as one document; its JSON Schema: `gpuprov schema --of health`."""
-    return msgspec.json.format(msgspec.json.encode(report(results)), indent=2).decode()
+    return as_document(report(results))
 
 
 METRICS = {

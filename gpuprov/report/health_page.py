@@ -16,10 +16,17 @@ HOSTS: Mapping[State, str] = {
     **WORDS,
     "fail": "not fit for work",
     "unproven": "not proven to be fit",
-    "part": "not proven to be fit",
     "right": "fit for work",
 }
-"""What a host's square says, by its state; one that fails without being unfit has no check that does."""
+"""What a host's square says, by its state."""
+
+
+def state(one: Fitness) -> State:
+    """Of one host, by whether it is fit, as the sentence about it is."""
+    if one.fit == "not proven":
+        found = {result.status for result in one.unproven}
+        return "gone" if "unreachable" in found else "error" if "error" in found else "unproven"
+    return "right" if one.fit == "yes" else "fail"
 
 
 def render(results: Sequence[Result], about: About | None = None, *, verbose: bool = False) -> str:
@@ -38,8 +45,12 @@ def render(results: Sequence[Result], about: About | None = None, *, verbose: bo
         template="health.html.j2",
         told=headline(found),
         words=HOSTS,
+        fixed={one.host: state(one) for one in found},
         boots=False,
-        unfit=[(sentence, names([one.host for one in alike]), alike) for (sentence, _), alike in groups.items()],
+        unfit=[
+            (sentence, names([one.host for one in alike]), alike, state(alike[0]))
+            for (sentence, _), alike in groups.items()
+        ],
     )
 
 

@@ -43,6 +43,7 @@ def render(
     template: str = "report.html.j2",
     told: page.Headline | None = None,
     words: Mapping[State, str] = WORDS,
+    fixed: Mapping[str, State] | None = None,
     boots: bool = True,
     **more: Any,
 ) -> str:
@@ -50,9 +51,10 @@ def render(
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
     template: one that extends report.html.j2, with what else it shows in `more`, `told` for its headline, `words` for the states of
-    hosts, and `boots`: whether it tells of the next boot.
+    hosts, `fixed` for states that were judged otherwise, and `boots`: whether it tells of the next boot.
     """
     rows, states, later = _by_host(results)
+    states |= fixed or {}
     numbers = summed(results)
     verdict_, skipped = numbers.verdict, numbers.counts["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))

@@ -10,10 +10,11 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
-from gpuprov.shown import cleaned, wrapped
+from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
 from gpuprov.verify.evaluate import Result, ResultStatus
 
-_COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32", "n/a": "2"}
+COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
+"""By what a result says."""
 _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 
@@ -57,10 +58,10 @@ class _Paint:
         self._colour = colour
 
     def __call__(self, text: str, status: str) -> str:
-        return f"\x1b[{_COLOURS[status]}m{text}\x1b[0m" if self._colour else text
+        return paint(text, COLOURS[status]) if self._colour else text
 
     def bold(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self._colour else text
+        return paint(text, BOLD) if self._colour else text
 
 
 def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) -> list[str]:

@@ -15,6 +15,7 @@ import msgspec
 
 from gpuprov import console, reading
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import as_document
 from gpuprov.rollout import policy
 from gpuprov.rollout.base import Engine, Now
 from gpuprov.rollout.engine import INTERRUPTED
@@ -138,7 +139,7 @@ def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Where a roll-out stands, and its exit code."""
     found = told(engine, engine.one(rollout))
     if as_json:
-        console.result(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        console.result(as_document(found))
     else:
         console.result(as_text(found, min(console.width(), WIDEST)))
     return found.exit_code
@@ -151,7 +152,7 @@ def listed(engine: Engine, *, as_json: bool) -> int:
     """All roll-outs, a line each."""
     known = engine.all()
     if as_json:
-        console.result(msgspec.json.format(msgspec.json.encode(known), indent=2).decode())
+        console.result(as_document(known))
         return 0
     for one in known:
         stands = standing(_state(engine, one.id), engine.now(one.id) is not None)

@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.reading import as_document
 from gpuprov.rollout.windows import SPAN, Zone, parsed, zone
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.model import Fragment
@@ -284,4 +285,4 @@ def schema() -> dict[str, Any]:
 
 def schema_text() -> str:
     """The same, to print."""
-    return msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode()
+    return as_document(schema())

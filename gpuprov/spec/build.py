@@ -13,6 +13,8 @@ from msgspec import inspect as shape
 
 from gpuprov.reading import is_whole
 from gpuprov.shown import cleaned, hides
+from gpuprov.spec import declared
+from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, dotted
 
 Finding = tuple[Path, str, str]
@@ -23,16 +25,21 @@ ONE_LINE = "allowed: text of one line, without control characters"
 def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
     """The typed value and no findings, or None and every finding. Never raises for bad input.
 
-    `false` in the place of a block inside a block turns off what an outer group said there.
+    `false` in the place of a block inside a block turns off what an outer group said there. A block that is there, be it empty, counts
+    as asked for; what contradicts one is found beside a value.
     """
     known = _shape(kind)
     value = _without_switched_off(value, known)
     findings = list(_several_lines(value, path))
+    wrong: list[Finding] = []
+    if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment):
+        value = declared.complete(value, known.cls)
+        wrong = list(declared.contradictions(value, known.cls, path))
     if not findings:
         try:
-            return msgspec.convert(value, kind), []
+            return msgspec.convert(value, kind), wrong
         except msgspec.ValidationError as error:
-            found = _walk(value, known, path)
+            found = [*_walk(value, known, path), *wrong]
             return None, found or [(path, f"{dotted(path)}: {error}", "")]
     told = {finding[0] for finding in findings}
     return None, findings + [one for one in _walk(value, known, path) if one[0] not in told]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -26,7 +27,15 @@ Sha256 = Annotated[
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every block in a spec: immutable, closed (an unknown key is an error)."""
+    """Base of every block in a spec: immutable, closed (an unknown key is an error).
+
+    A block inside a block is asked for as soon as it is there. `IMPLIES`: by its name, the field beside it that it decides, and how.
+    `WHEN_PRESENT`: what it says itself unless it says otherwise. `ONE_OF`: the fields without which it would ask for nothing.
+    """
+
+    IMPLIES: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    WHEN_PRESENT: ClassVar[Mapping[str, object]] = {}
+    ONE_OF: ClassVar[tuple[str, ...]] = ()
 
 
 class GpuSpec(Fragment, frozen=True):

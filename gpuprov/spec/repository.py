@@ -19,7 +19,9 @@ F = TypeVar("F", bound=Fragment)
 
 
 class Repository(Fragment, frozen=True):
-    """Where packages come from. An empty block asks for none."""
+    """Where packages come from."""
+
+    ONE_OF = ("url",)
 
     url: Annotated[
         str,

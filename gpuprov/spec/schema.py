@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
+from gpuprov.reading import as_document
 from gpuprov.spec.build import may_be_switched_off
 from gpuprov.spec.described import bare
 from gpuprov.spec.model import Fragment
@@ -28,7 +29,7 @@ def of_document(kind: type, title: str) -> dict[str, Any]:
 
 def document_text(kind: type, title: str) -> str:
     """The same as text."""
-    return msgspec.json.format(msgspec.json.encode(of_document(kind, title)), indent=2).decode()
+    return as_document(of_document(kind, title))
 
 
 def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov import __version__
+from gpuprov.reading import as_document
 from gpuprov.topology import model
 from gpuprov.topology.judge import Finding, Kind, theirs
 from gpuprov.topology.links import told
@@ -94,7 +95,7 @@ class Topology(msgspec.Struct, kw_only=True):
 def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
     """The document as text."""
     whole = Topology(hosts=dict(hosts), unread=dict(unread))
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return as_document(whole)
 
 
 def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:

@@ -41,6 +41,8 @@ UNNAMED = (
     "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as os-release(5)"
     " says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
+KERNEL = "kernel"
+"""Beside a capability that asks something of the kernel, and no reason for a play by itself."""
 REACHED = "gpuprov_reached"
 """The group of the hosts that the acts go over."""
 
@@ -59,6 +61,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if getattr(constants, "INJECT_FACTS_AS_VARS", False):
             self._display.warning(INJECTED)
         host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
+        if refusal := self._nothing(str(host), known):
+            raise AnsibleActionFail(refusal)
         packages = str(self._templar.template(known.get("host_package_bundle") or ""))
         script = f"{bundle.VARIABLE}={shlex.quote(packages)}\n{bundle.REQUIRED}{reach.script(mark, self._named(known))}"
         asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
@@ -99,6 +103,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "parent_groups": ["all"],
         }
         return {**result, **told, "changed": False, "ansible_facts": read["ansible_facts"]}
+
+    def _nothing(self, host: str, known: dict[str, Any]) -> str:
+        """Why a play that would do nothing for a host with a spec is refused; empty where it does something."""
+        if "gpuprov_capabilities" not in known or "gpuprov_only" in known:
+            return ""
+        there = list(self._templar.template(known["gpuprov_capabilities"]))
+        role = [str(self._templar.template(known["host_asked"]))] if "host_asked" in known else []
+        asked = role or list(self._templar.template(known.get("gpuprov_selected") or there))
+        named = [name for name in asked if name != KERNEL] or asked
+        if set(named) & set(there):
+            return ""
+        what = ", ".join(named)
+        return (
+            f"{host}: nothing would be done, since its spec has no {what or 'capability'} (it has: {', '.join(there) or 'none'})."
+            f" Fix: write a block {what or 'of one'} into its gpuprov, or leave the host out with --limit"
+        )
 
     def _named(self, known: dict[str, Any]) -> str:
         """The Python that the inventory or ansible.cfg names; empty where Ansible may choose."""

@@ -294,7 +294,7 @@ def test_the_control_programs_own_words_are_kept() -> None:
 def test_values_that_no_model_takes() -> None:
     for values, told in (
         ({"imex": {"nodes": ["a b"]}}, "fabric_manager.imex.nodes[0]"),
-        ({"imex": {"node": []}}, 'unknown key "node"'),
+        ({"imex": {"nodes": [], "node": []}}, 'unknown key "node"'),
     ):
         _, ((_, message, _),) = convert(values, FabricManager, ("fabric_manager",))
         assert told in message

@@ -49,6 +49,8 @@ BOTH = {
 }
 PLACED = {"layout": [{"gpus": "all", "instances": [{"profile": "1g.10gb", "placement": 0}]}]}
 BY_ADDRESS = {"layout": [{"gpus": ["0000:19:00.0"], "instances": {"1g.10gb": 7}}]}
+NO_RESOURCES = {"device_plugin": {"sharing": {"mps": {"rename_by_default": True}}}}
+NO_OPERATOR = {"gpu_operator": {"enabled": False, "driver": True}}
 V100 = {"gpu": {"model": "V100-SXM2", "count": 8}}
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("MPS with time slicing", BOTH, {}, "sharing has mps and time_slicing", "leave one out"),
@@ -63,7 +65,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("MPS on a V100", share("mps", 17), V100, "replicas is 17, over 16: the device plugin's limit for V100-SXM2", "2 to 16"),
     ("a driver with more clients than the plugin", share("mps", 60), {"nvidia_driver": {"version": "595"}}, "over 48", "48"),
     ("MIG resources without mixed", share("time_slicing", name="nvidia.com/mig-1g.10gb"), {}, "mig_strategy mixed only", "mixed"),
-    ("sharing nothing", {"device_plugin": {"sharing": {"mps": {"rename_by_default": True}}}}, {}, "shares nothing", "resources"),
+    ("sharing nothing", NO_RESOURCES, {}, "asks for nothing: it has no resources", "resources"),
     ("the host's MPS beside the plugin's", share("mps"), {"mps": {}}, "beside the host's (mps)", "take mps out"),
     ("time slicing beside the host's MPS", share("time_slicing"), {"mps": {}}, "EXCLUSIVE_PROCESS", "take mps out"),
     ("HAMi beside the host's MPS", {"plugin": "hami"}, {"mps": {}}, "plugin is hami, which shares GPUs by itself", "take mps"),
@@ -79,15 +81,15 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("HAMi without MIG on MIG", {"plugin": "hami"}, {"mig": MIG}, "gives no MIG devices out", "mixed"),
     ("HAMi's MIG beside the host's", MIG_MODE, {"mig": MIG}, "and so does the host", "hami-core"),
     ("HAMi's MIG without a node", {"plugin": "hami", "hami": {"mode": "mig"}}, {}, "a table of nodes by name", "kubernetes.node"),
-    ("a block of another plugin", {"hami": {"split_count": 4}}, {}, "hami has no effect", "plugin: hami"),
-    ("gpushare's block", {"gpushare": {"master_count": 1}}, {}, "gpushare has no effect", "plugin: gpushare"),
+    ("a block of another plugin", {"plugin": "nvidia", "hami": {"split_count": 4}}, {}, "hami has no effect", "plugin: hami"),
+    ("gpushare's block", {"plugin": "hami", "gpushare": {"master_count": 1}}, {}, "gpushare has no effect", "plugin: gpushare"),
     ("sharing beside HAMi", {"plugin": "hami", **share("time_slicing")}, {}, "one node has one strategy", "plugin: nvidia"),
     ("the operator's driver", DRIVER, {"nvidia_driver": {}}, "the host installs the driver", "leave it"),
     ("the operator's toolkit", TOOLKIT, {"container_toolkit": {}}, "installs the toolkit", "leave"),
     ("two fabric managers", DRIVER, {"fabric_manager": {}}, "a daemon of its own beside the host's (fabric_manager)", "leave"),
     ("a strategy of another plugin", {"plugin": "hami", "device_plugin": SINGLE}, {}, "device_plugin has no effect", "plugin: nvidia"),
     ("two DCGM", {"gpu_operator": {**OPERATOR, "dcgm_exporter": True}}, {"dcgm": {}}, "two engines", "dcgm.exporter"),
-    ("values without the operator", {"gpu_operator": {"driver": True}}, {}, "no effect without the operator", "enabled: true"),
+    ("values without the operator", NO_OPERATOR, {}, "no effect without the operator", "enabled: true"),
     ("half of CDI", {"gpu_operator": OPERATOR, "device_plugin": CDI}, {}, "the operator sets cdi-annotations and cdi-cri", "[envvar]"),
     ("a placement for mig-parted", MANAGER, {"mig": PLACED}, "mig.layout[0].instances has a placement", "mig_manager: false"),
     ("an address for mig-parted", MANAGER, {"mig": BY_ADDRESS}, "mig.layout[0].gpus has 0000:19:00.0", "mig_manager: false"),

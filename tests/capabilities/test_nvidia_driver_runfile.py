@@ -145,7 +145,6 @@ def test_a_good_spec() -> None:
         ({"runfile": Runfile(file="/not/there.run", sha256=SHA)}, "/not/there.run is not there"),
         ({"build_host": "gpu2"}, "built on each host"),
         ({"build": "precompiled"}, "has its modules built by DKMS"),
-        ({"source": "nvidia"}, "runfile is not used by source nvidia"),
     ],
 )
 def test_what_is_refused(changed: dict[str, object], told: str) -> None:

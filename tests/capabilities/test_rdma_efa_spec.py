@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.rdma.efa import rules as efa_rules
-from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import rules as nccl_rules
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
@@ -46,7 +45,6 @@ def test_a_good_spec(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (Rdma(fabric="roce", efa=Efa(installer="1.47.0")), "error: rdma.efa has no effect: rdma.fabric is roce"),
         (block(stack="doca-ofed"), "error: rdma.stack is doca-ofed"),
         (block(installer="1.2.3"), 'error: rdma.efa.installer is "1.2.3", whose checksum gpuprov does not know'),
         (block(sha256="0" * 64), "error: rdma.efa.sha256 is not the one that AWS publishes of 1.47.0"),

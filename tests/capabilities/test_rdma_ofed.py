@@ -151,9 +151,6 @@ def test_openibd_is_not_restarted_under_what_uses_it() -> None:
     [
         (DOCA, ""),
         (asking(version="25.10-1.7.1", url="https://mirror.example/doca-host_3.2.1_amd64.deb", sha256=SHA), ""),
-        (Rdma(stack="inbox", ofed=Ofed(version="25.10")),
-         "rdma.ofed is set, and rdma.stack is inbox; stack: doca-ofed, or leave ofed out"),
-        (Rdma(ofed=Ofed(hold=False)), "rdma.ofed is set, and rdma.stack is auto"),
         (asking(url="https://a.example/b.deb"), "rdma.ofed names a package without its sha256: whatever comes would be installed"),
         (asking(sha256=SHA), "rdma.ofed.sha256 without url or file"),
         (asking(url="https://a.example/b.deb", file="/x.deb", sha256=SHA), "rdma.ofed has both url and file"),

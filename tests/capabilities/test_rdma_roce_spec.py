@@ -35,8 +35,6 @@ def ofed(**values: Any) -> Rdma:
         (Rdma(fabric="roce", stack="doca-ofed", roce=ASKED), ""),
         (ofed(pfc=("none",), ecn=("none",), tos=0, mtu=68), ""),
         (Rdma(fabric="infiniband"), ""),
-        (Rdma(fabric="infiniband", roce=Roce(tos=0)),
-         "rdma.roce is set, and rdma.fabric is infiniband; fabric: roce, or leave roce out"),
         (ofed(pfc=(3, "none")), "rdma.roce.pfc has none beside priorities; pfc: [none], or the priorities alone"),
         (ofed(ecn=(3, 4, 3)), "rdma.roce.ecn names a priority twice"),
         (ofed(mtu=67), "rdma.roce.mtu is 67; allowed: 68 to 65535, or -1"),

@@ -37,6 +37,9 @@ MAY: dict[str, str] = {
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
     "gpuprov_on_failure | default('nothing') == 'rollback'": "the word of the spec",
     "gpuprov_reboot == 'if-needed'": "the word of the spec as the module takes it",
+    "'all' if groups.all else 'localhost'": "Ansible plays over no hosts, and calls that a success",
+    "[host_role] | select('in', gpuprov_capabilities)": "a role that is applied by itself, if the spec has it",
+    "(host_lock | default({})).run | default({})": "a role takes the lock of the role before it again",
     "gpuprov_act | int > 1": "each play's own number",
     "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy needs",
     "gpuprov_judged.desired.vgpu_guest.token.source != '' and not (ansible_check_mode and __vgpu_guest_folder is changed)":
@@ -62,7 +65,7 @@ MAY: dict[str, str] = {
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",
 }  # fmt: skip
 FACTS = {
-    "playbooks/acts/failed.yml": "Ansible forgets why a block failed once another task has run",
+    "roles/host/tasks/failed.yml": "Ansible forgets why a block failed once another task has run",
     "playbooks/site.yml": "the Python that answers, the lock's guard, and when the act began: Ansible itself has to know them",
     "roles/host/tasks/drain_users.yml": "a drain may take days, which are not the act's",
     "roles/host/tasks/reboot_once.yml": "a reboot has a time limit of its own",

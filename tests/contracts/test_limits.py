@@ -14,8 +14,8 @@ from tests.here import play
 
 ROOT = Path(__file__).parents[2]
 PLAYS: list[dict[str, Any]] = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
-"""That which reaches the hosts, then the acts by their numbers."""
-QUICK = {"ansible.builtin.meta", "ansible.builtin.set_fact"}
+"""That which reaches the hosts, the acts by their numbers, and what refuses an inventory without hosts."""
+QUICK = {"ansible.builtin.meta", "ansible.builtin.set_fact", "ansible.builtin.fail", "gpuprov_spec"}
 """What runs on this machine alone."""
 
 

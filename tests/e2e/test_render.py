@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov import assets
 from tests.e2e.lab import SPEC, Lab
 
 pytestmark = pytest.mark.e2e
@@ -70,3 +71,23 @@ def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, tmp_path: Pa
     assert machine.sh("systemctl is-enabled nvidia-persistenced").strip() == "enabled"
     assert machine.sh("ls /etc/modprobe.d/gpuprov.conf 2>&1 || true").startswith("ls: cannot access")
     assert set(json.loads(machine.sh("cat /var/lib/gpuprov/receipt.json"))["capabilities"]) >= {"persistence"}
+
+
+def test_playbooks_and_roles_of_the_checkout_do_the_job(lab: Lab, newest: str, tmp_path: Path) -> None:
+    """Nothing was rendered: the merged spec is read in the play, and a play of a site's own has nothing but the names of the roles."""
+    machine = lab.simulated("checkout", newest)
+    folder = lab.inventory(SPEC, machine)
+    spoil = "apt-mark unhold nvidia-smi >/dev/null; rm -f /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"
+    roles = ["nouveau", {"role": "nvidia_driver", "vars": {"nvidia_driver_version": "535"}}, "persistence"]
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": roles}]))
+    program = ["env", f"ANSIBLE_CONFIG={assets.root() / 'ansible.cfg'}", *ANSIBLE]
+    for playbook in (assets.root() / "playbooks" / "site.yml", tmp_path / "play.yml"):
+        machine.sh(spoil)
+        ran = lab.finish(lab.start("-i", str(folder), str(playbook), program=program))
+        assert ran.code == 0, ran
+        assert recap(ran.out)["changed"] >= 3, ran
+        told = lab.run("verify", folder)
+        assert told.code == 0, told
+        second = lab.finish(lab.start("-i", str(folder), str(playbook), program=program))
+        assert second.code == recap(second.out)["changed"] == recap(second.out)["failed"] == 0, second
+    assert lab.run("apply", folder, "--yes", "--json").json["hosts"][0]["ran"] == {}

@@ -11,7 +11,8 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
 from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
-from gpuprov.explain import Explanation, _symptom, explain, fields
+from gpuprov.explain import Explanation, _symptom, explain, fields, in_text
+from tests.explain.test_threads import THREADS
 
 
 def only(kind: str, words: str) -> Explanation:
@@ -274,3 +275,36 @@ def test_unknown_words(words: str, hint: str) -> None:
     named = caught.value.hint.removeprefix("did you mean ").removesuffix("?").split(", ")
     assert len(named) == len(set(named))
     assert caught.value.exit_code == 2
+
+
+ONE_WORD = sorted(
+    {said for symptom in symptoms() for said in symptom.signatures if re.fullmatch(r"[\w./-]+", said)} - {"SXid"}
+)
+
+
+@pytest.mark.parametrize("word", ONE_WORD)
+def test_a_message_of_one_word_is_found_in_a_line_and_in_a_log(word: str) -> None:
+    line = f"RuntimeError: {word} at 0x7f3a"
+    assert [one.name for one in explain(line)] == [one.name for one in in_text(f"start\n{line}\nend\n", "a log")]
+
+
+@pytest.mark.parametrize(
+    "word", ["XncclSystemError", "ncclSystemErrors", "FI_EFA_FORK_SAFE=1", "export FI_EFA_FORK_SAFE=1"]
+)
+def test_a_part_of_a_word_and_a_setting_are_no_message(word: str) -> None:
+    with pytest.raises(GpuprovError):
+        explain(f"worker 3: {word}")
+    with pytest.raises(GpuprovError):
+        in_text(f"worker 3: {word}", "a log")
+
+
+@pytest.mark.parametrize("thread", sorted({pasted for _, pasted, _ in THREADS if "xid" not in pasted.casefold()}))
+def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
+    """Where a log holds a message, whoever pastes its line is told of it, too."""
+    line = " ".join(thread.split())
+    assert {one.name for one in in_text(line, "a log")} <= {one.name for one in explain(line)}
+
+
+def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:
+    with pytest.raises(GpuprovError, match="nothing is known of"):
+        explain(f"Xid {'9' * 5000}")

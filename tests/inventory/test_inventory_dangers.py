@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -135,3 +136,29 @@ def test_a_vault_password_cannot_be_asked_without_a_terminal(tmp_path: Path) -> 
         "error: the vault password is to be asked for, and there is no terminal to ask on\n"
         "hint: give --vault-password-file FILE instead of --ask-vault-pass\n"
     )
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "verify"])
+@pytest.mark.parametrize("cached", [(), ("--no-cache",)])
+def test_a_configuration_of_ansible_that_never_ends_is_not_read(
+    command: str, cached: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "inventory.yaml").write_text(GOOD)
+    os.mkfifo(tmp_path / "pipe")
+    for config, what in (("/dev/zero", "this is a device"), (str(tmp_path / "pipe"), "this is a pipe")):
+        done = gpuprov(command, "inventory.yaml", *cached, cwd=tmp_path, ANSIBLE_CONFIG=config)
+        assert done.returncode == 2
+        assert f"{config} cannot be Ansible's configuration: {what}" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_name_that_is_not_utf8_stands_in_a_document(tmp_path: Path) -> None:
+    name = os.fsdecode(b"h\xe9.ini")
+    (tmp_path / name).write_bytes(b'h1 foo="caf\xe9\n')
+    for command in (("check",), ("verify",)):
+        done = gpuprov(*command, name, "--json", cwd=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr
+    told = json.loads(gpuprov("check", name, "--json", cwd=tmp_path).stdout)
+    assert told["valid"] is False
+    assert told["problems"][0]["place"] == "h\ufffd.ini"

@@ -8,6 +8,7 @@ import pytest
 
 from gpuprov.inventory import load
 from gpuprov.inventory.limit import from_anywhere
+from gpuprov.spec.problem import SpecError
 from tests.inventory.files import lay
 
 TEXT = """\
@@ -47,3 +48,17 @@ def test_files_of_a_pattern_are_found_from_another_folder(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     told = {"training": "training", "@a": f"@{tmp_path}/a", "@a,!gpu1": f"@{tmp_path}/a,!gpu1", "x:@/a:&y": "x,@/a,&y"}
     assert {limit: from_anywhere(limit) for limit in told} == told
+
+
+@pytest.mark.parametrize(
+    "pattern", ["gpu[{}]", "gpu[-{}]", "gpu[1:{}]", "gpu[{}:]", "gpu[{}:2]", "gpu[1:{}]x", "lone,gpu[{}]"]
+)
+def test_a_number_of_too_many_digits(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay({"inventory.yaml": TEXT})
+    with pytest.raises(SpecError) as caught:
+        load(["inventory.yaml"], limit=pattern.format("9" * 5000), cache=False)
+    [problem] = caught.value.problems
+    assert "has a number of too many digits" in problem.message
+    assert problem.hint == "allowed: 18 digits"
+    assert len(problem.message) < 100

@@ -11,6 +11,7 @@ from tests.here import PLUGINS, play
 
 pytestmark = pytest.mark.install
 TASKS: dict[str, dict[str, Any]] = {
+    "gpuprov_spec": {"role": "mig"},
     "gpuprov_reach": {},
     "gpuprov_judge": {"capabilities": ["kernel"], "moment": "preflight"},
     "gpuprov_engines": {"state": "registered", "names": ["docker"]},
@@ -31,6 +32,19 @@ def test_each_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         f'"msg": "{line}'
     ) >= len(TASKS), done
     assert done.stdout.count("...ignoring") == len(TASKS), done
+
+
+def test_a_play_of_a_checkout_says_it_before_anything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shadow/gpuprov").mkdir(parents=True)
+    (tmp_path / "shadow/gpuprov/__init__.py").write_text("raise ImportError(\"No module named 'gpuprov'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    done = play(tmp_path, {"roles": ["persistence"]})
+    assert done.returncode == 2, done
+    assert (
+        "has no package gpuprov (No module named 'gpuprov'). Fix: pip install gpuprov, or pip install . in a"
+        in done.stdout
+    ), done
+    assert "Reach the host" not in done.stdout, done
 
 
 def test_these_are_all_that_need_it() -> None:

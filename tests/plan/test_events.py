@@ -64,7 +64,7 @@ def failed(*steps: tuple[str, str], rescued: int) -> Ledger:
 
 
 def test_an_act_that_is_given_up_fails_for_its_own_reason() -> None:
-    """acts/failed.yml is a rescue that fails again; whatever goes wrong in it is not why."""
+    """failed.yml of role host is a rescue that fails again; whatever goes wrong in it is not why."""
     broke, gave_up, stays = ("dcgm : Install", "no room"), (GIVING_UP, ""), (STAYS_FAILED, "no room")
     lock, borne, words = (
         ("host : Release", "gone"),

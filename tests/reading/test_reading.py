@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -9,10 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuprov import reading
-from gpuprov.reading import Unreadable
+from gpuprov.reading import Unreadable, as_document
 
 
 def bomb(levels: int, width: int = 9) -> str:
@@ -158,3 +160,20 @@ def test_versions_that_nobody_wrote_have_an_order_too() -> None:
 
     odd = ["cat: no such file", "²:1-1", "9" * 5000 + ":1-1", ":", "1:2-3", "2-3"]
     assert sorted(odd, key=rpm_order)[-1] == "1:2-3"
+
+
+def test_a_document_holds_what_is_no_unicode() -> None:
+    class Row(msgspec.Struct):
+        names: tuple[str, ...]
+        more: dict[str, list[str]]
+
+    row = Row(names=("caf\udce9", "ok"), more={"\udce9": ["x", "\ud800"]})
+    assert json.loads(as_document(row)) == {"names": ["caf\ufffd", "ok"], "more": {"\ufffd": ["x", "\ufffd"]}}
+    assert as_document({"a": 1}, indent=1) == '{\n "a": 1\n}'
+
+
+def test_every_document_is_made_there() -> None:
+    """Another encoder would end with a traceback where a host or a file has a byte that is no UTF-8."""
+    root = Path(reading.__file__).parents[1]
+    files = [file for file in root.rglob("*.py") if "json.format(" in file.read_text(encoding="utf-8")]
+    assert [str(file.relative_to(root)) for file in files] == ["reading/texts.py"]

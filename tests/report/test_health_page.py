@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from gpuprov.report import health_page
+from gpuprov.report.states import LETTERS
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import fitness
 
@@ -39,6 +43,26 @@ OPEN = [result("gpu034", "skip", found="the journal begins late")]
 def test_the_first_sentence(results: list[Result], state: str, sentence: str, more: str) -> None:
     told = health_page.headline(fitness(results))
     assert (told.state, told.sentence, told.more) == (state, sentence, more)
+
+
+def test_no_host_has_a_colour_that_says_otherwise_than_its_sentence() -> None:
+    """What passed beside what was not proven does not make a host green."""
+    part = [result("gpu035", "pass", "xid"), result("gpu035", "skip", "ecc", found="nvidia-smi does not answer")]
+    gone = [result("gpu036", "unreachable", found="no route")]
+    broken = [result("gpu037", "pass", "xid"), result("gpu037", "error", "ecc", found="it does not parse")]
+    late = [result("gpu038", "fail", "ecc", action="reset", moment="next-boot")]
+    page = health_page.render([*GOOD[:1], *RETURN, *OPEN, *part, *gone, *broken, *late])
+    found = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    states = {found["texts"][host[0]]: list(LETTERS)[host[3]] for host in found["hosts"]}
+    assert states == {
+        "gpu001": "right",
+        "gpu033": "fail",
+        "gpu034": "unproven",
+        "gpu035": "unproven",
+        "gpu036": "gone",
+        "gpu037": "error",
+        "gpu038": "fail",
+    }
 
 
 def test_what_is_to_be_done_comes_first_the_most_severe_before_the_others() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
-from gpuprov import console, inert
-from gpuprov.shown import cleaned, hanging, hides, in_markup, painted
+from gpuprov import console, inert, shown
+from gpuprov.report import health
+from gpuprov.report.text import COLOURS, render
+from gpuprov.shown import BOLD, cleaned, hanging, hides, in_markup, painted
+from gpuprov.verify.evaluate import Result
 
 
 def test_each_hidden_character_is_named() -> None:
@@ -84,6 +88,23 @@ def test_what_the_encoding_cannot_hold_is_named() -> None:
 def test_own_colours_stay_and_no_other_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert painted("\x1b[31mFAIL\x1b[0m \x1b[8mhidden\x1b[2J") == "\x1b[31mFAIL\x1b[0m \\u001b[8mhidden\\u001b[2J"
     monkeypatch.setattr(console, "coloured", lambda _stream: True)
-    for code in (console.RED, console.YELLOW, "32", "33", "35", "36"):
+    for code in {BOLD, *COLOURS.values(), *health.COLOURS.values()}:
         text = console.paint("x", code, None)
         assert painted(text) == text
+
+
+def test_nobody_else_writes_a_colour() -> None:
+    """What `painted` does not know is shown as `\\u001b[2m`."""
+    files = [
+        file for file in Path(shown.__file__).parent.rglob("*.py") if r"\x1b[{" in file.read_text(encoding="utf-8")
+    ]
+    assert files == [Path(shown.__file__)]
+
+
+@pytest.mark.parametrize("status", sorted(COLOURS))
+def test_each_status_is_shown_in_its_colour(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Result(host="gpu1", capability="mig", check="mig.mode", status=status, moment="now", found="nothing")  # type: ignore[arg-type]
+    monkeypatch.setattr(console, "coloured", lambda _stream: True)
+    text = painted(render([result], verbose=True, colour=True))
+    assert f"\x1b[{COLOURS[status]}m" in text
+    assert "u001b" not in text

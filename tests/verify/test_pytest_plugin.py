@@ -43,6 +43,23 @@ def test_each_check_is_a_test_and_site_tests_run_per_host(site: pytest.Pytester)
     assert "Warning" not in text
 
 
+NOTHING_OF_THE_CPUS = INVENTORY.replace("{nouveau: {}}", "{nouveau: {}, kernel: {sysctl: {vm.swappiness: 1}}}")
+
+
+def test_what_asks_nothing_of_a_host_is_neither_passed_nor_skipped(site: pytest.Pytester) -> None:
+    """A spec with a sysctl alone asks nothing of the kernel's command line, for one."""
+    site.makefile(".yaml", inventory=NOTHING_OF_THE_CPUS)
+    told = run(site, "--gpuprov", "inventory.yaml", "--gpuprov-limit", "here", "--junitxml", "junit.xml")
+    assert told.parseoutcomes()["deselected"] >= 1
+    assert "not applicable" not in told.stdout.str()
+    assert "kernel.command_line" not in told.stdout.str()
+    assert "not applicable" not in (site.path / "junit.xml").read_text()
+    apart = run(site, "--gpuprov", "inventory.yaml", "--gpuprov-limit", "here", "-n", "1").parseoutcomes()
+    assert apart["n/a"] == told.parseoutcomes()["deselected"]
+    assert apart.get("skipped") == told.parseoutcomes().get("skipped")
+    assert apart["passed"] == told.parseoutcomes()["passed"]
+
+
 def test_an_unreachable_host_fails_once_and_the_rest_is_skipped(site: pytest.Pytester) -> None:
     result = run(site, "--gpuprov", "inventory.yaml", "--gpuprov-limit", "gone")
     outcomes = result.parseoutcomes()

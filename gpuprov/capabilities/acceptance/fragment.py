@@ -143,8 +143,15 @@ class DcgmDiag(Fragment, frozen=True):
 class Stream(Fragment, frozen=True):
     """The CPUs' memory bandwidth: STREAM's copy, scale, add and triad on all CPUs at a time, by stress-ng, in its own figures."""
 
+    WHEN_PRESENT = {"seconds": 30}
+
     seconds: Annotated[
-        int, msgspec.Meta(ge=0, le=600, description="how long, at least 10: stress-ng tells no rate sooner; 0: not run")
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=600,
+            description="how long, at least 10: stress-ng tells no rate sooner; 0: not run. 30 where stream is there",
+        ),
     ] = 0
     bandwidth: Annotated[
         Threshold, msgspec.Meta(description="GB/s, read and written by all CPUs together, that it must reach; 0: any")

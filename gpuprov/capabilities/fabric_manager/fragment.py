@@ -28,6 +28,8 @@ SettingValue = (
 class Imex(Fragment, frozen=True):
     """The IMEX domain of a compute tray whose NVLink switches are in its rack (GB200, GB300): there is no Fabric Manager on it."""
 
+    ONE_OF = ("nodes", "service")
+
     nodes: Annotated[
         tuple[
             Annotated[

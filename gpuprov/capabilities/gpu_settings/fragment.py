@@ -29,6 +29,8 @@ class ApplicationClocks(Fragment, frozen=True):
 class LockedClocks(Fragment, frozen=True):
     """From the least to the most clock in MHz; default takes a lock away."""
 
+    ONE_OF = ("graphics", "memory")
+
     graphics: Annotated[Range, msgspec.Meta(description="[least, most] in MHz, or default: not locked")] = "keep"
     memory: Annotated[Range, msgspec.Meta(description="[least, most] in MHz, or default: not locked")] = "keep"
 

@@ -13,13 +13,15 @@ OVERRIDES = {"driver": 0, "allow": 1, "deny": 2}
 
 
 class Gdrcopy(Fragment, frozen=True):
-    """gdrcopy: small copies to and from GPU memory by the CPU. An empty block asks for nothing."""
+    """gdrcopy: small copies to and from GPU memory by the CPU."""
+
+    WHEN_PRESENT = {"install": True}
 
     install: Annotated[
         bool,
         msgspec.Meta(
             description="whether gdrcopy is there: the library, and the module gdrdrv with its device node /dev/gdrdrv "
-            "now and at each boot, from the host's package sources; false leaves what is there alone"
+            "now and at each boot, from the host's package sources, as a gdrcopy that is there does; false leaves what is there alone"
         ),
     ] = False
     tests: Annotated[

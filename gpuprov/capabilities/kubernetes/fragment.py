@@ -47,6 +47,8 @@ class SharedResource(Fragment, frozen=True):
 class TimeSlicing(Fragment, frozen=True):
     """Pods take turns on a GPU, without limits of memory between them."""
 
+    ONE_OF = ("resources",)
+
     rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
     fail_requests_greater_than_one: Annotated[
         bool, msgspec.Meta(description="refuse a pod that asks for more than one share, which gives it no more time")
@@ -58,6 +60,8 @@ class TimeSlicing(Fragment, frozen=True):
 
 class MpsSharing(Fragment, frozen=True):
     """Pods run on a GPU at once through the device plugin's own MPS daemon, each with an equal part of memory and threads."""
+
+    ONE_OF = ("resources",)
 
     rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
     fail_requests_greater_than_one: Annotated[
@@ -111,7 +115,11 @@ class DevicePlugin(Fragment, frozen=True):
 class GpuOperator(Fragment, frozen=True):
     """Values for the GPU operator's chart. What the host brings, the operator must not bring too."""
 
-    enabled: Annotated[bool, msgspec.Meta(description="render values for the operator's chart")] = False
+    WHEN_PRESENT = {"enabled": True}
+
+    enabled: Annotated[
+        bool, msgspec.Meta(description="render values for the operator's chart, as a gpu_operator that is there does")
+    ] = False
     driver: Annotated[bool, msgspec.Meta(description="the operator brings the driver, in a container")] = False
     toolkit: Annotated[bool, msgspec.Meta(description="the operator brings the container toolkit")] = False
     mig_manager: Annotated[
@@ -156,9 +164,13 @@ class Kubernetes(Fragment, frozen=True):
     With label_node the node is labelled by kubectl, with the kubelet's own credentials. Nothing else in the cluster is changed.
     """
 
+    IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare")}
+
     plugin: Annotated[
         Literal["nvidia", "hami", "gpushare"],
-        msgspec.Meta(description="the one device plugin of the node; the block of another must be left out"),
+        msgspec.Meta(
+            description="the one device plugin of the node; without it, what the block hami or gpushare says, else nvidia"
+        ),
     ] = "nvidia"
     node: Annotated[
         str,

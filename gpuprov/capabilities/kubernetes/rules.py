@@ -10,8 +10,6 @@ from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import (
     DevicePlugin,
-    Gpushare,
-    Hami,
     Kubernetes,
     MpsSharing,
     SharedResource,
@@ -68,12 +66,6 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
     """One device plugin per node: what is said of another would have no effect."""
-    others = {"hami": block.hami != Hami(), "gpushare": block.gpushare != Gpushare()}
-    for name, said in others.items():
-        if said and block.plugin != name:
-            yield problem(
-                (HERE, name), f"has no effect: kubernetes.plugin is {block.plugin}", f"plugin: {name}, or leave it out"
-            )
     if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
         told = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
         yield problem(SHARING, told, "plugin: nvidia, or leave it out")
@@ -98,10 +90,6 @@ def sharing(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     ways: tuple[tuple[str, TimeSlicing | MpsSharing], ...] = (("time_slicing", own.time_slicing), ("mps", own.mps))
     for name, way in ways:
         path: Path = (*SHARING, name)
-        if not way.resources and way != type(way)():
-            yield problem(
-                path, "shares nothing: it has no resources", "resources: [{name: nvidia.com/gpu, replicas: 4}]"
-            )
         yield from resources(block, path, way, way.resources)
     if own.mps.resources:
         yield from mps(host, block)

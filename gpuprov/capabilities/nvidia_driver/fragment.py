@@ -29,7 +29,7 @@ BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where 
 
 
 class Runfile(Fragment, frozen=True):
-    """NVIDIA's .run file: where it is, and its checksum. An empty block names none."""
+    """NVIDIA's .run file: where it is, and its checksum."""
 
     url: Annotated[
         str,
@@ -50,6 +50,8 @@ class NvidiaDriver(Fragment, frozen=True):
 
     Packages are downloaded and kernel modules are built before the old driver is touched.
     """
+
+    IMPLIES = {"runfile": ("source", "runfile")}
 
     version: Annotated[
         str,
@@ -89,10 +91,7 @@ class NvidiaDriver(Fragment, frozen=True):
     ] = Repository()
     runfile: Annotated[
         Runfile,
-        msgspec.Meta(
-            description="NVIDIA's .run file for source runfile, by url or file, and its checksum; an empty block names "
-            "none"
-        ),
+        msgspec.Meta(description="NVIDIA's .run file for source runfile, by url or file, and its checksum"),
     ] = Runfile()
     module_parameters: Annotated[
         dict[ParameterName, Scalar],

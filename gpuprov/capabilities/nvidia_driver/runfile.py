@@ -43,9 +43,6 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     """What a .run file needs, and what it contradicts."""
     given, path = driver.runfile, (HERE, "runfile")
     if not wanted(driver):
-        if given != Runfile():
-            message = f"nvidia_driver.runfile is not used by source {driver.source}"
-            yield Problem(path=path, message=message, hint="source: runfile, or leave the runfile out")
         return
     if not EXACT.fullmatch(driver.version):
         message = f'is "{driver.version}", and a runfile has exactly one'

@@ -80,10 +80,24 @@ class Soft(Fragment, frozen=True):
 class Rdma(Fragment, frozen=True):
     """RDMA devices of one fabric: their stack, their settings, and what NCCL is told of them.
 
-    Devices are found by PCI address, driver or network interface, never by number.
+    Devices are found by PCI address, driver or network interface, never by number. A block of a fabric says which one it is.
     """
 
-    fabric: Annotated[FabricName, msgspec.Meta(description="what the devices speak")] = "infiniband"
+    IMPLIES = {
+        "opensm": ("fabric", "infiniband"),
+        "soft": ("fabric", "soft"),
+        "roce": ("fabric", "roce"),
+        "erdma": ("fabric", "erdma"),
+        "efa": ("fabric", "efa"),
+        "ofed": ("stack", "doca-ofed"),
+    }
+
+    fabric: Annotated[
+        FabricName,
+        msgspec.Meta(
+            description="what the devices speak; without it, what the block of a fabric says, else infiniband"
+        ),
+    ] = "infiniband"
     stack: Annotated[
         Literal["auto", "inbox", "doca-ofed", "erdma-vendor", "efa-vendor"],
         msgspec.Meta(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import rules as efa_rules
 from gpuprov.capabilities.rdma.erdma import checks as erdma
-from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
@@ -49,17 +49,12 @@ def fields(block: Rdma) -> Iterable[Problem]:
         yield problem(
             ("ipoib",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: infiniband, or leave it out"
         )
-    if block.opensm != Opensm() and block.fabric != "infiniband":
-        told = f" has no effect: rdma.fabric is {block.fabric}, which has no subnet manager"
-        yield problem(("opensm",), told, "fabric: infiniband, or leave it out")
     if block.opensm.hosts and block.opensm.elsewhere:
         told = ": the subnet manager is elsewhere, and rdma.opensm.hosts names hosts that run it"
         yield problem(("opensm", "elsewhere"), told, "leave one of them out")
     for number, name in enumerate(block.opensm.hosts):
         if name in block.opensm.hosts[:number]:
             yield problem(("opensm", "hosts", number), f' is "{name}" again', "take one out")
-    if block.soft != Soft() and block.fabric != "soft":
-        yield problem(("soft",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: soft, or leave it out")
     for number, name in enumerate(block.soft.netdevs):
         if name in block.soft.netdevs[:number]:
             yield problem(("soft", "netdevs", number), f' is "{name}" again', "take one out")

@@ -30,9 +30,6 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Everything that is wrong with `rdma.efa`."""
     asked = block.efa
     if block.fabric != "efa":
-        if asked != Efa():
-            hint = "fabric: efa, or leave it out (efa: false, where an outer group has it)"
-            yield _problem("", f"has no effect: rdma.fabric is {block.fabric}", hint)
         return
     if block.stack == "doca-ofed":
         message = "rdma.stack is doca-ofed, whose ib_core AWS's driver does not load with"

@@ -22,12 +22,6 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Everything that is wrong with `rdma.erdma`."""
     asked = block.erdma
     if block.fabric != "erdma":
-        if asked != Erdma():
-            yield _problem(
-                "",
-                f"has no effect: rdma.fabric is {block.fabric}",
-                "fabric: erdma, or leave it out (erdma: false, where an outer group has it)",
-            )
         return
     yield from together(block)
     yield from _sources(asked)

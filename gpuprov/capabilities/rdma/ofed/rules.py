@@ -19,10 +19,6 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Errors for what cannot be installed or configured, a warning for what defeats the stack."""
     asked = block.ofed
     if block.own_stack != "doca-ofed":
-        if asked != Ofed():
-            message = f"is set, and rdma.stack is {block.stack}"
-            hint = "stack: doca-ofed, or leave ofed out (ofed: false, where an outer group has it)"
-            yield problem("", message, hint)
         return
     yield from _source(asked)
     for key, value in asked.openib_conf.items():

@@ -22,9 +22,6 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     """Errors for what cannot be set, warnings for what would work against itself."""
     asked = block.roce
     if block.fabric != "roce":
-        if asked != Roce():
-            message = f"is set, and rdma.fabric is {block.fabric}"
-            yield problem("", message, "fabric: roce, or leave roce out (roce: false, where an outer group has it)")
         return
     yield from _lists(asked)
     yield from _trust(asked)

@@ -1,0 +1,130 @@
+"""Specs that were written and reach no host: of a group without hosts, and in files of variables that Ansible does not read.
+
+A script or a plugin of an inventory may say tomorrow what it does not say today, files of variables may serve several inventories,
+and a group may be empty on purpose, which `hosts:` below it says. All of that is a warning. A group in a YAML inventory that has
+nothing but variables is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from ansible.errors import AnsibleError
+
+from gpuprov import reading
+from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.source import YAML_NAMES, Loader, Manager
+from gpuprov.inventory.sources import shown
+from gpuprov.spec.problem import Origin, Problem
+
+FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
+EXTENSIONS = ("", ".yml", ".yaml", ".json")
+"""Of files of variables that Ansible reads."""
+COPIES = (
+    ".bak",
+    ".disabled",
+    ".example",
+    ".j2",
+    ".md",
+    ".off",
+    ".old",
+    ".orig",
+    ".rej",
+    ".rst",
+    ".sample",
+    ".swp",
+    ".txt",
+)
+VAULT = b"$ANSIBLE_VAULT"
+
+
+def unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
+    """The warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of variables that
+    Ansible reads has been read."""
+    found = [*_groups(manager), *_in_files(manager, loader, folders)]
+    for problem in found:
+        if problem.severity == "error":
+            findings.take(problem)
+    return [problem for problem in found if problem.severity == "warning"]
+
+
+def _in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Iterator[Problem]:
+    known = {os.path.realpath(path) for path in loader.read}
+    for folder in dict.fromkeys(map(os.path.realpath, folders)):
+        for name in FOLDERS:
+            for file in _files(os.path.join(folder, name)):
+                if os.path.realpath(file) not in known and (place := _spec_in(loader, file)):
+                    yield _file_problem(manager, name, os.path.relpath(file, os.path.join(folder, name)), place)
+
+
+def _groups(manager: Manager) -> Iterator[Problem]:
+    for (kind, name), layers in manager.data.layers.items():
+        if kind != "group" or manager.groups[name].get_hosts():
+            continue
+        others = [str(other) for other, group in manager.groups.items() if other != name and group.get_hosts()]
+        for place, _ in layers:
+            written = manager.plain and place is not None and place.file.endswith(YAML_NAMES)
+            meant = _near(name, others)
+            yield Problem(
+                message=f'the gpuprov of group "{name}" reaches no host: the group has none',
+                origin=place,
+                hint=meant or f'put hosts into it, or write "hosts: {{}}" below {name} if it is empty on purpose',
+                severity="error" if written and name not in manager.listed else "warning",
+            )
+
+
+def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Problem:
+    """What to say of a file in group_vars or host_vars that Ansible has not read."""
+    kind = FOLDERS[folder]
+    whole = path.split(os.sep, maxsplit=1)[0]
+    name = next((whole.removesuffix(end) for end in EXTENSIONS[1:] if whole.endswith(end)), whole)
+    groups = {str(one) for one in manager.groups}
+    hosts = {str(one) for one in manager.hosts}
+    own, others = (groups, hosts) if kind == "group" else (hosts, groups)
+    if name not in own and name in others:
+        other = "host" if kind == "group" else "group"
+        why, hint = f"{name} is a {other}, and no {kind}", f"move it to {other}_vars"
+    elif name not in own:
+        why = f'the inventory has no {kind} "{name}"'
+        hint = _near(name, own) or f"add the {kind}, or remove the file"
+    elif kind == "group" and not manager.groups[name].get_hosts():
+        why, hint = f'the group "{name}" has no hosts', "put hosts into it"
+    else:
+        why, hint = "Ansible reads another file or folder of the same name instead", "merge the two"
+    return Problem(
+        message=f"the gpuprov in this file reaches no host: {why}", origin=place, hint=hint, severity="warning"
+    )
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    close = get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    return f'did you mean "{close[0]}"?' if close else ""
+
+
+def _files(folder: str) -> Iterator[str]:
+    """The files below that may be meant to be read: not hidden ones, and no copies. A host's name may have dots in it."""
+    for place, inner, names in os.walk(folder):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        for name in sorted(names):
+            end = os.path.splitext(name)[1]
+            usual = end not in COPIES if place == folder else end in EXTENSIONS
+            if usual and not name.startswith(".") and not name.endswith("~"):
+                yield os.path.join(place, name)
+
+
+def _spec_in(loader: Loader, file: str) -> Origin | None:
+    """Where a file of variables has a gpuprov; None where it has none, or cannot be read."""
+    try:
+        data = reading.contents(file)
+        if b"gpuprov" not in data and not data.startswith(VAULT):
+            return None
+        document: Any = loader.load_from_file(file, cache="none")
+    except (OSError, reading.Unreadable, AnsibleError):
+        return None
+    if not isinstance(document, Mapping):
+        return None
+    return next((origin_of(key) or Origin(shown(file)) for key in document if key == "gpuprov"), None)

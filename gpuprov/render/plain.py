@@ -1,0 +1,143 @@
+"""Variables of hosts in a play of a project that `render` did not write: those that it would have written, from the merged specs.
+
+What Ansible itself gives a host counts last: a `gpuprov` of the play or of --extra-vars, and variables of roles by their own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.errors import GpuprovError
+from gpuprov.fleet import Fleet, judge
+from gpuprov.inventory import Play, load
+from gpuprov.render.variables import fleet_variables, host_variables
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.spec.problem import Origin, Path, dotted
+
+READ = "gpuprov_read"
+"""The variable of a host that tells that its variables were filled in by a play, and with what."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What a play has read of a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that the play alone asks for.
+    `own`: the variables of roles that the play or the inventory sets by their names. `filled`: all that was given to the host."""
+
+    values: dict[str, Any]
+    filled: dict[str, Any]
+    roles: dict[str, Any] = {}
+    own: tuple[str, ...] = ()
+
+
+def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[str, Any]]) -> Fleet:
+    """The specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises GpuprovError."""
+    inventory = load(sources, play=play)
+    raws = {raw.name: raw for raw in inventory.hosts}
+    chosen = [with_variables(raws.get(name) or RawHost(name=name), known) for name, known in hosts.items()]
+    return judge(chosen, inventory.warnings, whole=set(raws) <= set(hosts))
+
+
+def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """The variables of one host to which a role is applied by itself. `known`: those that Ansible gives it. Raises GpuprovError."""
+    before = msgspec.convert(known[READ], Read) if READ in known else None
+    raw = RawHost(name=name)  # one that no source names: a play has added it
+    if before:
+        raw = msgspec.structs.replace(raw, values=before.values)
+    elif sources:
+        raw = next((one for one in load(sources, play=play).hosts if one.name == name), raw)
+    own = {
+        key: value
+        for key, value in known.items()
+        if before is None or key in before.own or before.filled.get(key) != value
+    }
+    merged = with_variables(raw, own)
+    roles = dict(before.roles) if before else {}
+    declared = [one.name for one in CAPABILITIES if merged.values.get(one.name, False) is not False]
+    if role not in declared:
+        fields = _role_variables(role, own)
+        if declared and not fields:
+            raise GpuprovError(
+                f"{name}: the role {role} is applied, and the spec of this host has no {role} (it has: {', '.join(declared)})",
+                f"write {role}: {{}} into its gpuprov, or leave the role out for it",
+            )
+        roles[role] = fields
+    spec = judge([_lay(merged, roles)], whole=False).pairs[0][1]
+    return variables_of(raw, spec, roles, own)
+
+
+def variables_of(
+    raw: RawHost, spec: HostSpec, roles: Mapping[str, Any] | None = None, own: Iterable[str] = ()
+) -> dict[str, Any]:
+    """All that a rendered project says of a host, and what was read of it."""
+    filled = {**fleet_variables(), **host_variables(spec)}
+    names = tuple(name for name in own if name not in ("gpuprov", READ))
+    return {**filled, READ: msgspec.to_builtins(Read(raw.values, filled, dict(roles or {}), names))}
+
+
+def with_variables(raw: RawHost, known: Mapping[str, Any]) -> RawHost:
+    """The host with what Ansible's own variables say beyond its merged spec."""
+    play = known.get("gpuprov")
+    found = _lay(raw, play) if isinstance(play, Mapping) else raw
+    declared = [one.name for one in CAPABILITIES if isinstance(found.values.get(one.name), Mapping)]
+    found = _lay(found, {name: fields for name in declared if (fields := _role_variables(name, known))})
+    return raw if found.values == raw.values else found
+
+
+@cache
+def names() -> frozenset[str]:
+    """The variables of a host that count here."""
+    return frozenset({"gpuprov", READ, *(f"{one.name}_{field}" for one in CAPABILITIES for field in _fields(one.name))})
+
+
+def as_data(value: Any) -> Any:
+    """What Ansible has worked out, without the marks that it puts on values."""
+    from gpuprov.inventory.origin import plain
+
+    if isinstance(value, Mapping):
+        return {plain(key): as_data(item) for key, item in value.items()}
+    return [as_data(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+
+
+def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
+    """The host with another `gpuprov` merged over its own."""
+    from gpuprov.inventory.merge import Merge
+
+    def refuse(error: Exception, path: Path) -> None:
+        raise GpuprovError(
+            f"{raw.name}: {dotted(path)} cannot be decrypted: {error}", "give its vault password"
+        ) from error
+
+    merge = Merge(refuse)
+    merge.values, merge.origins = dict(raw.values), dict(raw.origins)
+    merge.add(layer)
+    here = Origin(f"a variable of the play, for {raw.name}")
+    changed = {path: here for path, value in _leaves(layer) if _value_at(raw.values, path) != value}
+    return msgspec.structs.replace(raw, values=merge.values, origins={**merge.origins, **changed})
+
+
+def _leaves(layer: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
+    for key, value in layer.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _value_at(values: Any, path: Path) -> Any:
+    for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _role_variables(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a capability that are set as variables of its role."""
+    return {field: known[f"{name}_{field}"] for field in _fields(name) if f"{name}_{field}" in known}
+
+
+@cache
+def _fields(name: str) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(BY_NAME[name].fragment))

@@ -1,0 +1,78 @@
+"""Blocks inside a block: one that is there was asked for, be it empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import inspect as shape
+
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Path, dotted
+
+OPEN = "auto"
+"""What a field says that leaves the decision to gpuprov."""
+
+
+def complete(value: object, block: type[Fragment]) -> object:
+    """A block's plain value, with what the blocks in it decide where it does not say it itself."""
+    if not isinstance(value, Mapping):
+        return value
+    found: dict[Any, Any] = {}
+    for name, inner in value.items():
+        kind = _inner(block, name)
+        found[name] = complete({**kind.WHEN_PRESENT, **inner}, kind) if kind and isinstance(inner, Mapping) else inner
+    for name, (field, meaning) in block.IMPLIES.items():
+        if isinstance(value.get(name), Mapping) and found.get(field, OPEN) == OPEN:
+            found[field] = meaning
+    return found
+
+
+def contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
+    """Blocks in a completed one that have no effect, or ask for nothing: path, message, hint."""
+    if not isinstance(value, Mapping):
+        return
+    for name, (field, meaning) in block.IMPLIES.items():
+        if isinstance(value.get(name), Mapping) and (said := value.get(field)) != meaning and isinstance(said, str):
+            message = f"{dotted((*path, name))} has no effect: {dotted((*path, field))} is {said}"
+            yield (*path, name), message, f"{field}: {meaning}, or leave it out {_off(name)}"
+    for name, inner in value.items():
+        kind = _inner(block, name)
+        if kind and isinstance(inner, Mapping):
+            if kind.ONE_OF and not set(kind.ONE_OF) & set(inner):
+                fields = " or ".join(kind.ONE_OF)
+                yield (
+                    (*path, name),
+                    f"{dotted((*path, name))} asks for nothing: it has no {fields}",
+                    (f"give it {fields}, or leave it out {_off(name)}"),
+                )
+            yield from contradictions(inner, kind, (*path, name))
+
+
+def _off(name: object) -> str:
+    return f"({name}: false, where an outer group has it)"
+
+
+def _inner(block: type[Fragment], name: object) -> type[Fragment] | None:
+    """The type of the block that a field holds; None for other fields."""
+    return inner_blocks(block).get(str(name))
+
+
+_known: dict[type[Fragment], dict[str, type[Fragment]]] = {}
+
+
+def inner_blocks(block: type[Fragment]) -> dict[str, type[Fragment]]:
+    """The blocks that may stand in a block, by field."""
+    if block not in _known:
+        info = shape.type_info(block)
+        assert isinstance(info, shape.StructType)
+        _known[block] = {field.encode_name: kind for field in info.fields if (kind := _block_of(field.type))}
+    return _known[block]
+
+
+def _block_of(kind: shape.Type) -> type[Fragment] | None:
+    bare = kind.type if isinstance(kind, shape.Metadata) else kind
+    members = [_block_of(member) for member in bare.types] if isinstance(bare, shape.UnionType) else []
+    if isinstance(bare, shape.StructType) and issubclass(bare.cls, Fragment):
+        return bare.cls
+    return next(filter(None, members), None)
