@@ -104,7 +104,7 @@ def secret_place(value: object, path: Path = ()) -> Path | None:
 
 
 def is_left_out(name: str, value: object) -> bool:
-    """Whether a connection variable is a secret, by its name or by what it holds: it is written into no file that is handed on."""
+    """Whether a connection variable is a secret, by its name or its value, and stands in no file that is handed on."""
     return is_secret(name) or secret_place(value) is not None
 
 
@@ -112,7 +112,7 @@ def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
     """Raise GpuprovError where a spec holds a secret, and is to be written into a file that is handed on."""
     if (place := secret_place(values)) is not None:
         raise GpuprovError(
-            f"{host}: {dotted(place)} holds a value from the vault, or an address with a password; no secret is written into such a file",
+            f"{host}: {dotted(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
             "say it outside of the vault if it is no secret; else have it in a file of the hosts",
         )
 
