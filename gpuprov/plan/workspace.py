@@ -28,6 +28,7 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
 
     Folders that killed runs of this user left behind are removed first.
     """
+    judge_semaphores()
     remove_leftovers(place())
     try:
         folder = temporary.folder(PREFIX)
@@ -49,6 +50,17 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
         close_connections(folder / "control")
         temporary.remove_sockets(folder / "control")
         remove(folder)
+
+
+def judge_semaphores() -> None:
+    """Raise GpuprovError where this machine has none, without which Ansible's processes cannot work together (sem_overview(7))."""
+    import multiprocessing
+
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError as error:
+        message = f"Ansible cannot work on this machine: no semaphores in /dev/shm: {error.strerror}"
+        raise GpuprovError(message, "mount it, writable for all: mount -t tmpfs -o mode=1777 tmpfs /dev/shm") from error
 
 
 def place() -> Path:

@@ -225,6 +225,21 @@ def test_a_folder_that_links_elsewhere_is_not_followed(away: Path) -> None:
     assert theirs.is_dir()
 
 
+def test_a_machine_without_semaphores_is_told(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("multiprocessing.context.BaseContext.Lock", none)
+    at(away / "plain", monkeypatch)
+    with (
+        pytest.raises(GpuprovError, match="no semaphores in /dev/shm: Read-only file system") as refused,
+        workspace([]),
+    ):
+        pass
+    assert "mount -t tmpfs -o mode=1777 tmpfs /dev/shm" in refused.value.hint
+    assert not list((away / "plain").iterdir())
+
+
 def test_no_temporary_folder_is_told(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> str:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
