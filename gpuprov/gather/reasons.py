@@ -214,8 +214,8 @@ _ANSIBLE = re.compile(
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Why no script ran, from all that was printed. Never more than one line of it."""
     printed, complained = _lines(out), _lines(error)
-    if status is None and (found := _not_started(complained, login)):
-        return found
+    if status is None and (missing := _not_started(complained, login)):
+        return missing
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
         printed, complained = _of_ansible(printed, complained)
     become = LOGGED_IN in complained

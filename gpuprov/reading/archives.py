@@ -187,7 +187,7 @@ class Member(tarfile.TarInfo):
         stream: Any = archive.fileobj
         data = stream.read(self._block(self.size))  # type: ignore[attr-defined]
         _judge_records(data[: self.size])
-        archive.fileobj = _Again(data, stream)  # type: ignore[assignment]
+        archive.fileobj = _Again(data, stream)
         try:
             return super()._proc_pax(archive)  # type: ignore[misc,no-any-return]
         finally:
@@ -209,7 +209,7 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
                     if count >= MEMBERS:
                         raise Unreadable(f"more than {MEMBERS} files in it")
                     # What is not wanted is read, too, as far as its header says, also where nothing comes any more.
-                    if archive.offset > TOTAL:  # type: ignore[attr-defined]
+                    if archive.offset > TOTAL:
                         raise Unreadable(f"unpacked it is larger than {TOTAL >> 20} MiB")
                     name = posixpath.normpath(member.name).lstrip("/")
                     if not member.isreg() or name.startswith("..") or "\0" in name or not wanted(name):
