@@ -43,7 +43,7 @@ def hide(text: str) -> None:
 
     for line in {text, *text.splitlines()}:
         plain = line.strip()
-        if len(plain) < SHORTEST and (plain.isdigit() or len(plain) < 3):  # it stands in too much else
+        if len(plain) < SHORTEST and (len(plain) < 3 or not plain.strip("0123456789")):  # it stands in too much else
             continue
         forms = {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
         for form in forms - {MASK, *_secrets}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpuprov.gather import missing
 from gpuprov.onhost import bundle
 from gpuprov.shared import ended
 
@@ -183,12 +184,6 @@ _KEY = (
     (r"No such file or directory: '(?P<key>.+)'", "the key file {key} cannot be read: No such file or directory"),
     (r"[Pp]rivate key file is encrypted", "the key file {key} has a passphrase"),
 )
-_PACKAGES = {
-    "ssh": ("ssh client", "apt-get install openssh-client (or dnf install openssh-clients)"),
-    "podman": ("podman", "apt-get install podman (or dnf install podman)"),
-    "docker": ("docker client", "see https://docs.docker.com/engine/install"),
-}
-"""Programs by which hosts are reached, and where they come from."""
 _NOISE = (
     "Warning: Permanently added",
     "Connection to ",
@@ -214,8 +209,8 @@ _ANSIBLE = re.compile(
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Why no script ran, from all that was printed. Never more than one line of it."""
     printed, complained = _lines(out), _lines(error)
-    if status is None and (missing := _not_started(complained, login)):
-        return missing
+    if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
+        return Reason(*words)
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
         printed, complained = _of_ansible(printed, complained)
     become = LOGGED_IN in complained
@@ -245,22 +240,6 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
         return Reason(cut)
     whose = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
     return Reason(f"{whose} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
-
-
-def _not_started(told: list[str], login: Login) -> Reason | None:
-    """Why a program of this machine, which would have reached the host, does not start: the system says so in Python's words."""
-    found = re.search(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<program>.+)'\Z", told[-1] if told else "")
-    if not found or login.kind not in _PACKAGES:
-        return None
-    name, why = found["program"], found["why"]
-    if name not in _PACKAGES:
-        fix = "install it on this machine, or correct ansible_ssh_executable" if login.kind == "ssh" else "install it"
-        return Reason(f"{name} does not start on this machine: {why}", fix)
-    if why == "No such file or directory":
-        return Reason(
-            f"no {_PACKAGES[name][0]} on this machine", f"install it here: {_PACKAGES[name][1]}; or correct PATH"
-        )
-    return Reason(f"{name} of this machine does not start: {why}", "correct its permissions, or PATH")
 
 
 def _of_sudo(told: list[str], login: Login, status: int | None) -> Reason:

@@ -41,6 +41,8 @@ CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, '
 
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite says that the file is not, or not any more, what it wrote. https://www.sqlite.org/rescode.html"""
+    if isinstance(error, UnicodeDecodeError):  # Python reads SQLite's own message, which repeats the file
+        return True
     name = getattr(error, "sqlite_errorname", "")
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or (
         isinstance(error, sqlite3.OperationalError)
@@ -62,7 +64,7 @@ class Store:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             if is_damage(error):
                 raise self._damaged(str(error)) from error
             told = getattr(error, "strerror", None) or error
@@ -77,7 +79,7 @@ class Store:
         """What is recorded. Raises GpuprovError where that cannot be read."""
         try:
             return self._db.execute(statement, words).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if is_damage(error):
                 raise self._damaged(str(error)) from error
             raise GpuprovError(f"{self.file} cannot be read: {error}", "run it again") from error

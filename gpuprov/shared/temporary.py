@@ -10,7 +10,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-USUAL = ("/tmp", "/var/tmp", "/dev/shm")
 SOCKETS = "gpuprov-ssh-"
 LONGEST = 107 - len("/0123456789") - len(".0123456789abcdef")
 """Bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a socket with ten characters, and ssh
@@ -24,10 +23,16 @@ def settle() -> None:
     with suppress(FileNotFoundError):
         if is_plain(tempfile.gettempdir()):
             return
-    for place in USUAL:
-        if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
+    for place in usual():
+        if is_plain(place) and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
             os.environ["TMPDIR"] = tempfile.tempdir = place
             return
+
+
+def usual() -> list[str]:
+    """The folders for temporary files that Python knows of, the user's own ones first; the current folder is none."""
+    known: list[str] = tempfile._candidate_tempdir_list()  # type: ignore[attr-defined]
+    return known[:-1]
 
 
 def is_plain(path: str) -> bool:
@@ -44,7 +49,7 @@ def folder(prefix: str) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix=prefix))
     except OSError as error:  # FileNotFoundError: nothing can be written in any folder that may be
-        where = os.environ.get("TMPDIR") or USUAL[0]
+        where = usual()[0]
         why = f"nothing can be written in {where}" if error.filename is None else f"{where}: {error.strerror}"
         raise OSError(error.errno, f"no temporary folder: {why}") from error
 
@@ -54,7 +59,7 @@ def make_sockets(folder: Path) -> None:
     if len(os.fsencode(folder)) <= LONGEST:
         folder.mkdir(mode=0o700)
         return
-    for above in (os.environ.get("XDG_RUNTIME_DIR", ""), *USUAL):
+    for above in (os.environ.get("XDG_RUNTIME_DIR", ""), *usual()):
         if (
             above.startswith("/")
             and is_plain(above)
@@ -65,7 +70,7 @@ def make_sockets(folder: Path) -> None:
                 return
     raise OSError(
         errno.ENAMETOOLONG,
-        f"no folder for ssh's sockets: the name of {folder} is too long, and none of {', '.join(USUAL)} can be written",
+        f"no folder for ssh's sockets: the name of {folder} is too long, and none of {', '.join(usual())} can be written",
     )
 
 

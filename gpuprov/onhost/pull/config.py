@@ -18,7 +18,7 @@ PLACES = {
     "results": f"an absolute path, https://HOST/PATH without user name and password (PUT), or {RSYNC}DESTINATION (password_file)",
 }
 _HTTPS = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[^\s/@:?#\[\]\\]+)(:[0-9]{1,5})?(/[^\s?#]*)?")
-_PASSWORD = re.compile(r"^([a-z]+://)?[^/@]*:[^/@]*@")
+_PASSWORD = re.compile(r"^([a-z0-9+.-]*:?//)?[^/@]*:[^/@]*@")
 _NAME = re.compile(r"[\w][\w.:%@+-]*")
 _FILE = re.compile(r"[\w%~@+][\w.%~@+-]*")
 
