@@ -7,6 +7,7 @@ https://docs.ansible.com/ansible/latest/reference_appendices/config.html
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 KEPT: dict[str, str] = {
@@ -107,6 +108,24 @@ def is_kept(name: str) -> bool:
     if name.startswith(("ANSIBLE_", "_ANSIBLE_")):
         return name in KEPT or name.startswith(tuple(known for known in KEPT if known.endswith(("_", "BECOME"))))
     return name not in PYTHONS + RUNNERS
+
+
+def in_utf8(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are text, which ansible-runner keeps as JSON; of a path, the parts that are."""
+    found = {}
+    for name, value in environ.items():
+        parts = value.split(os.pathsep) if name.endswith("PATH") else [value]
+        if good := [part for part in parts if _is_text(name + part)]:
+            found[name] = os.pathsep.join(good)
+    return found
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def changes(environ: Mapping[str, str]) -> dict[str, str | None]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov import inert
-from gpuprov.gather.environment import FORCED, is_kept
+from gpuprov.gather.environment import FORCED, in_utf8, is_kept
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 from gpuprov.reading import all_well_formed
@@ -125,7 +125,7 @@ def environment(
 ) -> dict[str, str]:
     """The environment of Ansible, from the one ansible-runner prepared. `config`: the user's ansible.cfg."""
     found = ansible_config() if config is None else config
-    env = {name: value for name, value in prepared.items() if is_kept(name)} | FORCED
+    env = {name: value for name, value in in_utf8(prepared).items() if is_kept(name)} | FORCED
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
         env.pop("ANSIBLE_HOST_KEY_CHECKING", None)  # ansible-runner switches host key checking off
     project = folder / "project"

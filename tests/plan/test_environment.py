@@ -95,6 +95,8 @@ def test_no_setting_decides_how_a_run_ends(folder: Path, by: str, monkeypatch: p
     if by == "variables":
         for name, value in ADVERSE.items():
             monkeypatch.setenv(f"ANSIBLE_{name}", value)
+        monkeypatch.setenv("PS1", os.fsdecode(b"caf\xe9"))
+        monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{os.fsdecode(bytes([0xFF]))}")
         for name, value in {
             "ORIGINAL_STDOUT_CALLBACK": "debug",
             "PYTHONWARNINGS": "error",

@@ -61,6 +61,8 @@ def _exchange(config: Config, place: str, largest: int, data: bytes | None = Non
     except urllib.error.HTTPError as error:
         told = f"{error.code} {http.client.responses.get(error.code, '')}".strip()
         raise Unfetched(f"{place} answers {told}", AGAIN) from None
+    except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+        raise Unfetched(f"{place}: the connection ended early", AGAIN) from None
     except http.client.HTTPException as error:
         raise Unfetched(f"{place} answers what is no HTTP ({type(error).__name__})", AGAIN) from None
     except ValueError:
