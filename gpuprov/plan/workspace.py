@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
@@ -35,16 +35,21 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
     except OSError as error:
         raise GpuprovError(str(error.strerror), "make room there, or set TMPDIR to a folder with free space") from error
     try:
-        with (folder / f"{IN_USE}.new").open("w") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX)  # before it has its name, so that it is never there unlocked
-            (folder / f"{IN_USE}.new").rename(folder / IN_USE)
-            for name in ("tmp", "runner"):
-                (folder / name).mkdir(mode=0o700)
+        with ExitStack() as stack:
             try:
+                mark = stack.enter_context((folder / f"{IN_USE}.new").open("w"))
+                fcntl.flock(mark, fcntl.LOCK_EX)  # before it has its name, so that it is never there unlocked
+                (folder / f"{IN_USE}.new").rename(folder / IN_USE)
+                for name in ("tmp", "runner"):
+                    (folder / name).mkdir(mode=0o700)
                 temporary.make_sockets(folder / "control")
             except OSError as error:
-                raise GpuprovError(str(error.strerror), "set TMPDIR to a folder with a short name") from error
-            write(render([(with_keep_alive(raw), spec) for raw, spec in pairs], secrets=True), folder / "project")
+                raise GpuprovError(f"{folder}: {error.strerror}", "make room there, or set TMPDIR") from error
+            project = render([(with_keep_alive(raw), spec) for raw, spec in pairs], secrets=True)
+            try:
+                write(project, folder / "project")
+            except GpuprovError as error:
+                raise GpuprovError(error.message, f"make room in {folder.parent}, or set TMPDIR") from error
             yield folder
     finally:
         close_connections(folder / "control")

@@ -83,7 +83,7 @@ def write(project: Rendered, folder: Path) -> None:
                 stale.unlink()
     except OSError as error:
         raise GpuprovError(
-            f"cannot write {error.filename}: {error.strerror}", "name another folder with --out"
+            f"cannot write {error.filename or folder}: {error.strerror}", "name another folder with --out"
         ) from error
 
 

@@ -242,6 +242,21 @@ def test_a_machine_without_semaphores_is_told(away: Path, monkeypatch: pytest.Mo
     assert not list((away / "plain").iterdir())
 
 
+def test_a_temporary_folder_that_fills_is_told(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    at(away / "plain", monkeypatch)
+    for place in ("gpuprov.render.project._write_file", "gpuprov.shared.temporary.make_sockets"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, full)
+            with pytest.raises(GpuprovError, match="No space left on device") as refused, workspace([]):
+                pass
+        assert "set TMPDIR" in refused.value.hint
+        assert str(away / "plain") in str(refused.value)
+        assert not list((away / "plain").iterdir())
+
+
 def test_no_temporary_folder_is_told(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> str:
         raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
