@@ -71,7 +71,7 @@ def run(
     )
     config.prepare()
     config.cwd = os.getcwd()
-    config.env = environment(folder, config.env, check=check)
+    config.env = environment(folder, config.env, check=check) | _events_of_runner()
     narrow(folder / "project", extra.get("gpuprov_only"))
     arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
     arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
@@ -113,11 +113,12 @@ def narrow(project: Path, only: object) -> None:
             (project / name).write_text(text, encoding="utf-8")
 
 
-def _events_of_runner() -> str:
-    """The folder with the callback that tells ansible-runner of events."""
+def _events_of_runner() -> dict[str, str]:
+    """The callback that tells ansible-runner of events, and its folder."""
     import ansible_runner
 
-    return str(Path(str(ansible_runner.__file__)).parent / "display_callback" / "callback")
+    folder = Path(str(ansible_runner.__file__)).parent / "display_callback" / "callback"
+    return {"ANSIBLE_STDOUT_CALLBACK": "awx_display", "ANSIBLE_CALLBACK_PLUGINS": str(folder)}
 
 
 def environment(
@@ -130,8 +131,6 @@ def environment(
         env.pop("ANSIBLE_HOST_KEY_CHECKING", None)  # ansible-runner switches host key checking off
     project = folder / "project"
     env |= {
-        "ANSIBLE_STDOUT_CALLBACK": "awx_display",
-        "ANSIBLE_CALLBACK_PLUGINS": _events_of_runner(),
         "ANSIBLE_RETRY_FILES_ENABLED": "false",
         "ANSIBLE_ROLES_PATH": str(project / "roles"),
         "ANSIBLE_LIBRARY": str(project / "library"),
