@@ -34,10 +34,11 @@ def main() -> None:
     from gpuprov import console
     from gpuprov.cli import cli
     from gpuprov.errors import GpuprovError
-    from gpuprov.shared import locales
+    from gpuprov.shared import locales, temporary
 
     console.blocking()
     locales.settle()
+    temporary.settle()
     if "_GPUPROV_COMPLETE" in os.environ:
         from gpuprov.cli import shells
 

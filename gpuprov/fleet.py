@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
+from gpuprov.catalog.gpus import gpus
 from gpuprov.errors import defect
 from gpuprov.inventory import load
 from gpuprov.onhost import machine
+from gpuprov.shown import has_secrets, reveal
 from gpuprov.spec import overrides
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
-from gpuprov.spec.connection import one_machine, unusable
+from gpuprov.spec.connection import one_machine, texts, unusable
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import SITE_VARIABLES, Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import located
+from gpuprov.spec.schema import schema
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -51,9 +54,17 @@ def load_fleet(
         cache=cache,
         also=also,
     )
+    if has_secrets():
+        reveal(_vocabulary())
     unread = [problem for name in inventory.extra for problem in _unread(name)]
     fleet = judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
     return msgspec.structs.replace(fleet, children=inventory.children)
+
+
+def _vocabulary() -> set[str]:
+    """Words of gpuprov's own, which are no secrets where a vault holds them: fields and their choices, GPU models."""
+    described = schema(HOUSE.fragment, {one.name: (one.fragment, "") for one in CAPABILITIES})
+    return {*texts(described), *(gpu.key for gpu in gpus())}
 
 
 def _unread(name: str) -> Iterable[Problem]:

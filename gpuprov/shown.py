@@ -1,7 +1,8 @@
 """What a person sees of a text from elsewhere: nothing in it drives a terminal or a CI, hides itself or turns the line around.
 
 Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that gpuprov
-prints or writes for people passes through `cleaned`: the console, the reports, the log of a run.
+prints or writes for people passes through `cleaned`: the console, the reports, the log of a run. So values from a vault, and
+user names and passwords in URLs, are masked in all of it, whoever repeats them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
 _HIDDEN = re.compile(
@@ -27,13 +28,91 @@ https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs, 
 BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN = "1", "2", "31", "32", "33", "35", "36"
 """All that a terminal is told of how text looks; what anything else says of it is not passed on."""
 _COLOUR = re.compile(f"(\x1b\\[(?:0|{'|'.join((BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN))})m)")
+MASK = "********"
+SHORTEST = 6
+"""Characters of a secret that is masked wherever it stands; a shorter one is masked where it is all of a value."""
+_LOGIN = re.compile(
+    r"(?<=://)(?!\*\*\*)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
+)
+"""User name and password in a URL, up to the last @ before the path; and a password that has a slash which nobody escaped."""
+_secrets: set[str] = set()
+_begins: dict[str, list[str]] = {}
+
+
+def hide(text: str) -> None:
+    """Have this text masked from now on, wherever it stands: a value from a vault. Of a text of several lines, each line, too."""
+    import json
+
+    for line in {text, *text.splitlines()}:
+        plain = line.strip()
+        if len(plain) < SHORTEST and (len(plain) < 3 or not plain.strip("0123456789")):  # it stands in too much else
+            continue
+        forms = {plain, json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
+        for form in forms - {MASK, *_secrets}:
+            _secrets.add(form)
+            if len(form) >= SHORTEST:
+                known = _begins.setdefault(form[:SHORTEST], [])
+                known.append(form)
+                known.sort(key=len, reverse=True)
+
+
+def reveal(words: Iterable[str] | None = None) -> None:
+    """Mask these no more, since they are words of gpuprov's own; without any, nothing that was hidden."""
+    if words is None:
+        _secrets.clear()
+        _begins.clear()
+        return
+    for word in _secrets.intersection(words):
+        _secrets.discard(word)
+        if word in (known := _begins.get(word[:SHORTEST], [])):
+            known.remove(word)
+
+
+def has_secrets() -> bool:
+    """Whether anything is hidden."""
+    return bool(_secrets)
+
+
+def is_hidden(text: str) -> bool:
+    """Whether the text is a hidden one."""
+    return text in _secrets
+
+
+def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
+    """The secrets in a text, and where. They are found by how they begin: there may be one for each host."""
+    size, end = len(next(iter(begins), "")), 0
+    for at in range(len(text) - size + 1) if size else ():
+        known = begins.get(text[at : at + size], ()) if at >= end else ()
+        if secret := next((one for one in known if text.startswith(one, at)), ""):
+            yield at, secret
+            end = at + len(secret)
+
+
+def has_login(text: str) -> bool:
+    """Whether there is a URL in the text with a user name or a password."""
+    return _LOGIN.search(text) is not None
+
+
+def masked(text: str) -> str:
+    """The text without values from a vault, and without user names and passwords in URLs."""
+    if "://" in text and "@" in text:
+        text = _LOGIN.sub(f"{MASK}@", text)
+    if _begins:
+        parts, end = [], 0
+        for at, secret in secrets_in(text, _begins):
+            parts += [text[end:at], MASK]
+            end = at + len(secret)
+        text = "".join([*parts, text[end:]])
+    return text
 
 
 def cleaned(text: str, encoding: str = "") -> str:
-    """The text with each hidden character as `\\u001b`, which JSON reads back as what it was; tabs and line feeds stay.
+    """The text without secrets (`masked`), each hidden character as `\\u001b`, which JSON reads back as what it was; tabs and line
+    feeds stay.
 
     `encoding`: what that cannot hold is written alike. So is the first character of what would be an order to a CI.
     """
+    text = masked(text)
     if _HIDDEN.search(text):
         text = _HIDDEN.sub(_named, text)
     if "##" in text or "::" in text:

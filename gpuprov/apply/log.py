@@ -12,9 +12,9 @@ from types import TracebackType
 
 from gpuprov import console
 from gpuprov.errors import GpuprovError
-from gpuprov.plan.saved import MASK, SHORTEST
+from gpuprov.plan.saved import SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
-from gpuprov.shown import cleaned
+from gpuprov.shown import MASK, cleaned
 
 MOST = 1000
 """Logs of one run in one second."""

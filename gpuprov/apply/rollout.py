@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
-from gpuprov.plan.workspace import remove_leftovers, workspace
+from gpuprov.plan.workspace import place, remove_leftovers, workspace
 from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import MOMENTS
@@ -134,7 +133,7 @@ class _Rollout:
 
     def tidy(self) -> None:
         """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""
-        remove_leftovers(Path(tempfile.gettempdir()))
+        remove_leftovers(place())
         idle = [raw for raw, _ in self.pairs if self.outcomes[raw.name].state == "unchanged"]
         give_back(idle, self.readings, self.owner, self.pace.forks)
 

@@ -56,7 +56,10 @@ def in_record(record: Record) -> list[Explanation]:
 
 def in_stream(stream: IO[bytes]) -> list[Explanation]:
     """The same for a log that is piped in, up to FILE bytes of it. Raises GpuprovError also where it is longer."""
-    data = stream.read(FILE + 1)
+    try:
+        data = stream.read(FILE + 1)
+    except OSError as error:  # nohup leaves a standard input that cannot be read
+        raise GpuprovError(f"standard input cannot be read: {error.strerror}", "gpuprov explain - < LOG") from error
     if len(data) > FILE:
         raise GpuprovError(
             f"standard input is too large; allowed: {FILE >> 20} MiB", "tail -n 100000 LOG | gpuprov explain -"

@@ -17,10 +17,12 @@ from functools import lru_cache
 import msgspec
 
 from gpuprov.errors import GpuprovError
+from gpuprov.gather.environment import changes
 from gpuprov.gather.reasons import LOGGED_IN
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.silence import keep_alive
 from gpuprov.inventory import home
+from gpuprov.shared import temporary
 
 SHELL = ("sh", "-c", 'eval "$(cat)"')
 """Reads the whole script before its first line runs: a connection cut half way runs nothing. Without a folder and without
@@ -35,11 +37,11 @@ PARTS = 30
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A child process: its arguments, its standard input, more environment."""
+    """A child process: its arguments, its standard input, more environment, and, as None, less."""
 
     argv: list[str]
     stdin: bytes
-    environment: dict[str, str] = {}
+    environment: dict[str, str | None] = {}
 
 
 def build(settings: Settings, script: str) -> Command:
@@ -114,6 +116,8 @@ def _control_path(settings: Settings, given: str) -> list[str]:
         template = f"%(directory)s/{digest[:10]}"
     os.makedirs(directory, mode=0o700, exist_ok=True)
     path = template.replace("%(directory)s", directory).replace("%%", "%")
+    if len(os.fsencode(os.path.dirname(path))) > temporary.LONGEST:  # ssh would not connect at all
+        return ["-o", "ControlPath=none"]
     return ["-o", f'ControlPath="{path}"']
 
 
@@ -130,11 +134,12 @@ def _ansible(settings: Settings, script: str) -> Command:
     given = {name: value for name, value in settings.variables.items() if value is not None}
     # What the environment says is data to Ansible; the template that asks for it has nothing of the inventory in it.
     places = {name: f"GPUPROV_VARIABLE_{number}" for number, name in enumerate(given)}
-    environment = {places[name]: str(value) for name, value in given.items()}
+    environment: dict[str, str | None] = {places[name]: str(value) for name, value in given.items()}
     lookups = {name: f"{{{{ lookup('ansible.builtin.env', '{place}') }}}}" for name, place in places.items()}
     argv = [sys.executable, "-P", "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
     argv += ["-a", f"echo {packed} | base64 -d | gzip -dc | sh"]
     environment |= home.environment()
-    environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False", "ANSIBLE_NOCOLOR": "1"}
+    environment |= changes(os.environ)
+    environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False"}
     return Command(argv, b"", environment)

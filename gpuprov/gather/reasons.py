@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpuprov.gather import missing
 from gpuprov.onhost import bundle
 from gpuprov.shared import ended
 
@@ -208,6 +209,8 @@ _ANSIBLE = re.compile(
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Why no script ran, from all that was printed. Never more than one line of it."""
     printed, complained = _lines(out), _lines(error)
+    if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
+        return Reason(*words)
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
         printed, complained = _of_ansible(printed, complained)
     become = LOGGED_IN in complained

@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shared import temporary
 
 PREFIX = "gpuprov-ansible-"
 
@@ -49,10 +49,8 @@ def _usable(home: str) -> bool:
 def _private() -> str:
     """One for this process, removed at its end."""
     try:
-        folder = tempfile.mkdtemp(prefix=PREFIX)
+        folder = str(temporary.folder(PREFIX))
     except OSError as error:
-        raise GpuprovError(
-            f"no temporary folder: {error.strerror}", "set TMPDIR to a folder with free space"
-        ) from error
+        raise GpuprovError(str(error.strerror), "make room there, or set TMPDIR to a folder with free space") from error
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

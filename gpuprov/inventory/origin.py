@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible._internal._datatag._tags import Origin as Tag
+from ansible._internal._datatag._tags import SourceWasEncrypted
 from ansible.module_utils._internal._datatag import AnsibleTagHelper
 from ansible.parsing.vault import EncryptedString
 from ansible.template import is_trusted_as_template
 
 from gpuprov.inert import may_be_template
 from gpuprov.inventory.sources import shown
+from gpuprov.shown import hide
 from gpuprov.spec.problem import Origin
 
+_ASSIGNED = re.compile(r"""=[ \t]*(?:["']([^"'\n]*)["']|(\S+))""")
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
 _names: dict[tuple[str, str], str] = {}
 
@@ -55,6 +59,50 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value)
     return AnsibleTagHelper.as_native_type(value)
+
+
+def hide_encrypted(document: Any) -> None:
+    """Have every text of a document masked if its file was encrypted; `!vault` values are hidden when they are decrypted."""
+    if SourceWasEncrypted.is_tagged_on(document):
+        for text in _scalars(document):
+            hide(text)
+
+
+def hide_encrypted_text(text: str) -> None:
+    """The same for the text of an inventory in INI: what stands behind each `=`."""
+    if SourceWasEncrypted.is_tagged_on(text):
+        for quoted, bare in _ASSIGNED.findall(text):
+            hide(quoted or bare)
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _scalars(item)
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _scalars(item)
+    elif isinstance(value, EncryptedString):
+        return
+    elif isinstance(value, str):
+        yield str.__str__(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def hide_decrypted() -> None:
+    """Have every `!vault` value masked as soon as it is decrypted, wherever Ansible does so (a template, a plugin)."""
+    decrypt = EncryptedString._decrypt
+    if getattr(decrypt, "hides", False):
+        return
+
+    def hiding(self: Any) -> str:
+        text: str = decrypt(self)
+        hide(str.__str__(AnsibleTagHelper.as_native_type(text)))
+        return text
+
+    hiding.hides = True  # type: ignore[attr-defined]
+    EncryptedString._decrypt = hiding
 
 
 def _shown(path: str) -> str:

@@ -17,7 +17,7 @@ from gpuprov import reading
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
 from gpuprov.inventory.duplicates import duplicates
-from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.origin import hide_encrypted, hide_encrypted_text, origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.scripts import time_limit
@@ -58,7 +58,9 @@ class Loader(DataLoader):  # type: ignore[misc]
         path = str(self.path_dwim(file_name))
         if path not in self._documents and path not in self.failed:
             try:
-                self._documents[path] = self._judged(path, super().load_from_file(path, "none", True, json_only, True))
+                document = super().load_from_file(path, "none", True, json_only, True)
+                hide_encrypted(document)
+                self._documents[path] = self._judged(path, document)
             except Exception as error:
                 self.failed[path] = error
         if path in self.failed:
@@ -81,6 +83,13 @@ class Loader(DataLoader):  # type: ignore[misc]
         except reading.Unreadable as error:
             raise AnsibleError(error.message) from error
         return super().load(data, *given, **named)
+
+    def get_text_file_contents(self, file_name: str, encoding: str | None = None) -> str:
+        """As Ansible's. What an encrypted file of another kind than YAML says is hidden, too."""
+        text: str = super().get_text_file_contents(file_name, encoding)
+        if not str(file_name).endswith(YAML_NAMES):
+            hide_encrypted_text(text)
+        return text
 
     def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
         """As Ansible's, of a regular file of bearable size: it would wait for a pipe, and read a device for ever."""

@@ -10,6 +10,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
 
 from gpuprov.inventory.asked import asked
+from gpuprov.inventory.origin import hide_decrypted
 from gpuprov.inventory.sources import shown
 from gpuprov.spec.problem import Origin, Problem
 
@@ -19,6 +20,7 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
 
     A file may carry a vault id (`prod@FILE`). $ANSIBLE_VAULT_PASSWORD_FILE and the vault identity list count too.
     """
+    hide_decrypted()
     secrets: list[tuple[str, Any]] = []
     problems: list[Problem] = []
     configured = [constants.DEFAULT_VAULT_PASSWORD_FILE] if constants.DEFAULT_VAULT_PASSWORD_FILE else []

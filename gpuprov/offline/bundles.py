@@ -160,8 +160,8 @@ def _download(one: Named, target: Path, before: Path) -> None:
         resolve.linked(before, target)
         return
     try:
-        with urllib.request.urlopen(one.url, timeout=SECONDS) as answer:
-            fetched.put(fetched.Wanted(str(target), one.sha256, MOST, 0o644), answer)
+        wanted = fetched.Wanted(str(target), one.sha256, MOST, 0o644)
+        fetched.put_answer(wanted, lambda: urllib.request.urlopen(one.url, timeout=SECONDS))
     except (fetched.Refused, OSError, ValueError) as error:
         if getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -183,8 +183,7 @@ def _keys(wanted: Iterable[asking.Key], folder: Path) -> None:
 
 
 def _fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        return bytes(answer.read(1 << 20))
+    return repository_key.answer(lambda: urllib.request.urlopen(url, timeout=SECONDS))
 
 
 def _time(at: float) -> str:

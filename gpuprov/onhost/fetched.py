@@ -6,12 +6,11 @@ import contextlib
 import hashlib
 import os
 import tempfile
-import time
-from typing import BinaryIO, Iterator, NamedTuple
+from typing import Any, Callable, ContextManager, Iterable, NamedTuple
 
 from .files import make_folder
+from .pull.received import PART, received
 
-PART = 1 << 20
 PATIENCE = 3600
 """Seconds in which a file has to have come as a whole."""
 
@@ -49,8 +48,8 @@ def of_bundle(sha256: str) -> str:
     return os.path.join(bundle, "files", sha256) if bundle else ""
 
 
-def put(wanted: Wanted, source: BinaryIO) -> None:
-    """Have it from what can be read of `source`. Raises Refused; then nothing is left of what came."""
+def put(wanted: Wanted, parts: Iterable[bytes]) -> None:
+    """Have it from its parts. Raises Refused; then nothing is left of what came."""
     folder = os.path.dirname(wanted.path)
     if wanted.mode == 0o600:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -60,7 +59,11 @@ def put(wanted: Wanted, source: BinaryIO) -> None:
     try:
         total = hashlib.sha256()
         with os.fdopen(handle, "wb") as file:
-            for part in _parts(source, wanted.most):
+            size = 0
+            for part in parts:
+                size += len(part)
+                if size > wanted.most:
+                    raise Refused(f"it is larger than {int(wanted.most >> 20)} MiB, and such a file is not")
                 total.update(part)
                 file.write(part)
             os.fchmod(file.fileno(), wanted.mode)
@@ -74,12 +77,12 @@ def put(wanted: Wanted, source: BinaryIO) -> None:
         raise
 
 
-def _parts(source: BinaryIO, most: int) -> Iterator[bytes]:
-    until, size = time.monotonic() + PATIENCE, 0
-    for part in iter(lambda: source.read(PART), b""):
-        size += len(part)
-        if size > most:
-            raise Refused(f"it is larger than {int(most >> 20)} MiB, and such a file is not")
-        if time.monotonic() > until:
-            raise Refused(f"it did not come within {PATIENCE // 60} minutes")
-        yield part
+def put_file(wanted: Wanted, source: str) -> None:
+    """The same from a file of this machine."""
+    with open(source, "rb") as file:
+        put(wanted, iter(lambda: file.read(PART), b""))
+
+
+def put_answer(wanted: Wanted, ask: Callable[[], ContextManager[Any]]) -> None:
+    """The same from a server, which `ask` asks; it has PATIENCE for all of it."""
+    put(wanted, received(ask, PATIENCE))

@@ -5,11 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, ContextManager, Mapping
 
 from . import openpgp
 from .caches import caches
 from .packages.model import Refused
+from .pull.received import received
+
+MOST = 1 << 20
+"""Bytes of a key that is fetched: NVIDIA's have 3 KiB."""
+PATIENCE = 120.0
+"""Seconds in which it has to have come as a whole."""
 
 
 def cached(url: str, environment: Mapping[str, str]) -> str:
@@ -36,6 +42,16 @@ def key(
             "was written. Fix: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
         )
     return data, [f"{of}: {'; '.join(judged['warnings'])}"] if judged["warnings"] else []
+
+
+def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
+    """What a server that is asked for a key sends."""
+    data = b""
+    for part in received(ask, PATIENCE):
+        data += part
+        if len(data) > MOST:
+            raise ValueError(f"it has more than {int(MOST >> 20)} MiB")
+    return data
 
 
 def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:

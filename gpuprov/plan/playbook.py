@@ -1,8 +1,8 @@
 """One run of a rendered project by ansible-runner: events as they come, the exit status at the end.
 
 Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it reaches hosts as it does by
-hand (ssh options, proxies, strategy). Set here is only what the project needs to be itself, what must not ask, and, where
-the user said nothing, what is fast.
+hand (ssh options, proxies, keys, become); what else they say is left out (`gpuprov.gather.environment`). Set here is what the project
+needs to be itself, and, where the user said nothing, what is fast.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov import inert
+from gpuprov.gather.environment import FORCED, in_utf8, is_kept
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 from gpuprov.reading import all_well_formed
@@ -70,7 +71,7 @@ def run(
     )
     config.prepare()
     config.cwd = os.getcwd()
-    config.env = environment(folder, config.env, check=check)
+    config.env = environment(folder, config.env, check=check) | _events_of_runner()
     narrow(folder / "project", extra.get("gpuprov_only"))
     arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
     arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
@@ -112,34 +113,40 @@ def narrow(project: Path, only: object) -> None:
             (project / name).write_text(text, encoding="utf-8")
 
 
+def _events_of_runner() -> dict[str, str]:
+    """The callback that tells ansible-runner of events, and its folder."""
+    import ansible_runner
+
+    folder = Path(str(ansible_runner.__file__)).parent / "display_callback" / "callback"
+    return {"ANSIBLE_STDOUT_CALLBACK": "awx_display", "ANSIBLE_CALLBACK_PLUGINS": str(folder)}
+
+
 def environment(
     folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None, *, check: bool = False
 ) -> dict[str, str]:
     """The environment of Ansible, from the one ansible-runner prepared. `config`: the user's ansible.cfg."""
     found = ansible_config() if config is None else config
-    env = dict(prepared)
+    env = {name: value for name, value in in_utf8(prepared).items() if is_kept(name)} | FORCED
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
-        del env["ANSIBLE_HOST_KEY_CHECKING"]  # ansible-runner switches host key checking off
-    env.pop("ANSIBLE_FORCE_COLOR", None)
+        env.pop("ANSIBLE_HOST_KEY_CHECKING", None)  # ansible-runner switches host key checking off
+    project = folder / "project"
     env |= {
-        "ANSIBLE_ROLES_PATH": str(folder / "project" / "roles"),
+        "ANSIBLE_RETRY_FILES_ENABLED": "false",
+        "ANSIBLE_ROLES_PATH": str(project / "roles"),
+        "ANSIBLE_LIBRARY": str(project / "library"),
+        "ANSIBLE_ACTION_PLUGINS": str(project / "action_plugins"),
+        "ANSIBLE_MODULE_UTILS": str(project / "module_utils"),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
         "ANSIBLE_VARS_ENABLED": "ansible.builtin.host_group_vars",
-        "ANSIBLE_NOCOLOR": "1",
-        # Facts are what a host says: as variables they would win over the inventory's, and name files of this machine that roles copy.
-        "ANSIBLE_INJECT_FACT_VARS": "false",
-        "ANSIBLE_ASK_PASS": "false",
-        "ANSIBLE_BECOME_ASK_PASS": "false",
-        "ANSIBLE_ASK_VAULT_PASS": "false",
     }
-    said = set(env) | set(found)
+    said = {name for name in prepared if is_kept(name)} | set(found)
     if not {"ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING", *PIPELINING} & said:
         env["ANSIBLE_PIPELINING"] = "true"
     if not {"ANSIBLE_PYTHON_INTERPRETER", "defaults.interpreter_python"} & said:
         env["ANSIBLE_PYTHON_INTERPRETER"] = "auto_silent"
     if not {"ANSIBLE_SSH_CONTROL_PATH", "ANSIBLE_SSH_CONTROL_PATH_DIR", *CONTROL_PATH} & said:
-        env["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(folder / "control")
+        env["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str((folder / "control").resolve())
     if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "defaults.remote_tmp"} & said:
         env["ANSIBLE_REMOTE_TEMP"] = f"{REMOTE_TEMP}-plan" if check else REMOTE_TEMP
     return env

@@ -17,6 +17,7 @@ from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
 from gpuprov.render.digest import difference
 from gpuprov.render.digest import read as read_digest
+from gpuprov.shown import MASK
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import document_text
 from gpuprov.verify.evaluate import IN_SERVICE, Result
@@ -25,7 +26,6 @@ FORMAT = 1
 MARK = b'{"gpuprov_plan":'
 """How the file begins, whoever wrote it: that tells it from an inventory."""
 LARGEST = 256 << 20
-MASK = "********"
 SHORTEST = 4
 """Shorter secrets are not masked: they would blot out ordinary words."""
 

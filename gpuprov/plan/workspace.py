@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.silence import with_keep_alive
 from gpuprov.render import render, write
+from gpuprov.shared import temporary
 from gpuprov.spec.model import HostSpec, RawHost
 
 PREFIX = "gpuprov-run-"
@@ -27,24 +28,51 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
 
     Folders that killed runs of this user left behind are removed first.
     """
-    remove_leftovers(Path(tempfile.gettempdir()))
+    judge_semaphores()
+    remove_leftovers(place())
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        folder = temporary.folder(PREFIX)
     except OSError as error:
-        raise GpuprovError(
-            f"no temporary folder: {error.strerror}", "set TMPDIR to a folder with free space"
-        ) from error
+        raise GpuprovError(str(error.strerror), "make room there, or set TMPDIR to a folder with free space") from error
     try:
-        with (folder / f"{IN_USE}.new").open("w") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX)  # before it has its name, so that it is never there unlocked
-            (folder / f"{IN_USE}.new").rename(folder / IN_USE)
-            for name in ("control", "tmp", "runner"):
-                (folder / name).mkdir(mode=0o700)
-            write(render([(with_keep_alive(raw), spec) for raw, spec in pairs], secrets=True), folder / "project")
+        with ExitStack() as stack:
+            try:
+                mark = stack.enter_context((folder / f"{IN_USE}.new").open("w"))
+                fcntl.flock(mark, fcntl.LOCK_EX)  # before it has its name, so that it is never there unlocked
+                (folder / f"{IN_USE}.new").rename(folder / IN_USE)
+                for name in ("tmp", "runner"):
+                    (folder / name).mkdir(mode=0o700)
+                temporary.make_sockets(folder / "control")
+            except OSError as error:
+                raise GpuprovError(f"{folder}: {error.strerror}", "make room there, or set TMPDIR") from error
+            project = render([(with_keep_alive(raw), spec) for raw, spec in pairs], secrets=True)
+            try:
+                write(project, folder / "project")
+            except GpuprovError as error:
+                raise GpuprovError(error.message, f"make room in {folder.parent}, or set TMPDIR") from error
             yield folder
     finally:
         close_connections(folder / "control")
+        temporary.remove_sockets(folder / "control")
         remove(folder)
+
+
+def judge_semaphores() -> None:
+    """Raise GpuprovError where this machine has none, without which Ansible's processes cannot work together (sem_overview(7))."""
+    import multiprocessing
+
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except OSError as error:
+        message = f"Ansible cannot work on this machine: no semaphores in /dev/shm: {error.strerror}"
+        raise GpuprovError(message, "mount it, writable for all: mount -t tmpfs -o mode=1777 tmpfs /dev/shm") from error
+
+
+def place() -> Path:
+    """Where workspaces are; nowhere, if no folder for temporary files can be written."""
+    with suppress(FileNotFoundError):
+        return Path(tempfile.gettempdir())
+    return Path("/nowhere")
 
 
 def remove_leftovers(place: Path) -> None:
@@ -56,11 +84,13 @@ def remove_leftovers(place: Path) -> None:
             with (folder / IN_USE).open() as mark:
                 fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 close_connections(folder / "control")
+                temporary.remove_sockets(folder / "control")
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def close_connections(folder: Path) -> None:
     """End the ssh masters that Ansible left open for later use."""
+    folder = folder.resolve()
     sockets = [path for path in folder.iterdir() if path.is_socket()] if folder.is_dir() else []
     null = subprocess.DEVNULL
     with suppress(OSError):

@@ -14,6 +14,7 @@ from gpuprov.catalog.drivers.sets import gpu_services
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet
 from gpuprov.onhost.pull import bundle as onhost
+from gpuprov.onhost.pull.config import PLACES, misplaced
 from gpuprov.onhost.pull.identity import DECLARED, FILES
 from gpuprov.pull import cloud_init, signing, wheels
 from gpuprov.pull.files import put
@@ -21,6 +22,7 @@ from gpuprov.pull.model import Manifest, Mode, Wheel
 from gpuprov.slices import cut, frozen, stored
 from gpuprov.slices.model import Host, Job, digest_of, spec_id
 from gpuprov.slices.results import END, file_name
+from gpuprov.spec.build import show
 from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
 from gpuprov.spec.repository import files_of
 
@@ -55,6 +57,9 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 def make(fleet: Fleet, options: Options, now: float) -> Made:
     """Write bundles, wheels and user-data. Raises GpuprovError before anything is written, where something is missing."""
+    for name in PLACES:
+        if why := misplaced(name, getattr(options, name)):
+            raise GpuprovError(f"--{name} {why}", "put the token or the password into a file of the hosts")
     known = {raw.name: identity(raw) for raw, _ in fleet.pairs}
     if nameless := [name for name, one in known.items() if not one]:
         hint = f"give it one of the variables {', '.join(IDENTITY)}: a name alone can be taken by another machine"
@@ -98,7 +103,7 @@ def identity(raw: RawHost) -> dict[str, str]:
     for variable, what in IDENTITY.items():
         value = raw.connection.get(variable, "")
         if not isinstance(value, str):
-            raise GpuprovError(f"{raw.name}: {variable} is {value!r}, which is no text", "quote it")
+            raise GpuprovError(f"{raw.name}: {variable} is {show(value)}, which is no text", "quote it")
         if value.strip():
             found[what] = value.strip()
     return found

@@ -7,6 +7,7 @@ import io
 import lzma
 import os
 import posixpath
+import re
 import stat
 import tarfile
 import zlib
@@ -27,6 +28,8 @@ DECODER = 256 << 20
 """Bytes that unpacking xz may take of memory: its header asks for it."""
 HEADER = 1 << 20
 """Bytes of the name or extended header of one member."""
+RECORD = 1 << 10
+"""Bytes of the name of a record in it, and its length."""
 CHUNK = 1 << 16
 
 _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
@@ -143,8 +146,35 @@ def inner(data: bytes) -> bytes:
     return whole(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
 
 
+class _Again:
+    """A stream of which some bytes were read, and are read once more."""
+
+    def __init__(self, data: bytes, stream: Any) -> None:
+        self._data, self._stream = data, stream
+
+    def read(self, size: int) -> bytes:
+        data, self._data = self._data, b""
+        return data or bytes(self._stream.read(size))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_RECORD = re.compile(rb"([1-9][0-9]{0,6}) [^=\0]+=")
+
+
+def _judge_records(data: bytes) -> None:
+    """Raise Unreadable for an extended header that is none: each record begins with its length, and ends with a line feed (pax(1))."""
+    at = 0
+    while at < len(data) and data[at : at + 1] != b"\0":
+        record = data[at : at + int(found[1])] if (found := _RECORD.match(data, at, at + RECORD)) else b""
+        if found is None or len(record) < int(found[1]) or not record.endswith(b"\n") or found.end() > at + len(record):
+            raise Unreadable("damaged: an extended header that is none")
+        at += len(record)
+
+
 class Member(tarfile.TarInfo):
-    """A member whose headers are bounded: tarfile reads long names and pax headers whole."""
+    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         headers = (*tarfile.GNU_TYPES[:2], tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -152,14 +182,35 @@ class Member(tarfile.TarInfo):
             raise Unreadable(f"damaged: a header of {self.size} bytes")
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
+    def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        """As tarfile's, of records that are as long as they say: of others it makes copies without end."""
+        stream: Any = archive.fileobj
+        data = stream.read(self._block(self.size))  # type: ignore[attr-defined]
+        _judge_records(data[: self.size])
+        archive.fileobj = _Again(data, stream)
+        try:
+            return super()._proc_pax(archive)  # type: ignore[misc,no-any-return]
+        finally:
+            archive.fileobj = stream
+
+    def _proc_sparse(self, _archive: tarfile.TarFile) -> tarfile.TarInfo:
+        raise Unreadable("a sparse file is in it; pack it again without --sparse")
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise Unreadable("a sparse file is in it; pack it again without --sparse")
+
 
 def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     with path.open("rb") as file:
         try:
             with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=Member) as archive:
-                for count, member in enumerate(archive):
+                for count, member in enumerate(iter(archive.next, None)):
+                    archive.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all that it has read
                     if count >= MEMBERS:
                         raise Unreadable(f"more than {MEMBERS} files in it")
+                    # What is not wanted is read, too, as far as its header says, also where nothing comes any more.
+                    if archive.offset > TOTAL:
+                        raise Unreadable(f"unpacked it is larger than {TOTAL >> 20} MiB")
                     name = posixpath.normpath(member.name).lstrip("/")
                     if not member.isreg() or name.startswith("..") or "\0" in name or not wanted(name):
                         continue

@@ -15,7 +15,8 @@ from gpuprov.reading import planted
 from gpuprov.render import checkout
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
-from gpuprov.spec.model import HostSpec, RawHost, is_secret
+from gpuprov.spec.connection import is_left_out, refuse_secrets
+from gpuprov.spec.model import HostSpec, RawHost
 
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
 GROUPS = ("gpuprov_reached", "gpuprov_prepared")
@@ -43,7 +44,9 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     left_out: list[str] = []
     connections: dict[str, dict[str, Any]] = {}
     for raw, spec in pairs:
-        kept = {k: v for k, v in raw.connection.items() if secrets or not is_secret(k)}
+        if not secrets:
+            refuse_secrets(raw.name, raw.values)
+        kept = {k: v for k, v in raw.connection.items() if secrets or not is_left_out(k, v)}
         left_out += [f"{raw.name}: {key}" for key in raw.connection if key not in kept]
         connections[raw.name] = dict(sorted(kept.items()))
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
@@ -80,7 +83,7 @@ def write(project: Rendered, folder: Path) -> None:
                 stale.unlink()
     except OSError as error:
         raise GpuprovError(
-            f"cannot write {error.filename}: {error.strerror}", "name another folder with --out"
+            f"cannot write {error.filename or folder}: {error.strerror}", "name another folder with --out"
         ) from error
 
 

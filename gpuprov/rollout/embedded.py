@@ -9,6 +9,7 @@ from contextlib import ExitStack, chdir, contextmanager
 
 from gpuprov import reading
 from gpuprov.drain import check_client
+from gpuprov.errors import GpuprovError
 from gpuprov.rollout import project
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.engine import NOW, Engine, is_carried_out
@@ -37,7 +38,12 @@ class Embedded:
         return project.load(self._store, rollout).plan
 
     def policy(self, rollout: str) -> str:
-        return hashlib.sha256((self._store.place(rollout) / project.POLICY).read_bytes()).hexdigest()
+        file = self._store.place(rollout) / project.POLICY
+        try:
+            return hashlib.sha256(reading.contents(str(file))).hexdigest()
+        except (OSError, reading.Unreadable) as error:
+            hint = "the folder of a roll-out is left as it is: put the file back"
+            raise GpuprovError(f"{file} cannot be read: {error}", hint) from error
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         return self._store.events(rollout, seen)

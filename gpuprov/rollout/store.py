@@ -12,11 +12,13 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.inventory.names import folded as names
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
@@ -37,12 +39,23 @@ CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, '
 """
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite says that the file is not, or not any more, what it wrote. https://www.sqlite.org/rescode.html"""
+    if isinstance(error, UnicodeDecodeError):  # Python reads SQLite's own message, which repeats the file
+        return True
+    name = getattr(error, "sqlite_errorname", "")
+    return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or (
+        isinstance(error, sqlite3.OperationalError)
+        and str(error).startswith(("Could not decode", "no such table", "no such column"))
+    )
+
+
 class Store:
     """The roll-outs of this user on this machine."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or state_folder("rollout")
-        file = self.folder / FILE
+        self.file = file = self.folder / FILE
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             refuse_anothers(self.folder)
@@ -51,17 +64,37 @@ class Store:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
+            if is_damage(error):
+                raise self._damaged(str(error)) from error
             told = getattr(error, "strerror", None) or error
             hint = "name another folder with XDG_STATE_HOME"
             raise GpuprovError(f"{file}: roll-outs cannot be kept there: {told}", hint) from error
 
+    def _damaged(self, why: str) -> GpuprovError:
+        hint = f"put it back from a backup; or move {self.folder} away, and look at the hosts of open roll-outs: gpuprov verify"
+        return GpuprovError(f"{self.file} is damaged: {why}; nothing was started", hint)
+
+    def _rows(self, statement: str, words: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """What is recorded. Raises GpuprovError where that cannot be read."""
+        try:
+            return self._db.execute(statement, words).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if is_damage(error):
+                raise self._damaged(str(error)) from error
+            raise GpuprovError(f"{self.file} cannot be read: {error}", "run it again") from error
+
     def _prepare(self) -> None:
         with self._writing():
+            [(sound,)] = self._db.execute("PRAGMA quick_check(1)").fetchall()
+            if sound != "ok":
+                raise self._damaged(" ".join(str(sound).split()))
             [(found,)] = self._db.execute("PRAGMA user_version").fetchall()
             if found not in (0, FORMAT):
                 told = f"{self.folder} has roll-outs of another gpuprov (format {found}; this is {FORMAT})"
                 raise GpuprovError(told, "go on with the gpuprov that began them")
+            if not found and (lost := sorted(path.name for path in self.folder.iterdir() if path.is_dir())):
+                raise self._damaged(f"it is empty, and beside it are the files of {names(lost)}")
             if not found:
                 for statement in re.split(r";\n(?=CREATE|\Z)", TABLES.strip() + "\n"):
                     self._db.execute(statement)
@@ -76,6 +109,8 @@ class Store:
         except BaseException as error:
             with suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
+            if is_damage(error):
+                raise self._damaged(str(error)) from error
             if isinstance(error, OSError | sqlite3.Error):
                 told = f"{self.folder} cannot be written: {getattr(error, 'strerror', None) or error}"
                 hint = "make room there, or let it be written; what was recorded before is kept: gpuprov rollout resume"
@@ -100,6 +135,13 @@ class Store:
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
                 raise used(kept.id)
+            if (place := self.place(kept.id)).is_dir() and (
+                old := {path.name for path in place.iterdir()} - {*(files or {})}
+            ):
+                raise GpuprovError(
+                    f"{place} has {min(old)} of a roll-out that {self.file} does not have; nothing was started",
+                    "take another --id, or move the folder away",
+                )
             self._refuse_overlap([address for _, address in hosts])
             row = (kept.id, kept.fleet, kept.begun, kept.by, 1)
             self._db.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", row)
@@ -152,19 +194,25 @@ class Store:
         self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
 
     def _last(self, rollout: str) -> int:
-        [(found,)] = self._db.execute(
-            "SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,)
-        ).fetchall()
+        [(found,)] = self._rows("SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,))
         return int(found)
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         """What was recorded after the first `seen`."""
-        rows = self._db.execute("SELECT event FROM events WHERE rollout = ? AND seq > ? ORDER BY seq", (rollout, seen))
-        return [reading.typed_json(text, Event, largest=LARGEST) for (text,) in rows]  # type: ignore[arg-type]
+        rows = self._rows("SELECT seq, event FROM events WHERE rollout = ? AND seq > ? ORDER BY seq", (rollout, seen))
+        found: list[Event] = []
+        for number, (seq, text) in enumerate(rows, start=seen + 1):
+            try:
+                if seq != number:
+                    raise reading.Unreadable("it is not there")
+                found.append(reading.typed_json(text, Event, largest=LARGEST))  # type: ignore[arg-type]
+            except (reading.Unreadable, TypeError) as error:
+                raise self._damaged(f"event {number} of {rollout} cannot be read: {error}") from error
+        return found
 
     def all(self) -> list[Kept]:
         """Every roll-out, the newest last."""
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT id, fleet, begun, by, open, count(DISTINCT host) FROM rollouts JOIN hosts ON rollout = id "
             "GROUP BY id ORDER BY begun, id"
         )

@@ -12,8 +12,9 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet as Judged
 from gpuprov.fleet import build_spec
+from gpuprov.shown import secrets_in
 from gpuprov.slices.model import Fleet, Host, digest_of, spec_id
-from gpuprov.spec.connection import texts
+from gpuprov.spec.connection import is_left_out, refuse_secrets, texts
 from gpuprov.spec.model import HostSpec, RawHost, is_connection, is_secret
 from gpuprov.spec.repository import files_of, located_values
 
@@ -37,6 +38,7 @@ def freeze(judged: Judged, made_at: str = "") -> Fleet:
     for raw, spec in judged.pairs:
         if id(raw.values) not in known:
             values = located_values(raw.values, raw.origins)
+            refuse_secrets(raw.name, values)
             known[id(raw.values)] = (spec_id(values), values)
             _comes_back(raw.name, values, spec)
             files |= _pinned(spec)
@@ -65,8 +67,8 @@ def _host(raw: RawHost, spec: str) -> Host:
         name=raw.name,
         groups=raw.groups,
         spec=spec,
-        connection={name: value for name, value in reached.items() if not is_secret(name)},
-        secrets=tuple(name for name, value in reached.items() if is_secret(name) and value not in (None, "")),
+        connection={name: value for name, value in reached.items() if not is_left_out(name, value)},
+        secrets=tuple(name for name, value in reached.items() if is_left_out(name, value) and value not in (None, "")),
         domains=dict(_domains(raw)),
     )
 
@@ -154,10 +156,5 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
 
 
 def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
-    """The secret that stands in it, or an empty text. Secrets are found by how they begin: a fleet may have one for each host."""
-    for text in texts(value):
-        for at in range(len(text) - SHORTEST + 1):
-            for secret in begins.get(text[at : at + SHORTEST], ()):
-                if text.startswith(secret, at):
-                    return secret
-    return ""
+    """The secret that stands in it, or an empty text."""
+    return next((secret for text in texts(value) for _, secret in secrets_in(text, begins)), "")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.reading import is_whole
-from gpuprov.shown import cleaned, hides
+from gpuprov.shown import cleaned, hides, is_hidden
 from gpuprov.spec import declared
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, dotted
@@ -149,6 +149,8 @@ def _refused(value: object, kind: shape.Type, path: Path) -> Finding:
 
 def _way_out(value: object, kind: shape.Type) -> str:
     """What to write instead, where YAML made something else of what was meant."""
+    if is_hidden(str(value)):
+        return ""
     bare = _bare(kind)
     members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
     if any(isinstance(member, shape.StrType) for member in members):
@@ -190,7 +192,9 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
         if isinstance(kind.key_type, shape.LiteralType) and key not in kind.key_type.values:
             findings.append(unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
         elif not _fits(key, _bare(kind.key_type)):
-            findings.append(((*path, key), f'{dotted(path)}: the key is "{key}"', f"allowed: {allowed(kind.key_type)}"))
+            findings.append(
+                ((*path, key), f"{dotted(path)}: the key is {show(key)}", f"allowed: {allowed(kind.key_type)}")
+            )
         findings += _walk(item, kind.value_type, (*path, key))
     return findings
 
@@ -272,8 +276,10 @@ def allowed(kind: shape.Type) -> str:
 
 
 def show(value: object) -> str:
-    """A value as the user wrote it, short enough for one line."""
-    if isinstance(value, bool):
+    """A value as the user wrote it, short enough for one line, unless it is a secret."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool) and is_hidden(str(value)):
+        text = "a value from the vault"
+    elif isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, str):
         text = f'"{cleaned(value)}"'.replace("\n", "\\n").replace("\t", "\\t")

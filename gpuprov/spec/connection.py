@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
+from gpuprov.errors import GpuprovError
+from gpuprov.shown import masked
 from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
-from gpuprov.spec.problem import Problem
+from gpuprov.spec.problem import Path, Problem, dotted
 
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 """Names of hosts become names of files in a rendered project, and words of commands."""
@@ -90,6 +92,29 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 def _is_port(value: object) -> bool:
     return bool(_PORT.fullmatch(str(value))) and 0 < int(str(value)) <= 65535
+
+
+def secret_place(value: object, path: Path = ()) -> Path | None:
+    """Where in a value a secret stands: a value from a vault, or an address with user name and password. None: nowhere."""
+    if isinstance(value, Mapping | list | tuple):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        found = (secret_place(item, (*path, key)) for key, item in items)
+        return next((one for one in found if one is not None), None)
+    return path if isinstance(value, str) and masked(value) != value else None
+
+
+def is_left_out(name: str, value: object) -> bool:
+    """Whether a connection variable is a secret, by its name or its value, and stands in no file that is handed on."""
+    return is_secret(name) or secret_place(value) is not None
+
+
+def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
+    """Raise GpuprovError where a spec holds a secret, and is to be written into a file that is handed on."""
+    if (place := secret_place(values)) is not None:
+        raise GpuprovError(
+            f"{host}: {dotted(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
+            "say it outside of the vault if it is no secret; else have it in a file of the hosts",
+        )
 
 
 def texts(value: object) -> Iterator[str]:

@@ -8,6 +8,8 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.reading import is_whole
+from gpuprov.shown import has_login
+from gpuprov.spec.build import show
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Problem
 
@@ -63,6 +65,10 @@ def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping
 
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
     """What is wrong with what a site set; the path of each is the variable's name."""
+    for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
+        if has_login(str(site.get(name, ""))):
+            message = f"{name} is {show(site[name])}; allowed: an address without user name and password"
+            yield Problem(path=(name,), message=message, hint="they belong in /etc/apt/auth.conf.d, or in dnf.conf")
     for name, example in SECONDS.items():
         if name in site and not is_whole(str(site[name])):
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'

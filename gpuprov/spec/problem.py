@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shown import masked
 
 Path = tuple[str | int, ...]
 """Where a value stands inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""
@@ -67,14 +68,19 @@ def under(*here: str | int) -> Say:
 
 
 def collect(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems sorted by place, each told once with all the hosts it concerns."""
+    """Problems sorted by place, each told once with all the hosts it concerns, and without secrets."""
     first: dict[tuple[object, ...], Problem] = {}
     hosts: dict[tuple[object, ...], dict[str, None]] = {}
     for problem in problems:
         key = (problem.severity, problem.origin, problem.path, problem.message, problem.hint)
         first.setdefault(key, problem)
         hosts.setdefault(key, {}).update(dict.fromkeys(problem.hosts))
-    merged = [msgspec.structs.replace(problem, hosts=tuple(hosts[key])) for key, problem in first.items()]
+    merged = [
+        msgspec.structs.replace(
+            problem, hosts=tuple(hosts[key]), message=masked(problem.message), hint=masked(problem.hint)
+        )
+        for key, problem in first.items()
+    ]
     none = Origin("")
     return sorted(merged, key=lambda p: (p.origin or none, p.hosts[:1], dotted(p.path), p.message))
 

@@ -13,6 +13,7 @@ from gpuprov import reading
 from gpuprov.onhost import openpgp
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, Say, under
+from gpuprov.spec.url import url
 
 FINGERPRINT = r"([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64}|([0-9A-Fa-f]{4} +){9}[0-9A-Fa-f]{4})"
 F = TypeVar("F", bound=Fragment)
@@ -26,7 +27,7 @@ class Repository(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^(https?://[^/@\s]+|file://)/[^\s]*$|^https?://[^/@\s]+$",
+            pattern=url(r"(/[^\s]*)?") + r"|^file:///[^\s]*$",
             description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without user name and password (they belong in "
             "/etc/apt/auth.conf.d, or in dnf.conf)",
         ),
@@ -44,7 +45,7 @@ class Repository(Fragment, frozen=True):
     key_url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^https://[^/@\s]+/[^\s]+$",
+            pattern=url(schemes="https"),
             description="https://HOST/PATH of the public key, which the machine that runs gpuprov fetches; it needs a fingerprint",
         ),
     ] = ""

@@ -15,9 +15,6 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_onhost import repository_key
 from ansible.module_utils.gpuprov_onhost.packages.model import Refused
 
-MOST = 1 << 20
-"""Bytes of a key that is fetched: NVIDIA's have 3 KiB."""
-
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Add the key, and let the module do the rest."""
@@ -37,7 +34,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def _fetched(url: str) -> bytes:
-    with open_url(url, timeout=30, follow_redirects="safe") as answer:
-        if not answer.geturl().startswith("https://"):
-            raise ValueError(f"it leads to {answer.geturl()}, which is not https")
-        return bytes(answer.read(MOST))
+    data: bytes = repository_key.answer(lambda: _asked(url))
+    return data
+
+
+def _asked(url: str) -> Any:
+    answer = open_url(url, timeout=30, follow_redirects="safe")
+    if not answer.geturl().startswith("https://"):
+        answer.close()
+        raise ValueError("it leads to an address that is not https")
+    return answer

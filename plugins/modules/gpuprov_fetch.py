@@ -116,11 +116,9 @@ def main() -> None:
         if here and not asked["came"] and not os.path.exists(here):
             raise fetched.Refused("it is not in the bundle, and nothing else may be asked for it")
         if here:
-            with open(here, "rb") as file:
-                fetched.put(wanted, file)
+            fetched.put_file(wanted, here)
         else:
-            with open_url(asked["url"], timeout=SECONDS) as answer:
-                fetched.put(wanted, answer)
+            fetched.put_answer(wanted, lambda: open_url(asked["url"], timeout=SECONDS))
     except fetched.OtherDigest as error:
         module.fail_json(msg=f"{asked['of']}: {named}: {error}; nothing was changed. Fix: {asked['hint']}")
     except (fetched.Refused, OSError, ValueError) as error:

@@ -489,6 +489,21 @@ HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
 CONTROLLERS = ("all-killed", "killed", "terminated", "interrupted")
 """Ways to end the apply itself (tests/e2e/kills.py), which all its hosts feel."""
 OPERATORS = "two operators"
+SURROUNDINGS: tuple[dict[str, str], ...] = (
+    {"ANSIBLE_STDOUT_CALLBACK": "debug"},
+    {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.minimal", "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"},
+    {"ANSIBLE_STRATEGY": "free", "ANSIBLE_ANY_ERRORS_FATAL": "true", "ANSIBLE_RUN_TAGS": "other"},
+    {"ANSIBLE_NO_LOG": "true", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false", "ANSIBLE_VERBOSITY": "3"},
+    {"TMPDIR": "l" * 90},
+    {"TMPDIR": "a b{{ 1 }}"},
+    {"LC_ALL": "C"},
+)
+"""What an operator's environment may hold, and a run is the same with."""
+
+
+def surroundings(chance: random.Random) -> dict[str, str]:
+    """Those of an apply, or, of most, none."""
+    return chance.choice(SURROUNDINGS) if chance.random() < 0.3 else {}
 
 
 def drawn(make: Callable[..., Fault], seed: Any, seconds: float) -> Fault:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -186,9 +186,15 @@ class Group:
         (self.inventory / "spec.yaml").write_text(f"{text!r}\n".replace("'", '"'), encoding="utf-8")
         (self.inventory / "spec.yaml").chmod(0o600)
 
-    def start(self, *more: str, home: str = "tmp") -> subprocess.Popen[str]:
+    def start(
+        self, *more: str, home: str = "tmp", surroundings: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         mine = {"TMPDIR": str(self.place / home), "XDG_STATE_HOME": str(self.place / f"state-{home}"),
                 "XDG_CACHE_HOME": str(self.place / f"cache-{home}")}  # fmt: skip
+        mine |= surroundings or {}
+        if "TMPDIR" in (surroundings or {}):
+            mine["TMPDIR"] = str(self.place / mine["TMPDIR"])
+            Path(mine["TMPDIR"]).mkdir(exist_ok=True)
         words = [sys.executable, "-m", "gpuprov", "apply", str(self.inventory), "--yes", *more]
         return subprocess.Popen(words, cwd=self.code, env={**os.environ, **mine}, text=True, errors="replace",
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -388,7 +394,9 @@ def _disturb(
         for target, run in zip(targets, runs, strict=True):
             run.fault.before(target)
     started = time.monotonic()
-    child.append(group.start())
+    around = classes.surroundings(random.Random(f"{seed}:{runs[0].number}:surroundings"))
+    runs[0].notes += [f"around it: {around}"] if around else []
+    child.append(group.start(surroundings=around))
     threads = []
     if not way:
         threads = [

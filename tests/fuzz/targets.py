@@ -210,7 +210,8 @@ def _readers() -> list[Target]:
 def targets() -> tuple[Target, ...]:
     """All of them; what needs hosts, specs, inventories or command lines stands in `whole`, what is read of files in `files`."""
     from tests.fuzz.beside import beside
+    from tests.fuzz.control import control
     from tests.fuzz.files import files
     from tests.fuzz.whole import whole
 
-    return (*_probes(), *_functions(), *_readers(), *files(), *beside(), *whole())
+    return (*_probes(), *_functions(), *_readers(), *files(), *beside(), *control(), *whole())

@@ -269,6 +269,42 @@ def test_what_the_system_says_of_an_ansible_that_does_not_start() -> None:
     assert reason(Login(user="ops", sudo="su", kind="ansible"), b"", told, None).said == told.decode()
 
 
+@pytest.mark.parametrize(
+    ("kind", "error", "said", "advice"),
+    [
+        (
+            "ssh",
+            "[Errno 2] No such file or directory: 'ssh'",
+            "no ssh client on this machine",
+            "apt-get install openssh-client",
+        ),
+        ("ssh", "[Errno 13] Permission denied: 'ssh'", "ssh of this machine does not start: Permission denied", "PATH"),
+        (
+            "ssh",
+            "[Errno 2] No such file or directory: '/x/ssh'",
+            "/x/ssh does not start on this machine",
+            "ansible_ssh_executable",
+        ),
+        ("podman", "[Errno 2] No such file or directory: 'podman'", "no podman on this machine", "install podman"),
+        (
+            "docker",
+            "[Errno 2] No such file or directory: 'docker'",
+            "no docker client on this machine",
+            "docs.docker.com",
+        ),
+    ],
+)
+def test_a_program_that_this_machine_lacks(kind: str, error: str, said: str, advice: str) -> None:
+    """Whatever is wrong with the key file, it was never asked for."""
+    login = Login(user="ops", kind=kind, key="/k", key_trouble="No such file or directory")
+    found = reason(login, b"", error.encode(), None)
+    assert said in found.said
+    assert advice in found.advice
+    assert "/k" not in found.said
+    shell = "bash: line 1: [Errno 2] No such file or directory: 'ssh'"
+    assert "this machine" not in reason(login, b"", shell.encode(), 1).said
+
+
 def test_a_full_stop_of_theirs_is_not_followed_by_another_mark() -> None:
     error = Unreached("gpu7", "Host key verification failed.", "look at the host's key")
     assert error.message == "gpu7: Host key verification failed"

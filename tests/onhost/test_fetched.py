@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import http.server
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 import yaml
 
 from tests import here
-from tests.onhost.modules import ran
+from tests.onhost.modules import on_host, ran
 
 CONTENT = b"an installer" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -25,6 +27,12 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        if self.path in ("/slow", "/slow-headers"):
+            with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n" + (b"X-A: " if "-" in self.path else b"\r\n"))
+                while True:
+                    self.wfile.write(b"x")
+                    time.sleep(0.1)
         self.send_response(200 if self.path in ("/file", "/cut") else 404)
         self.send_header("Content-Length", str(len(CONTENT)))
         self.end_headers()
@@ -71,6 +79,18 @@ def test_it_is_fetched_once(tmp_path: Path, server: Any, ask: Ask) -> None:
     assert ask()["changed"] is ask(check=True)["changed"] is False
     assert server.asked == ["/file"]
     assert left(tmp_path) == ["it.tar.gz"]
+
+
+@pytest.mark.parametrize("page", ["slow", "slow-headers"])
+def test_one_that_comes_too_slowly_is_given_up(
+    tmp_path: Path, ask: Ask, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte in time, and the whole of it never."""
+    monkeypatch.setattr(on_host("fetched"), "PATIENCE", 1)
+    began = time.monotonic()
+    assert "it did not come within 1 s" in ask(page)["msg"]
+    assert time.monotonic() - began < 4
+    assert left(tmp_path) == []
 
 
 def test_one_that_others_may_read(tmp_path: Path, ask: Ask) -> None:

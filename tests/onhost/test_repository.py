@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,22 @@ def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
 def test_a_key_that_nobody_can_vouch_for_is_not_fetched(changed: dict[str, Any], why: str) -> None:
     with pytest.raises(Refused, match=why):
         repository_key.key(block(**changed), {}, never)
+
+
+@pytest.mark.parametrize(
+    ("part", "pause", "why"), [(b"x", 0.05, "within 0.3 s"), (b"x" * (1 << 20), 0, "more than 1 MiB")]
+)
+def test_a_key_that_comes_slowly_or_without_end_is_given_up(
+    part: bytes, pause: float, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dribble(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            time.sleep(pause)
+            return part
+
+    monkeypatch.setattr(repository_key, "PATIENCE", 0.3)
+    with pytest.raises((OSError, ValueError), match=why):
+        repository_key.answer(Dribble)
 
 
 def test_a_key_is_fetched_once_and_kept(keys: tuple[Key, Key], tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,6 +18,16 @@ import pytest
 from gpuprov.onhost.pull import config, results, web
 from gpuprov.onhost.pull.refused import Refused, Unfetched
 
+DRIBBLES = {
+    "status": (b"HTTP/1.1 2", b"0"),
+    "header": (b"HTTP/1.1 200 OK\r\nX-A: ", b"x"),
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X-A: x\r\n"),
+    "content": (b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"x"),
+    "endless": (b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    "chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    "trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ", b"x"),
+}
 SEEN: list[tuple[str, str, str, bytes]] = []
 
 
@@ -23,6 +36,15 @@ class Server(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         SEEN.append(("GET", self.path, self.headers.get("Authorization", ""), b""))
+        if self.path.endswith(tuple(DRIBBLES)):
+            self._dribble(*DRIBBLES[self.path.rpartition("/")[2]])
+            return
+        if self.path.endswith("/reason"):
+            self.wfile.write(b"HTTP/1.1 500 \x1b]0;OWNED\x07##vso[task.setvariable]x\r\nContent-Length: 0\r\n\r\n")
+            return
+        if self.path.endswith("/words"):
+            self.wfile.write(b"##vso[task.setvariable]x\r\n\r\n")
+            return
         if self.path.endswith("/away"):
             self.send_response(302)
             self.send_header("Location", "https://elsewhere.example/away")
@@ -34,7 +56,18 @@ class Server(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def _dribble(self, head: bytes, word: bytes) -> None:
+        """A byte or so ten times a second, for as long as somebody listens: no read ever times out."""
+        with suppress(OSError):
+            self.wfile.write(head)
+            while True:
+                self.wfile.write(word)
+                time.sleep(0.1)
+
     def do_PUT(self) -> None:
+        if "slow" in self.path:
+            self._dribble(b"HTTP/1.1 201 Cre", b"a")
+            return
         data = self.rfile.read(int(self.headers["Content-Length"]))
         SEEN.append(("PUT", self.path, self.headers.get("Authorization", ""), data))
         self.send_response(201)
@@ -107,6 +140,87 @@ def test_what_is_not_as_it_should_be_is_refused(served: config.Config) -> None:
     Path(served.token_file).chmod(0o622)
     with pytest.raises(Refused, match="others may write it"):
         web.get(served, "gpu1.bundle", 5000)
+
+
+@pytest.mark.parametrize("where", DRIBBLES)
+def test_a_server_that_dribbles_is_given_up(served: config.Config, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "FETCH", 1.0)
+    began = time.monotonic()
+    with pytest.raises(Unfetched, match=rf"{where}: it did not come within 1 s"):
+        web.get(served, where, 1 << 20)
+    assert time.monotonic() - began < 3
+
+
+def test_a_result_that_is_taken_slowly_is_given_up(served: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "FETCH", 1.0)
+    with pytest.raises(Unfetched, match="did not come within 1 s"):
+        results.upload(served._replace(result="slow.json"), b"{}")
+
+
+@pytest.mark.parametrize("words", ["reason", "words"])
+def test_nothing_of_a_servers_words_is_told(served: config.Config, words: str) -> None:
+    with pytest.raises(Unfetched) as refused:
+        web.get(served, words, 5000)
+    assert not [word for word in ("vso", "OWNED", "\x1b") if word in refused.value.message]
+
+
+TOKENS = {
+    "two lines": (b"s3cret\nCANARY\n", "has 2 lines"),
+    "Latin-1": (b"CANARY\xfc\n", "has characters that no token has"),
+    "a blank": (b"Bearer CANARY\n", "has characters that no token has"),
+    "a NUL": (b"CANARY\0", "has characters that no token has"),
+    "nothing": (b"\n", "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_token_that_is_none_is_refused_and_not_repeated(served: config.Config, name: str) -> None:
+    data, told = TOKENS[name]
+    Path(served.token_file).write_bytes(data)
+    with pytest.raises(Refused) as refused:
+        web.get(served, "gpu1.bundle", 5000)
+    assert told in refused.value.message
+    assert "CANARY" not in refused.value.message + refused.value.hint
+    assert refused.value.code == 2
+    assert not SEEN
+
+
+PLACES = {
+    "source": [
+        "https://bob:CANARY@mirror.example/b",
+        "http://bob:CANARY@h/b",
+        "https://CANARY@h/b",
+        "https://h/b?sig=CANARY",
+    ],
+    "results": ["https://bob:CANARY@mirror.example/r", "rsync:rsync://bob:CANARY@h/r", "rsync:bob:CANARY@h::r"],
+}
+
+
+@pytest.mark.parametrize(("name", "place"), [(name, place) for name, places in PLACES.items() for place in places])
+def test_a_password_in_a_place_is_refused_and_not_repeated(tmp_path: Path, name: str, place: str) -> None:
+    file = tmp_path / "pull.json"
+    file.write_text(json.dumps({"name": "gpu1", "source": "/srv", name: place}))
+    with pytest.raises(Refused) as refused:
+        config.read(str(file))
+    assert f"{name} " in refused.value.message
+    assert "allowed: an absolute path" in refused.value.message
+    assert "CANARY" not in refused.value.message
+
+
+def test_places_without_a_password_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "pull.json"
+    for source in ("/srv/b", "https://h/b", "https://h:8443", "https://[fd00::1]:8443/b/c"):
+        for results_ in (
+            "",
+            "/srv/r",
+            "https://h/r",
+            "rsync:h::r",
+            "rsync:bob@h::r",
+            "rsync:rsync://bob@h/r",
+            "rsync:h:/r",
+        ):
+            file.write_text(json.dumps({"name": "gpu1", "source": source, "results": results_}))
+            assert config.read(str(file)).source == source
 
 
 def by_rsync(folder: Path, to: str) -> config.Config:

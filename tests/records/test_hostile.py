@@ -7,6 +7,7 @@ import io
 import lzma
 import os
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,72 @@ def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     refused(pipe, "this is a pipe")
     refused(Path("/dev/zero"), "this is a device")
+
+
+def sized(path: Path, size: int, name: str, *, form: int = tarfile.PAX_FORMAT, wanted: bool = True) -> Path:
+    """A small archive with a member that claims so many bytes, and another one after it."""
+    with tarfile.open(path, "w", format=form) as file:
+        entry = tarfile.TarInfo(name)
+        if form == tarfile.PAX_FORMAT:
+            entry.size, entry.pax_headers = 100, {"size": str(size)}
+        else:
+            entry.size = size
+        file.addfile(entry, io.BytesIO(b"x" * 100) if form == tarfile.PAX_FORMAT else None)
+    return path
+
+
+@pytest.mark.parametrize("name", ["sosreport-gpu1-2026/sos_commands/kernel/dmesg", "sosreport-gpu1-2026/not/wanted"])
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "base-256"])
+@pytest.mark.parametrize("power", [31, 50, 62, 70])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_size_that_no_archive_has_is_not_waited_for(
+    tmp_path: Path, name: str, form: int, power: int, packed: bool
+) -> None:
+    path = sized(tmp_path / "a.tar", 1 << power, name, form=form)
+    if packed:
+        path = tmp_path / "a.tar.gz"
+        path.write_bytes(gzip.compress((tmp_path / "a.tar").read_bytes()))
+    began = time.monotonic()
+    refused(path, "unpacked it is larger than 1024 MiB")
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("size", ["-1", "-512", "-1024", "9" * 5000, "x", ""])
+def test_a_size_that_is_none_is_damage(tmp_path: Path, size: str) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
+        entry = tarfile.TarInfo("sosreport-gpu1-2026/x")
+        entry.size, entry.pax_headers = 100, {"size": size}
+        file.addfile(entry, io.BytesIO(b"x" * 100))
+    began = time.monotonic()
+    refused(path, "damaged|no record|larger")
+    assert time.monotonic() - began < 5
+
+
+SPARSE = {"major": "1", "minor": "0", "name": "sosreport-gpu1-2026/x", "realsize": str(1 << 50)}
+
+
+@pytest.mark.parametrize("headers", [SPARSE, {"map": "0,1", "size": str(1 << 50)}], ids=["1.0", "0.1"])
+def test_a_sparse_file_is_not_read(tmp_path: Path, headers: dict[str, str]) -> None:
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
+        entry = tarfile.TarInfo("sosreport-gpu1-2026/x")
+        entry.size = 512
+        entry.pax_headers = {f"GNU.sparse.{name}": value for name, value in headers.items()}
+        file.addfile(entry, io.BytesIO(b"0\n".ljust(512, b"\0")))
+    refused(path, "sparse|no record|larger")
+
+
+@pytest.mark.parametrize(
+    "records", [b"2 " * 200_000 + b"=", b"9 a=b\n", b"5 a=\n5 a=x", b"0 a=b\n", b"6 " + b"a" * 5000 + b"=\n"]
+)
+def test_an_extended_header_that_is_none_is_damage(tmp_path: Path, records: bytes) -> None:
+    """Records that overlap had tarfile copy the rest of the header for each."""
+    head = tarfile.TarInfo("x")
+    head.type, head.size = tarfile.XHDTYPE, len(records)
+    data = head.tobuf(tarfile.USTAR_FORMAT) + records.ljust(-(-len(records) // 512) * 512, b"\0")
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(data + tarfile.TarInfo("y").tobuf(tarfile.USTAR_FORMAT) + bytes(1024)))
+    began = time.monotonic()
+    refused(path, "damaged: an extended header that is none")
+    assert time.monotonic() - began < 2

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.spec.model import Fragment
+from gpuprov.spec.url import url
 
 PairTest = Literal["write_bw", "read_bw", "send_bw", "write_lat", "read_lat", "send_lat", "pingpong", "ping"]
 Collective = Literal[
@@ -30,7 +31,11 @@ class Source(Fragment, frozen=True):
     """An archive (tar) that a tool is built from on the host; empty: the tool is not built, but used where it is."""
 
     url: Annotated[
-        str, msgspec.Meta(pattern=r"^(https?://[^\s]+)?$", description="where hosts fetch it: https://, or a mirror")
+        str,
+        msgspec.Meta(
+            pattern=url(),
+            description="https://HOST/PATH or http://HOST/PATH, without user name and password; the hosts fetch it",
+        ),
     ] = ""
     file: Annotated[
         str,

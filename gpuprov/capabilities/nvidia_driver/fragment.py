@@ -21,6 +21,7 @@ from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.repository import Repository
 from gpuprov.spec.signing import Signing
+from gpuprov.spec.url import url
 
 VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
@@ -34,7 +35,7 @@ class Runfile(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^https?://[^/@\s]+/[^\s]+$",
+            pattern=url(),
             description="https://HOST/PATH or http://HOST/PATH, without user name and password; the host fetches it",
         ),
     ] = ""

@@ -133,7 +133,8 @@ def _text(told: dict[str, Any]) -> bytes:
 
 def _say(why: Refused) -> None:
     for line in (f"gpuprov-pull: {why.message}", f"hint: {why.hint}"):
-        print("".join(one if one.isprintable() else "?" for one in line), file=sys.stderr)
+        printable = "".join(one if one.isprintable() else "?" for one in line)
+        print(printable.replace("##", "#?"), file=sys.stderr)  # ## begins orders to a CI that keeps the log
 
 
 def main() -> int:

@@ -13,6 +13,12 @@ from .refused import Refused
 PLACE = "/etc/gpuprov/pull.json"
 HINT = "gpuprov bundle --pull writes it, into cloud-init/HOST.yaml"
 RSYNC = "rsync:"
+PLACES = {
+    "source": "an absolute path, or https://HOST/PATH without user name and password (token_file has a token)",
+    "results": f"an absolute path, https://HOST/PATH without user name and password (PUT), or {RSYNC}DESTINATION (password_file)",
+}
+_HTTPS = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[^\s/@:?#\[\]\\]+)(:[0-9]{1,5})?(/[^\s?#]*)?")
+_PASSWORD = re.compile(r"^([a-z0-9+.-]*:?//)?[^/@]*:[^/@]*@")
 _NAME = re.compile(r"[\w][\w.:%@+-]*")
 _FILE = re.compile(r"[\w%~@+][\w.%~@+-]*")
 
@@ -55,16 +61,23 @@ def read(path: str) -> Config:
     return config._replace(result=config.result or f"{config.name}.json")
 
 
+def misplaced(name: str, place: str) -> str:
+    """What is wrong with a place of bundles or results, and what is allowed; nothing of one that may be. No password is repeated."""
+    good = place.startswith("/") or bool(_HTTPS.fullmatch(place))
+    if name == "results":
+        good = good or not place or (place.startswith(RSYNC) and not _PASSWORD.search(place[len(RSYNC) :]))
+    told = "has a user name, a password or a query" if {*place} & {*"@?#"} else f"is {place!r}"
+    return "" if good else f"{told}; allowed: {PLACES[name]}"
+
+
 def _judge(config: Config, path: str) -> None:
     if not _NAME.fullmatch(config.name) or (config.result and not _FILE.fullmatch(config.result)):
         raise Refused(f"{path}: name or result is no name of a host or a file", HINT)
     if config.mode not in ("report", "apply"):
         raise Refused(f"{path}: mode is {config.mode!r}; allowed: report, apply", HINT)
-    if not config.source.startswith(("/", "https://")):
-        raise Refused(f"{path}: source is {config.source!r}; allowed: an absolute path, or https://", HINT)
-    if config.results and not config.results.startswith(("/", "https://", RSYNC)):
-        allowed = f"an absolute path, https:// (PUT), or {RSYNC}DESTINATION"
-        raise Refused(f"{path}: results is {config.results!r}; allowed: {allowed}", HINT)
+    for name in PLACES:
+        if why := misplaced(name, getattr(config, name)):
+            raise Refused(f"{path}: {name} {why}", HINT)
     for name in ("signers", "ca_file", "token_file", "password_file", "python", "state"):
         if getattr(config, name) and not os.path.isabs(getattr(config, name)):
             raise Refused(f"{path}: {name} is {getattr(config, name)!r}; allowed: an absolute path", HINT)

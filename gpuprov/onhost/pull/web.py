@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
+import re
 import ssl
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -14,9 +13,11 @@ from typing import Any
 from . import kept
 from .config import Config
 from .limits import CONFIG, FETCH, SOCKET
+from .received import received
 from .refused import Refused, Unfetched
 
-_BLOCK = 1 << 16
+LARGEST = 1 << 20
+"""Bytes of an answer to a result, which nobody reads."""
 AGAIN = "the next run tries again; see that the place can be reached from this host, and that the file is there"
 
 
@@ -34,48 +35,52 @@ def get(config: Config, name: str, largest: int) -> bytes:
         except OSError as error:
             raise Unfetched(f"{place} cannot be read: {error.strerror}", AGAIN) from None
     place = f"{config.source.rstrip('/')}/{urllib.parse.quote(name)}"
-    data, until = bytearray(), time.monotonic() + FETCH
-    with _asked(config, place) as answer:
-        try:
-            while block := answer.read(_BLOCK):
-                data += block
-                if len(data) > largest:
-                    raise Refused(f"{place} has more than {largest} bytes", "name the folder that gpuprov bundle wrote")
-                if time.monotonic() > until:
-                    raise Unfetched(f"{place} did not end within {FETCH:g} s", AGAIN)
-            left = getattr(answer, "length", 0)
-        except (OSError, http.client.HTTPException) as error:
-            raise Unfetched(f"{place}: {error}", AGAIN) from None
-    if left:
-        raise Unfetched(f"{place} ended {left} bytes early", AGAIN)
-    return bytes(data)
+    return _exchange(config, place, largest)
 
 
 def put(config: Config, name: str, data: bytes) -> None:
     """A file below the place of results."""
-    with _asked(config, f"{config.results.rstrip('/')}/{urllib.parse.quote(name)}", data):
-        pass
+    _exchange(config, f"{config.results.rstrip('/')}/{urllib.parse.quote(name)}", LARGEST, data)
 
 
-@contextlib.contextmanager
-def _asked(config: Config, place: str, data: bytes | None = None) -> Any:
+def _exchange(config: Config, place: str, largest: int, data: bytes | None = None) -> bytes:
+    """What a server answers. Nothing of its own words is told: they are not for a journal, nor for a result."""
     request = urllib.request.Request(place, data=data, method="PUT" if data is not None else "GET")
     if data is not None:
         request.add_header("Content-Type", "application/json")
     if config.token_file:
-        try:
-            token = kept.contents(config.token_file, CONFIG, own=True).decode().strip()
-        except OSError as error:
-            raise Refused(
-                f"{config.token_file} cannot be read: {error.strerror}", "put the token there, mode 0600"
-            ) from None
-        request.add_unredirected_header("Authorization", f"Bearer {token}")
+        request.add_unredirected_header("Authorization", f"Bearer {_token(config.token_file)}")
+    answer = bytearray()
     try:
         context = ssl.create_default_context(cafile=config.ca_file or None)
         opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Nowhere)
-        with opener.open(request, timeout=SOCKET) as answer:
-            yield answer
+        for part in received(lambda: opener.open(request, timeout=SOCKET), FETCH):
+            answer += part
+            if len(answer) > largest:
+                raise Refused(f"{place} has more than {largest} bytes", "name the folder that gpuprov bundle wrote")
     except urllib.error.HTTPError as error:
-        raise Unfetched(f"{place} answers {error.code} {error.reason}", AGAIN) from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        raise Unfetched(f"{place}: {error}", AGAIN) from None
+        told = f"{error.code} {http.client.responses.get(error.code, '')}".strip()
+        raise Unfetched(f"{place} answers {told}", AGAIN) from None
+    except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+        raise Unfetched(f"{place}: the connection ended early", AGAIN) from None
+    except http.client.HTTPException as error:
+        raise Unfetched(f"{place} answers what is no HTTP ({type(error).__name__})", AGAIN) from None
+    except ValueError:
+        raise Unfetched(f"{place} cannot be asked for: it is no address", AGAIN) from None
+    except OSError as error:
+        raise Unfetched(f"{place}: {getattr(error, 'reason', error)}", AGAIN) from None
+    return bytes(answer)
+
+
+def _token(file: str) -> str:
+    """The bearer token in a file, which nothing repeats. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
+    hint = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
+    try:
+        data = kept.contents(file, CONFIG, own=True).strip()
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error.strerror}", hint) from None
+    if not re.fullmatch(rb"[A-Za-z0-9._~+/-]+=*", data):
+        lines = len(data.splitlines())
+        what = "is empty" if not lines else f"has {lines} lines" if lines > 1 else "has characters that no token has"
+        raise Refused(f"{file} {what}", hint)
+    return data.decode("ascii")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
+from gpuprov.spec.url import url
 
 
 class Efa(Fragment, frozen=True):
@@ -25,7 +26,7 @@ class Efa(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.tar\.gz$",
+            pattern=url(r"/[^\s]+\.tar\.gz"),
             description="or the address of aws-efa-installer-VERSION.tar.gz, without user name and password; the host fetches it",
         ),
     ] = ""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
+from gpuprov.spec.url import url
 
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
@@ -30,7 +31,7 @@ class Erdma(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.tar\.gz$",
+            pattern=url(r"/[^\s]+\.tar\.gz"),
             description="or the address of erdma_installer-VERSION.tar.gz, without user name and password; the host fetches it",
         ),
     ] = ""

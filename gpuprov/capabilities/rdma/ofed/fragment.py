@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.spec.model import Fragment, Sha256
+from gpuprov.spec.url import url
 
 Key = Literal[
     "ONBOOT",
@@ -37,7 +38,7 @@ class Ofed(Fragment, frozen=True):
     url: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.(deb|rpm)$",
+            pattern=url(r"/[^\s]+\.(deb|rpm)"),
             description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name and password; the host fetches it",
         ),
     ] = ""

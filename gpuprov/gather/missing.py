@@ -1,0 +1,29 @@
+"""A program of this machine that would have reached a host, and does not start."""
+
+from __future__ import annotations
+
+import re
+
+PACKAGES = {
+    "ssh": ("ssh client", "apt-get install openssh-client (or dnf install openssh-clients)"),
+    "podman": ("podman", "apt-get install podman (or dnf install podman)"),
+    "docker": ("docker client", "see https://docs.docker.com/engine/install"),
+}
+"""Programs by which hosts are reached, and where they come from."""
+_ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
+"""What Python says of ENOENT and EACCES."""
+
+
+def program(error: str, kind: str) -> tuple[str, str] | None:
+    """The reason and the fix, from what Python says of a program that does not start; None where it is about something else."""
+    found = _ERROR.search(error)
+    if not found or kind not in PACKAGES:
+        return None
+    name, why = found["name"], found["why"]
+    if name not in PACKAGES:
+        fix = "install it on this machine, or correct ansible_ssh_executable" if kind == "ssh" else "install it"
+        return f"{name} does not start on this machine: {why}", fix
+    what, fix = PACKAGES[name]
+    if why == "No such file or directory":
+        return f"no {what} on this machine", f"install it here: {fix}; or correct PATH"
+    return f"{name} of this machine does not start: {why}", "correct its permissions, or PATH"
