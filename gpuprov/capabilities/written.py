@@ -15,8 +15,8 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Outcome, fail, not_asked, ok
 from gpuprov.onhost.files import PYTHON, own_folders
 from gpuprov.onhost.unit_files import shadows, unit_of, unread
-from gpuprov.probe.base import Probe
-from gpuprov.probe.host import contents
+from gpuprov.probe.base import Probe, ProbeFailed
+from gpuprov.probe.host import contents, house
 from gpuprov.probe.host.contents import Contents, Entry
 from gpuprov.spec.model import HostSpec
 
@@ -76,8 +76,10 @@ def differences(
 ) -> Iterator[Difference]:
     """What differs on a host: of each file its kind, text, mode and owner, and how systemd has it; files that should not be there;
     of files in which only lines are gpuprov's, who may write them."""
-    wanted = list(wanted)
+    wanted, absent = list(wanted), list(absent)
     ours = [one.path for one in wanted]
+    if unread := [path for path in (*ours, *absent) if path not in found.entries and path not in found.missing]:
+        raise ProbeFailed(f"{unread[0]} was not read on the host")
     for one in wanted:
         if told := _file(one, found):
             yield Difference(one.path, told)
@@ -153,9 +155,14 @@ def answer(capability: Capability, ctx: Context[Any]) -> Outcome:
     made = written.make(ctx)
     wanted = files(capability, made)
     lines = written.lines(ctx)
-    found = list(differences(wanted, made.get("absent", ()), lines, ctx.facts.get(contents.CONTENTS)))
+    known = ctx.facts.get(contents.CONTENTS)
+    found = list(differences(wanted, made.get("absent", ()), lines, known))
     if not wanted and not found:
         return not_asked("the spec asks for no file of its own")
+    receipt = ctx.facts.known(house.RECEIPT)
+    never = receipt is None or (not receipt.damaged and capability.name not in receipt.capabilities)
+    if never and found and all(one.path in known.missing for one in found):
+        return not_asked(f"gpuprov has not applied it here, which writes {len(wanted)} files")
     expected = f"{len(wanted)} file{'' if len(wanted) == 1 else 's'} as gpuprov writes them"
     if not found:
         return ok(expected)
@@ -172,11 +179,20 @@ def with_contents(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
     known = {one.name: one for one in capabilities}
     probe = replace(contents.CONTENTS, asks=lambda host: asks(host, known))
     return tuple(
-        replace(one, checks=(*one.checks, _check(one, one.written.check, (*one.written.probes, probe))))
+        replace(one, checks=(*one.checks, _check(one, one.written.check, (*one.written.probes, probe, house.RECEIPT))))
         if one.written
         else one
         for one in capabilities
     )
+
+
+def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) -> tuple[Probe[Any], ...]:
+    """The probes, each once, as a host is read whose spec is not known: of gpuprov's own files, all that any spec has written."""
+    blocks = {name: one.fragment() for name, one in known.items() if one.written}
+    found = {probe.name: probe for probe in probes}
+    if (probe := found.get(contents.CONTENTS.name)) is not None:
+        found[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
+    return tuple(found.values())
 
 
 def _check(capability: Capability, check: str, probes: tuple[Probe[Any], ...]) -> Check:

@@ -257,7 +257,8 @@ def with_own_files(check: Check, fragment: Fragment, texts: Mapping[str, Output 
     ctx = Context(HostSpec(name="gpu1"), fragment, facts(**texts))
     if "contents" in texts or all(probe.name != "contents" for probe in check.probes):
         return ctx
-    own = contents_host.text(contents_host.written(BY_NAME[check.capability], ctx))
+    mine = BY_NAME[check.capability]
+    own = contents_host.text(contents_host.written(mine, ctx), absent=contents_host.absent(mine, ctx))
     return Context(ctx.host, fragment, facts(**texts, contents=own))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.written import asks, files
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
-from gpuprov.probe.base import Output
+from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
@@ -65,6 +66,7 @@ class Host:
         self.block, self.name = SPECS[name], name
         known = {probe.name for probe in self.check.probes}
         self.texts = {key: text for key, text in good().items() if key in known}
+        self.texts["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
         self.wanted = contents_host.written(BY_NAME[name], self.ctx())
 
     def ctx(self, **more: Output | str) -> Context[Any]:
@@ -72,8 +74,12 @@ class Host:
             HostSpec(name="gpu1", capabilities={self.name: self.block}), self.block, facts(**self.texts, **more)
         )
 
+    def text(self, changed: dict[str, str] | None = None, *more: str) -> str:
+        gone = contents_host.absent(BY_NAME[self.name], self.ctx())
+        return contents_host.text(self.wanted, changed, *more, absent=gone)
+
     def ask(self, changed: dict[str, str] | None = None, *more: str, **units: str) -> Outcome:
-        text = contents_host.text(self.wanted, changed, *more)
+        text = self.text(changed, *more)
         for before, after in units.items():
             text = text.replace(before.replace("_", "="), after)
         return self.check.run(self.ctx(contents=text))
@@ -90,11 +96,7 @@ def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
     assert host.ask().status == "pass", host.ask()
     for one in host.wanted:
         entry = f"entry|f|{one.mode:o}|0|0|{one.path}"
-        digest = next(
-            line
-            for line in contents_host.text(host.wanted).splitlines()
-            if line == f"{line.partition('  ')[0]}  {one.path}"
-        )
+        digest = next(line for line in host.text().splitlines() if line == f"{line.partition('  ')[0]}  {one.path}")
         ways = {
             "absent": "",
             "a symbolic link": f"entry|l|777|0|0|{one.path}",
@@ -129,7 +131,7 @@ def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
         moved = host.ask(**{f"FragmentPath_{one.path}".replace("=", "_"): f"FragmentPath={other}"})
         assert f"{one.path}: {other} is loaded in its place" in moved.found
         site = f"/etc/systemd/system/{unit}.d/90-site.conf"
-        text = contents_host.text(host.wanted).replace(
+        text = host.text().replace(
             f"unit|FragmentPath={one.path}\nunit|DropInPaths=",
             f"unit|FragmentPath={one.path}\nunit|DropInPaths={site} ",
         )
@@ -161,7 +163,7 @@ def test_a_file_beside_the_programs_is_red_for_python_would_load_it(name: str) -
 )
 def test_a_unit_whose_interpreter_others_can_change_is_red(python: str) -> None:
     host = Host("readings")
-    text = contents_host.text(host.wanted).replace("sound|755|0|/usr/bin/python3", python)
+    text = host.text().replace("sound|755|0|/usr/bin/python3", python)
     assert host.check.run(host.ctx(contents=text)).status == "fail"
 
 
@@ -183,3 +185,20 @@ def test_the_probe_reads_every_path_that_is_written(name: str) -> None:
 
 def test_without_a_spec_the_probe_asks_for_nothing() -> None:
     assert CONTENTS.of(HostSpec(name="h")).asks is None
+
+
+def test_what_was_never_applied_here_is_not_red_for_files_that_are_to_come() -> None:
+    """A host that somebody else has set up; but a file that is there, and another than gpuprov writes, is."""
+    host = Host("readings")
+    host.texts["receipt"] = ""
+    assert host.ask({one.path: "" for one in host.wanted}).status == "n/a"
+    assert host.ask({host.wanted[0].path: ""}).status == "n/a"
+    assert host.ask({host.wanted[0].path: f"entry|f|644|0|0|{host.wanted[0].path}"}).status == "fail"
+    host.texts["receipt"] = "{"
+    assert host.ask({host.wanted[0].path: ""}).status == "fail"
+
+
+def test_a_file_that_nobody_looked_at_is_not_called_absent() -> None:
+    host = Host("readings")
+    with pytest.raises(ProbeFailed, match=f"{host.wanted[0].path} was not read on the host"):
+        host.check.run(host.ctx(contents="@contents\n"))

@@ -24,10 +24,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """`entries` by path, what is not there left out; `units` by name; `drop_ins`: text by path. `pythons`: by unit file the
-    interpreters of its commands; `sound`: those of them that root alone can change."""
+    """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path.
+    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change."""
 
     entries: Mapping[str, Entry]
+    missing: frozenset[str]
     units: Mapping[str, Loaded]
     drop_ins: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
@@ -41,12 +42,15 @@ def parse(output: Output) -> Contents:
     sums: dict[str, str] = {}
     sound: set[str] = set()
     shown: list[str] = []
+    missing: set[str] = set()
     current = ""
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         if kind == "entry":
             what, mode, owner, group, path = rest.split("|", 4)
             entries[path] = Entry(what, int(mode, 8), int(owner), int(group))
+        elif kind == "none":
+            missing.add(rest)
         elif kind == "sum":
             digest, _, path = rest.partition("  ")
             sums[path] = digest
@@ -65,6 +69,7 @@ def parse(output: Output) -> Contents:
                 sound.add(path)
     return Contents(
         {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
+        frozenset(missing),
         parse_show("\n".join(shown)),
         {path: "".join(f"{line}\n" for line in lines) for path, lines in drop_ins.items()},
         {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
@@ -85,6 +90,7 @@ find "$@" -xdev -printf 'entry|%y|%m|%U|%G|%p\\n'
 find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's/^/sum|/'
 }}
 {{
+for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
 [ -z "$paths" ] || show $paths -maxdepth 0
 [ -z "$folders" ] || show $folders
 for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
