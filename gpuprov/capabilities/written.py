@@ -20,6 +20,7 @@ from gpuprov.probe.host import contents, house
 from gpuprov.probe.host.contents import Contents, Entry
 from gpuprov.spec.model import HostSpec
 
+ANOTHER_TEXT = "another text"
 NAMED = 8
 """Paths that a message names; the rest are counted."""
 KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
@@ -116,7 +117,7 @@ def _file(wanted: File, found: Contents) -> str:
             if python in found.sound
         ]
     if entry.sum not in map(_sum, texts):
-        return "another text"
+        return ANOTHER_TEXT
     return _rights(entry, wanted.mode)
 
 
