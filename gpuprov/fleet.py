@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
 from gpuprov.errors import defect
 from gpuprov.inventory import load
-from gpuprov.inventory.names import folded
+from gpuprov.onhost import machine
 from gpuprov.spec import overrides
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
@@ -116,9 +116,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
 
 
 def _one_machine(address: str, names: list[str]) -> Problem:
-    told = f"{folded(names)} are one machine, which would be worked on more than once at a time: all are reached at {show(address)}"
-    hint = "take all names but one out of the inventory, or out of this run with --limit"
-    return Problem(message=told, hosts=tuple(names), hint=hint, severity="warning")
+    told = f"{machine.several(names)}: all are reached at {show(address)}"
+    return Problem(message=told, hosts=tuple(names), hint=machine.FIX, severity="warning")
 
 
 def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:

@@ -53,7 +53,7 @@ class Lock:
         refused: dict[str, str | UnreachableError] = {}
         again: list[Step] = []
         named = sorted({*broken} - {""})
-        steps = [Step(host=host, script=self._taking(broken=named)) for host in hosts]
+        steps = [Step(host=host, script=self._taking(host, broken=named)) for host in hosts]
         for host, ran in self._tried(steps).items():
             answer, why = _answer(ran)
             if why:
@@ -61,7 +61,7 @@ class Lock:
             elif answer.get("taken"):
                 self.held[host] = None
             elif process.is_dead(_mapping(answer.get("holder")), self._owner):
-                again.append(Step(host=host, script=self._taking(stale=str(answer.get("text", "")))))
+                again.append(Step(host=host, script=self._taking(host, stale=str(answer.get("text", "")))))
             else:
                 refused[host] = ": ".join(refusal(answer, named, "accept with"))
         for host, ran in self._tried(again).items() if again else ():
@@ -106,25 +106,25 @@ class Lock:
         names = list({**self.held, **self.away} if hosts is None else hosts)
         if not names:
             return {}
-        ran = self._runner([Step(host=host, script=f"d={FOLDER}\n{self._end()}", limit=90.0) for host in names])
+        ran = self._runner([Step(host=host, script=f"d={FOLDER}\n{self._end(host)}", limit=90.0) for host in names])
         for host in names:
             self.held.pop(host, None)
             self.away.pop(host, None)
         return {host: why for host in names if (why := _untold(ran[host]))}
 
-    def _request(self, action: str, **more: object) -> str:
-        return command(action, self._owner, **more)
+    def _request(self, action: str, host: str, **more: object) -> str:
+        return command(action, self._owner, host, **more)
 
-    def _taking(self, **more: object) -> str:
+    def _taking(self, host: str, **more: object) -> str:
         keeper = f"""d={FOLDER}
 while sleep 5; do
   [ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
   read -r now _ </proc/uptime; read -r until <"$d/until" || exit 0
   [ "${{now%%.*}}" -lt "$until" ] || break
 done
-{self._end()}"""
+{self._end(host)}"""
         return f"""[ "$(id -u)" = 0 ] || {{ echo 'not root'; exit 3; }}
-answer=$({self._request("take", **more)}) || exit
+answer=$({self._request("take", host, **more)}) || exit
 case $answer in *'"taken": true'*)
   d={FOLDER}
   {_STOP}
@@ -142,12 +142,12 @@ echo "$answer"
 {_until(int(limit) + PUT_OFF)}
 """
 
-    def _end(self) -> str:
+    def _end(self, host: str) -> str:
         return f"""[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
 {_STOP}
 stop TERM && sleep 1 && stop KILL
 rm -rf "$d"
-{self._request("release")} >/dev/null"""
+{self._request("release", host)} >/dev/null"""
 
 
 def _until(seconds: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -55,19 +55,20 @@ def leave(
     at_a_time: int = 0,
 ) -> dict[str, Left]:
     """Give back the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
-    found: dict[str, Left] = {}
-    script = composed(command("leave", owner, wait=wait, most=MOST), limit)
+    found = {raw.name: Left(problem="not tried") for raw in hosts}
     clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
-    jobs: list[Job] = []
-    for raw in hosts:
-        found[raw.name] = Left(problem="not tried")
-        try:
-            jobs.append(job(raw, script, limit, _noted(found, raw.name)))
-            # Ansible's temporary folder is the login user's, and nobody else writes in it.
-            jobs.append(job(_as_login_user(raw), clear, limit, lambda _answer: None))
-        except GpuprovError as error:
-            found[raw.name] = Left(problem=error.message)
-    run_all(jobs, at_a_time or WORKERS)
+
+    def jobs() -> Iterator[Job]:
+        for raw in hosts:
+            script = composed(command("leave", owner, raw.name, wait=wait, most=MOST), limit)
+            try:
+                yield job(raw, script, limit, _noted(found, raw.name))
+                # Ansible's temporary folder is the login user's, and nobody else writes in it.
+                yield job(_as_login_user(raw), clear, limit, lambda _answer: None)
+            except GpuprovError as error:
+                found[raw.name] = Left(problem=error.message)
+
+    run_all(jobs(), at_a_time or WORKERS)
     return found
 
 

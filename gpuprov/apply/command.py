@@ -11,7 +11,7 @@ from gpuprov import console
 from gpuprov.apply.document import as_json
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
-from gpuprov.apply.rollback import rollback
+from gpuprov.apply.rollback import acknowledge, rollback
 from gpuprov.apply.rollout import Agreed
 from gpuprov.apply.text import as_text
 from gpuprov.plan import HostPlan
@@ -73,6 +73,7 @@ def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> in
     ask = partial(confirm, act=options.act) if asked else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
     _told(outcome, options)
+    acknowledge(hosts, outcome, options.forks)
     retry.offer("rollback", outcome.again, len(hosts))
     return outcome.exit_code
 

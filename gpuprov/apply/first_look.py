@@ -9,6 +9,7 @@ from datetime import datetime
 from gpuprov.apply.model import HostOutcome, Options
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
+from gpuprov.onhost import fence, machine
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.read import Pair, Reading
@@ -41,6 +42,8 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         outcome.state, outcome.task = "blocked", obstacle.check
         outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
         outcome.ran = {}
+    elif decision.run and (other := _had_by(reading, name, options)):
+        outcome = duplicate(name, other)
     elif decision.run and (newer := _since(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
         outcome.message, outcome.hint = (
@@ -50,6 +53,12 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     elif decision.run:
         outcome.state = "not-started"
     return outcome
+
+
+def _had_by(reading: Reading, name: str, options: Options) -> str:
+    """By which other name this run has had the host, in an earlier job of a roll-out; empty for none."""
+    last = reading.facts.known(house.FENCE)
+    return fence.other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
@@ -82,6 +91,12 @@ def _stops(result: Result, run: Collection[str], options: Options) -> bool:
     if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
         return False
     return not ((options.drain or options.act == "prepare") and result.drained)
+
+
+def duplicate(name: str, other: str) -> HostOutcome:
+    """A host that the run has already, by another name."""
+    message, hint = machine.refusal(other)
+    return HostOutcome(host=name, state="blocked", task="host.machine", message=message, hint=hint)
 
 
 def left(name: str, error: GpuprovError) -> HostOutcome:

@@ -28,7 +28,7 @@ class Keeper:
 
     def __init__(self, hosts: Sequence[RawHost], owner: Mapping[str, object], lease: float, at_a_time: int = 0) -> None:
         self._hosts, self._lease, self._at_a_time = hosts, lease, at_a_time or WORKERS
-        self._script = composed(command("renew", owner), LIMIT)
+        self._owner = owner
         self._heard: dict[str, float] = {}
         self._over = threading.Event()
 
@@ -52,7 +52,7 @@ class Keeper:
             silent = [raw for raw in self._hosts if self._silent(raw.name)]
             # A lease that cannot be kept costs the run its next step, which says so; whatever it was, the next round is made.
             with contextlib.suppress(Exception):
-                run_all([one for raw in silent if (one := self._job(raw))], self._at_a_time)
+                run_all((one for raw in silent if (one := self._job(raw))), self._at_a_time)
 
     def _silent(self, name: str) -> bool:
         """Whether it took part and has not been heard of for long. One that has not begun holds no lock."""
@@ -67,7 +67,8 @@ class Keeper:
                 self.heard(raw.name)
 
         try:
-            return job(raw, self._script, min(LIMIT, self._lease / SHARE), done)
+            script = composed(command("renew", self._owner, raw.name), LIMIT)
+            return job(raw, script, min(LIMIT, self._lease / SHARE), done)
         except GpuprovError:
             return None
 

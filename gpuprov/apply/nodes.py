@@ -103,7 +103,7 @@ def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
         if (rest := end - time.monotonic()) <= 0:
             break
         try:
-            told = run(raw, composed(command("take", owner), LIMIT), rest)
+            told = run(raw, composed(command("take", owner, raw.name), LIMIT), rest)
             answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
         except (UnreachableError, ValueError):
             continue

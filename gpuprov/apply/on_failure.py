@@ -44,6 +44,7 @@ def apply(
     hosts = [raw for raw, _ in pairs if raw.name in red]
     by_name = {raw.name: raw for raw in hosts}
     ended = rollback.rollback(hosts, plain, shown, last=True)
+    rollback.acknowledge(hosts, ended, options.forks)
     for one in ended.hosts:
         red[one.host].rolled_back, red[one.host].undone = _told(one), one.state in DONE and not one.reboot
         nodes.told_anew(red[one.host], by_name[one.host], run.run, one)

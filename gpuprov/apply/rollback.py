@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.apply.first_look import lost
+from gpuprov.apply.first_look import duplicate, lost
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.rollout import apply
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
@@ -17,11 +17,13 @@ from gpuprov.fleet import Fleet, judge
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.onhost import locked, process
+from gpuprov.onhost.machine import duplicates
 from gpuprov.plan.extra import checked_run, new_run, owner
+from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import until_boot
 from gpuprov.plan.show import Show
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import house
 from gpuprov.probe.host.checkpoints import CHECKPOINTS
 from gpuprov.spec.model import RawHost
@@ -64,7 +66,9 @@ def rollback(
     plain = msgspec.structs.replace(options, act="apply", run=run, only=None, checkpoint=False, asked_at="")
 
     def end(how: Mapping[str, Mapping[str, Any]]) -> None:
-        asked = {name: (raws[name], {"action": "end", "owner": mine, **one}) for name, one in how.items()}
+        asked = {
+            name: (raws[name], {"action": "end", "owner": of_host(mine, name), **one}) for name, one in how.items()
+        }
         for name, answer in on_hosts(asked, pace).items():
             if "problem" in answer:
                 show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
@@ -87,13 +91,26 @@ def rollback(
     return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
 
 
+def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> None:
+    """Have hosts that are back know that this was said: from now on a rollback goes one further."""
+    mine, raws = owner(done.run), {raw.name: raw for raw in hosts}
+    back = [one.host for one in done.hosts if one.rolled_back and one.green]
+    on_hosts({name: (raws[name], {"action": "told", "owner": of_host(mine, name)}) for name in back}, Pace(forks))
+
+
 def _targets(
     hosts: Sequence[RawHost], to: str, pace: Pace, *, last: bool
 ) -> tuple[dict[str, HostOutcome], dict[str, Back]]:
     outcomes: dict[str, HostOutcome] = {}
     targets: dict[str, Back] = {}
     raws = {raw.name: raw for raw in hosts}
-    for name, facts in gather([(raw, (CHECKPOINTS, house.RECEIPT)) for raw in hosts], pace=pace).items():
+    read = gather([(raw, (CHECKPOINTS, house.RECEIPT, house.MACHINE)) for raw in hosts], pace=pace)
+    machines = {name: one.known(house.MACHINE) or "" for name, one in read.items() if isinstance(one, Facts)}
+    again = duplicates(machines)
+    for name, facts in read.items():
+        if name in again:
+            outcomes[name] = duplicate(name, again[name])
+            continue
         if isinstance(facts, UnreachableError):
             message, hint = lost(facts)
             outcomes[name] = HostOutcome(host=name, state="unreachable", message=message, hint=hint)
@@ -146,7 +163,10 @@ def _begin(
 ) -> None:
     """Take each host's lock, have it note where it goes, and offer what it kept; one that cannot is left alone."""
     asked: dict[str, tuple[RawHost, dict[str, Any]]] = {
-        name: (raws[name], {"action": "begin", "run": one.checkpoint.run, "owner": mine, "broken": list(broken)})
+        name: (
+            raws[name],
+            {"action": "begin", "run": one.checkpoint.run, "owner": of_host(mine, name), "broken": list(broken)},
+        )
         for name, one in begun.items()
     }
     answers = on_hosts(asked, pace)

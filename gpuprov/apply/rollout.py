@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.apply import keeping, nodes
 from gpuprov.apply.aftermath import leave, told_interrupted
 from gpuprov.apply.batches import batches, groups_of, proved_first, size, too_many
-from gpuprov.apply.first_look import first_look, lost
+from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
 from gpuprov.apply.left_behind import give_back
@@ -29,7 +29,7 @@ from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
-from gpuprov.plan.read import Pair, Reading, for_ansible, read
+from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
 from gpuprov.shared.signals import ended_politely
@@ -125,6 +125,7 @@ class _Rollout:
         with self.show.reading(list(pair_of), "reading") as done:
             self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
         self.outcomes = {name: found[name] for name in pair_of}
+        self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""

@@ -16,6 +16,7 @@ from gpuprov.errors import UnreachableError
 from gpuprov.fleet import build_spec, with_site
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
+from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import house
@@ -53,7 +54,10 @@ def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None =
         exact = pinned(raw, spec, facts)
         made = [{name: str(one) for name, one in digests(each).items()} for each in (spec, exact[1])]
         checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
-        requests[raw.name] = raw, {"action": "keep", "run": run, "owner": dict(owner), "checkpoint": checkpoint}
+        requests[raw.name] = (
+            raw,
+            {"action": "keep", "run": run, "owner": of_host(owner, raw.name), "checkpoint": checkpoint},
+        )
     answers = on_hosts(requests, pace)
     return problems | {name: str(one["problem"]) for name, one in answers.items() if "problem" in one}
 

@@ -18,14 +18,17 @@ from gpuprov.drain.base import Adapter, Step
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import compose, split
 from gpuprov.gather.transport import run as run_on
+from gpuprov.onhost import machine
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.house import DRAINED_FILE
+from gpuprov.probe.host.house import DRAINED_FILE, Drained
+from gpuprov.reading import Unreadable, typed_json
 from gpuprov.spec.model import RawHost
 
 LIMIT = 20.0
 """Seconds for one host: to take it out does not wait longer for it."""
-NEW, MINE, THEIRS = "new", "mine", "theirs"
-"""Whose note a host has, as `written` prints it: this run's, written now or before; or another run's, which is left."""
+NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
+"""Whose note a host has, as `written` prints it: this run's, written now or before; another run's, which is left; or this run's by
+another name of the host, with that note behind it."""
 
 
 class Noted:
@@ -45,13 +48,17 @@ class Noted:
         """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote goes."""
         key = (host, run)
         if key not in self._found:
-            self._found[key] = self._tell(host, written(self.name, run, over=False))
+            whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
+            if whose == TWIN:
+                told, fix = machine.refusal(_name_in(note, self._hosts))
+                return Step(host=host, node=host, state="refused", message=f"it is {told}", hint=fix)
+            self._found[key] = whose
         step = self._adapter.drain(host, run)
         if step.state == "refused":
             if self._found.pop(key) == NEW:
                 self._tell(host, gone(run))
         elif step.state == "done" and self._found[key] == THEIRS:
-            self._found[key] = self._tell(host, written(self.name, run, over=True))
+            self._found[key] = self._tell(host, written(self.name, run, host, over=True))
         return self._with_untold(host, step)
 
     def drained(self, host: str, run: str) -> Step:
@@ -85,14 +92,29 @@ class Noted:
         return said
 
 
-def written(by: str, run: str, *, over: bool) -> str:
-    """Shell that writes the note, and says whose it is now; `over`: also over one of another run."""
-    text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
-    fresh = f"{DRAINED_FILE}.$$"
-    put = f"mkdir -p {DRAINED_FILE.rpartition('/')[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && mv {fresh} {DRAINED_FILE}"
-    mine = f"if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then echo {MINE}"
-    theirs = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}; "
-    return f"umask 022; {mine}; {theirs}else {put} && echo {NEW}; fi"
+def written(by: str, run: str, host: str, *, over: bool) -> str:
+    """Shell that writes the note, and says whose it is now; `over`: also over one of another run. Of two that write at the same time
+    one is first: link(2)."""
+    text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "host": host})
+    fresh, name = f"{DRAINED_FILE}.$$", f'"host": {json.dumps(host)}'
+    named = f"grep -qsF {shlex.quote(name)} {DRAINED_FILE} || ! grep -qsF '\"host\": ' {DRAINED_FILE}"
+    mine = f"if {named}; then echo {MINE}; else echo {TWIN}; cat {DRAINED_FILE}; fi"
+    theirs = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}\n"
+    return f"""umask 022
+put() {{ mkdir -p {DRAINED_FILE.rpartition("/")[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && "$@" {fresh} {DRAINED_FILE}; }}
+[ -s {DRAINED_FILE} ] || {{ put ln 2>/dev/null && rm -f {fresh} && echo {NEW} && exit; }}
+if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then {mine}
+{theirs}else put mv && echo {NEW}; fi
+s=$?; rm -f {fresh}; exit $s"""
+
+
+def _name_in(note: str, known: Mapping[str, RawHost]) -> str:
+    """The name in a host's note, if it is one of the run's."""
+    try:
+        name = typed_json(note, Drained).host
+    except Unreadable:
+        name = ""
+    return name if name in known else "another host of this run"
 
 
 def gone(run: str = "") -> str:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError, defect
-from gpuprov.gather.children import Job, Process, run_all
+from gpuprov.gather.children import Job, Process
 from gpuprov.gather.pace import Pace
+from gpuprov.gather.rounds import Rounds
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split, with_environment
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import Answer, job
@@ -24,8 +24,6 @@ from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
 T = TypeVar("T")
 Gathered = dict[str, Facts | UnreachableError]
-PAUSE = 1.0
-"""Seconds before hosts whose sshd dropped the connection are tried again."""
 
 
 def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
@@ -80,28 +78,12 @@ def gather_each(
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}
     begun: dict[str, float] = {}
-    dropped: list[str] = []
-    again: set[str] = set()
-    let_in: set[str] = set()
+    rounds = Rounds(pace)
 
     def note(name: str, result: Facts | UnreachableError) -> None:
         if took is not None:
             took[name] = time.monotonic() - begun[name] if name in begun else 0.0
         on_done(name, result)
-
-    def noted(name: str) -> Callable[[Answer], None]:
-        done = _noted(name, note)
-
-        def ended(answer: Answer) -> None:
-            if _is_dropped(answer):
-                if tried > 1:  # what is tried again has not ended
-                    dropped.append(name)
-                    return
-            elif name in again:
-                let_in.add(name)
-            done(answer)
-
-        return ended
 
     jobs: dict[str, Job] = {}
     for raw, probes in hosts:
@@ -109,24 +91,14 @@ def gather_each(
             probes = _of_host(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
             script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
-            jobs[raw.name] = _noting_start(job(raw, script, timeout, noted(raw.name)), raw.name, begun)
+            jobs[raw.name] = _noting_start(
+                job(raw, script, timeout, rounds.hears(raw.name, _noted(raw.name, note))), raw.name, begun
+            )
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
         except Exception as error:
             note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
-    waiting, forks = list(jobs), pace.forks
-    while waiting:
-        tried = min(pace.most, len(waiting))
-        run_all((jobs[name] for name in waiting), pace.most)
-        waiting, before = list(dropped), len(waiting)
-        again |= {*dropped}
-        dropped.clear()
-        if waiting:
-            pace.slow_down(tried)
-            console.warning(_told(len(waiting), before, tried, pace.forks))
-            time.sleep(PAUSE)
-    if again and not let_in:  # they drop one alone, too: that is no reason to be slow with all the others
-        pace.forks = forks
+    rounds.run(jobs)
 
 
 def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
@@ -135,17 +107,6 @@ def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
         return job.start()
 
     return msgspec.structs.replace(job, start=start)
-
-
-def _is_dropped(answer: Answer) -> bool:
-    return isinstance(answer, Unreached) and answer.dropped
-
-
-def _told(dropped: int, hosts: int, tried: int, now: int) -> str:
-    return (
-        f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
-        f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"
-    )
 
 
 def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:

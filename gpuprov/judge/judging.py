@@ -34,10 +34,10 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
     return compose({probe.name: probe for probe in probes}.values())
 
 
-def facts_of(streams: str) -> Facts:
+def facts_of(streams: bytes) -> Facts:
     """The facts that the script printed, from both of its streams. Raises GpuprovError where it did not come to its end."""
-    outputs = split(streams.encode(errors="surrogateescape"))
-    if outputs is None and bundle.MISSING in streams:
+    outputs = split(streams)
+    if outputs is None and bundle.MISSING.encode() in streams:
         raise GpuprovError(bundle.MISSING, bundle.WAY_OUT)
     if outputs is None:
         raise GpuprovError("the host could not be read to the end", "apply again; gpuprov verify shows what it says")

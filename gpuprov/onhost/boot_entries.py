@@ -42,6 +42,13 @@ def renew(words: Sequence[str], *, by_entry: bool) -> None:
         if problem:
             raise Failed(problem)
         return
-    done = subprocess.run(["update-grub"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        ["update-grub"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
     if done.returncode:
         raise Failed(f"update-grub failed: {'; '.join(done.stdout.splitlines()[-3:])}")

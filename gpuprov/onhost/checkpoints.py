@@ -27,7 +27,8 @@ from .packages.model import Refused
 FOLDER = "/var/lib/gpuprov/checkpoints"
 POOL = "/var/lib/gpuprov/packages"
 TARGET = f"{FOLDER}/target.json"
-"""The checkpoint that a rollback has begun to go back to, until one has ended; of which run, and what stood here `before` it."""
+"""The checkpoint that a rollback has begun to go back to, until one has ended and said so; of which run, and what stood here
+`before` it."""
 LAST = f"{FOLDER}/last.json"
 """The checkpoint that the host was at, when verify was last green, and when that was."""
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -103,7 +104,9 @@ def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
 
 def end(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Withdraw what `begin` offered, and give the lock back. `over`: the host was left alone, and what stood in TARGET before stands
-    there again. `there`: the checkpoint that it has come to. What another run has begun since stays."""
+    there again. `there`: the checkpoint that it has come to. What another run has begun since stays.
+
+    A rollback that is killed now has told nobody that the host is back: done again it goes there, and no further (`told`)."""
     owner = asked["owner"]
     try:
         target = _target()
@@ -113,10 +116,17 @@ def end(asked: Mapping[str, Any]) -> dict[str, Any]:
                 _came_to(_name(asked["there"]))
             if asked.get("over") and target.get("before"):
                 write(TARGET, json.dumps({"run": target["before"]}) + "\n", 0o600)
-            elif asked.get("over") or asked.get("there"):
+            elif asked.get("over"):
                 os.unlink(TARGET)
     finally:
         lock.release(owner)
+    return {}
+
+
+def told(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Forget where a rollback went: it has said that the host is there."""
+    if _target().get("of") == asked["owner"]["run"]:
+        os.unlink(TARGET)
     return {}
 
 
@@ -262,7 +272,7 @@ def main() -> None:
     asked = json.load(sys.stdin)
     try:
         with _alone():
-            answer = {"keep": keep, "begin": begin, "end": end}[asked["action"]](asked)
+            answer = {"keep": keep, "begin": begin, "end": end, "told": told}[asked["action"]](asked)
     except (OSError, ValueError, KeyError, TypeError, Refused) as error:
         answer = {"problem": str(error) or type(error).__name__}
     print(json.dumps(answer))

@@ -28,7 +28,7 @@ GIVEN = re.compile(r"^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=.*", re.MULTILIN
 def read(path: str) -> str:
     """The text of a file; nothing if there is none."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
     except FileNotFoundError:
         return ""
@@ -37,7 +37,7 @@ def read(path: str) -> str:
 def replace(path: str, text: str) -> None:
     """The file is whole at any moment."""
     scratch = path + ".gpuprov"
-    with open(scratch, "w", encoding="utf-8") as file:
+    with open(scratch, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
     if os.path.exists(path):
         shutil.copymode(path, scratch)
@@ -121,14 +121,18 @@ def grubby(wanted: Sequence[str], unwanted: Sequence[str]) -> str:
     command = ["grubby", "--update-kernel", "ALL"]
     command += ["--remove-args", " ".join(unwanted)] if unwanted else []
     command += ["--args", " ".join(wanted)] if wanted else []
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
+    )
     return " ".join(done.stdout.split())
 
 
 def remade() -> str:
     """Make grub.cfg anew from GRUB's defaults."""
     command = ["grub2-mkconfig", "-o", BOOT + "/grub2/grub.cfg"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
+    )
     return " ".join(done.stdout.split())
 
 

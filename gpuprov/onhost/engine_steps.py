@@ -17,6 +17,7 @@ import tempfile
 from typing import Any, Callable, Mapping, Sequence
 
 from . import files, rootless
+from .rootless import Refused
 from .systemd import systemctl
 
 BACKUP = "/var/lib/gpuprov/container_toolkit"
@@ -31,7 +32,10 @@ def read(script: str) -> dict[str, Any]:
 
 
 def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
-    """Keep the engine's files as they are."""
+    """Keep the engine's files as they are. Raises Refused for one that would not come back as it was."""
+    for path in filter(os.path.exists, paths):
+        with open(path, "rb") as file:
+            _refuse_bytes(path, file.read())
     new = f"{_place(engine)}.new"
     shutil.rmtree(new, ignore_errors=True)
     os.makedirs(new)
@@ -97,7 +101,9 @@ def tell(verb: str, engine: str) -> dict[str, Any]:
 def own(user: str) -> dict[str, Any]:
     """A user's own docker configuration."""
     account = rootless.account(user)
-    return {"path": account.file, "text": rootless.read(account)}
+    text = rootless.read(account)
+    _refuse_bytes(account.file, text.encode("utf-8", "surrogateescape"))
+    return {"path": account.file, "text": text}
 
 
 def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
@@ -141,6 +147,15 @@ def _copy(path: str, to: str) -> None:
     shutil.copy2(path, to)
     state = os.stat(path)
     os.chown(to, state.st_uid, state.st_gid)
+
+
+def _refuse_bytes(path: str, content: bytes) -> None:
+    """TOML and JSON are UTF-8, and what goes through Ansible has to be."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Refused(f"{path}: line {line} has a byte that is not UTF-8 (0x{content[error.start]:02x})") from error
 
 
 def _texts(paths: Sequence[str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def newest(kernels: Sequence[str]) -> str:
 
 def text_of(path: str) -> str:
     try:
-        with open(ROOT + path, encoding="utf-8", errors="replace") as file:
+        with open(ROOT + path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().strip()
     except OSError:
         return ""
@@ -77,7 +77,7 @@ def write(path: str, text: str, mode: int | None = None) -> None:
     """Whole, and on the disk before this returns: a kernel may panic next. FAT has no modes."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     scratch = path + ".gpuprov-new"
-    with open(scratch, "w", encoding="utf-8") as file:
+    with open(scratch, "w", encoding="utf-8", errors="surrogateescape") as file:
         if mode is not None:
             os.chmod(scratch, mode)
         file.write(text)

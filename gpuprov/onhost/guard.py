@@ -25,8 +25,8 @@ THROUGH = 0o011
 """What lets others than root come to a file below a folder."""
 GUARD = f"""#!/bin/sh
 # Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
-token= taker= user= host= since= up= ended= boot= first= line= asked= why= fix='let the other run end'
-{{ read -r token taker user host since; }} 2>/dev/null <@KEPT@/fence
+token= taker= user= host= since= name= up= ended= boot= first= line= asked= why= fix='let the other run end'
+{{ read -r token taker user host since name; }} 2>/dev/null <@KEPT@/fence
 {{ read -r boot; }} 2>/dev/null </proc/sys/kernel/random/boot_id
 {{ read -r line; }} 2>/dev/null </proc/1/stat
 {{ read -r asked; }} 2>/dev/null <@KEPT@/reboot

@@ -103,7 +103,9 @@ def rebuild(image: Image) -> None:
     else:  # by its own name: "-k all" means to update-initramfs only those that it made itself
         command = ["update-initramfs", "-u", "-k", image.kernel]
         maker = "update-initramfs: see update_initramfs in /etc/initramfs-tools/update-initramfs.conf"
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         said = [line for line in done.stdout.splitlines() if line.strip()][-3:]
         why = "; ".join(said) or f"status {done.returncode}"

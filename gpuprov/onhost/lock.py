@@ -22,6 +22,7 @@ import tempfile
 import time
 from typing import Any, Callable, Collection, Iterator, Mapping
 
+from .fence import line, other_name, taker
 from .marked import running
 
 BASE = "/run/gpuprov"
@@ -33,7 +34,8 @@ PERSON = ("run", "controller", "pid", "pid_start")
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """What a run may be called."""
 TOKEN = re.compile(r"\d+-[0-9a-f]+")
-"""By which an owner is known: the run, and the process that leads it."""
+"""By which an owner is known: the run, and the process that leads it. Of a run that works on many hosts, also `name`, which its
+inventory has for this one: a machine that has two names there is one host, and would be changed twice at a time."""
 SLIPPED = 10.0
 """Seconds that what a run has started gets to end, where its leader is dead, or the lock was taken over while it began."""
 
@@ -86,7 +88,9 @@ def name_of(text: str) -> str:
 def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
     """Whether the lock is this owner's. A run that goes on elsewhere is led by another process, and is another owner."""
     holder = owner_in(text or "") or {}
-    return bool(holder) and all(holder.get(key) == owner[key] for key in PERSON if key in owner)
+    name, other = holder.get("name"), owner.get("name")
+    same = bool(holder) and all(holder.get(key) == owner[key] for key in PERSON if key in owner)
+    return same and (name == other or not name or not other)
 
 
 def boot() -> str:
@@ -114,12 +118,15 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
     It gets the lock if it is free, if it is the owner's already, or if its id is in `broken`; and where nothing runs any more that
     its holder started, if its lease has ended, or if it is, byte for byte, the `stale` one, whose leader is known to be dead. An
     owner with a token of another lock gets nothing: it `lost` that. So does one whose `seen` is not the host's token: another run
-    has `passed` since it read the host. `over`: whether it was taken over. A lock in the way, also one that was taken over, is
+    has `passed` since it read the host. A run that has the host by another name gets it by that one alone (`twin`). `over`: whether
+    it was taken over. A lock in the way, also one that was taken over, is
     described by its `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its lease.
     """
     with guard():
         text, token = held(), fence()
         mine = is_mine(text, owner)
+        if twin := other_name(_taker() if text is None else owner_in(text) or {}, owner):
+            return {"taken": False, "over": False, "twin": twin}
         if owner.get("token") and token != owner["token"]:
             return {"taken": False, "over": False, "lost": _taker()}
         owner, seen = {key: value for key, value in owner.items() if key != "seen"}, owner.get("seen")
@@ -218,16 +225,8 @@ def _fence(owner: Mapping[str, Any], text: str | None) -> str:
     fresh = numbers or not os.path.exists(f"{KEPT}/fence")
     number = max(numbers, default=0) + 1 if fresh else int(time.time())
     token = f"{number}-{secrets.token_hex(4)}"
-    who = [re.sub(r"[^A-Za-z0-9._:@+-]", "_", str(owner.get(key, ""))) or "-" for key in ("run", "user", "host")]
-    whole(f"{KEPT}/fence", " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())]) + "\n")
+    whole(f"{KEPT}/fence", line(token, owner))
     return token
-
-
-def taker(text: str) -> dict[str, str]:
-    """Who took the lock last, by the fence's text; nothing where that is damaged."""
-    words = text.split()
-    whole = len(words) == 5 and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0])
-    return dict(zip(("token", "run", "user", "host", "since"), words)) if whole else {}
 
 
 def _taker() -> dict[str, str]:

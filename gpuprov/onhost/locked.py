@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Collection, Mapping
 
-from . import lock
+from . import lock, machine
 
 LOST = "Nothing more is changed by this run"
 """What stands in the message of every step that is refused, since the lock was taken over, or the host was rebooted."""
@@ -20,6 +20,8 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     )  # what a host says becomes no word of a command that somebody copies
     other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
     by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
+    if answer.get("twin"):
+        return machine.refusal(str(answer["twin"]))
     lost = answer.get("lost")
     if lost == {}:
         return (

@@ -1,14 +1,45 @@
-"""Whether a host is the very machine that this runs on: by what it is, not by how it is reached, as ssh may lead back here."""
+"""Which machine a host is, by what it is and not by how it is reached: ssh may lead to one by two names, or back here."""
 
 from __future__ import annotations
 
+from typing import Mapping, Sequence
+
 IDENTITY = 'echo "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null) $(readlink /proc/self/ns/pid)"'
-"""A shell's answer to which machine, and which container on it."""
+"""A shell's answer to which machine, and which container on it. Machines that were cloned share a machine-id; each boot has an id of
+its own, and each container on one kernel a namespace of its own."""
 MACHINE = "pid:[4026531836]"
 """PROC_PID_INIT_INO: a machine itself. https://github.com/torvalds/linux/blob/master/include/linux/proc_ns.h"""
+
+FIX = "take all its names but one out of the inventory, or out of this run with --limit"
 
 
 def same(here: str, there: str) -> bool:
     """By both answers. A container on this machine is another host, unless it is this one; the machine of this container is not."""
     mine, other = here.split(), there.split()
     return bool(mine) and len(other) == 2 and mine[0] == other[0] and other[1] in (mine[-1], MACHINE)
+
+
+def duplicates(answers: Mapping[str, str]) -> dict[str, str]:
+    """By name, an earlier one of the same machine. An answer that is not whole names none."""
+    first: dict[str, str] = {}
+    whole = {name: answer for name, answer in answers.items() if len(answer.split()) == 2}
+    found = {name: first.setdefault(answer, name) for name, answer in whole.items()}
+    return {name: other for name, other in found.items() if other != name}
+
+
+def warnings(answers: Mapping[str, str]) -> list[str]:
+    """What is said of each machine that has several names, to who only reads it."""
+    names: dict[str, list[str]] = {}
+    for name, other in duplicates(answers).items():
+        names.setdefault(other, [other]).append(name)
+    return [f"{several(one)}. Fix: {FIX}" for one in names.values()]
+
+
+def several(names: Sequence[str]) -> str:
+    """What is said of names of one machine."""
+    return f"{', '.join(names)} are one machine, which apply works on by the name {names[0]} alone"
+
+
+def refusal(other: str) -> tuple[str, str]:
+    """Why a run leaves a host alone that is the machine of this other name, and the fix."""
+    return f"the same machine as {other}, by which name alone a run works on it", FIX

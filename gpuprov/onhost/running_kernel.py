@@ -99,7 +99,7 @@ def more_hugepages(wanted: int) -> int:
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
 
 def _said(done: subprocess.CompletedProcess[str]) -> str:

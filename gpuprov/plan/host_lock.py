@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.onhost import lock, marked
+from gpuprov.onhost import fence, lock, marked
 from gpuprov.shared import reach
 
 # EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
@@ -18,13 +19,24 @@ done"""
 
 def program() -> str:
     """The program as one text, as it goes to a host: what the module of the lock imports from beside it stands in it."""
-    text, beside = (Path(str(one.__file__)).read_text(encoding="utf-8") for one in (lock, marked))
-    return text.replace("from .marked import running\n", beside.partition("from __future__ import annotations\n")[2])
+    text = Path(str(lock.__file__)).read_text(encoding="utf-8")
+    for module in (fence, marked):
+        body = (
+            Path(str(module.__file__)).read_text(encoding="utf-8").partition("from __future__ import annotations\n")[2]
+        )
+        imported = re.search(rf"^from \.{module.__name__.rpartition('.')[2]} import .*\n", text, re.MULTILINE)
+        text = text.replace(imported[0], body) if imported else text
+    return text
 
 
-def command(action: str, owner: Mapping[str, object], **more: object) -> str:
+def command(action: str, owner: Mapping[str, object], host: str, **more: object) -> str:
     """Shell that runs the program as root; it prints one line of JSON. `action` and `more`: see gpuprov/onhost/lock.py."""
-    return with_python(program(), {"action": action, "owner": owner, **more})
+    return with_python(program(), {"action": action, "owner": of_host(owner, host), **more})
+
+
+def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
+    """A run as the owner of the lock of this host of its inventory, and of no other's that may be the same machine."""
+    return {**owner, "name": host}
 
 
 def with_python(text: str, request: Mapping[str, object]) -> str:

@@ -9,13 +9,15 @@ from gpuprov.errors import UnreachableError
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import ACT_LIMIT
+from gpuprov.onhost import machine
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
+from gpuprov.probe.host import house
 from gpuprov.shared.signals import ended_politely
-from gpuprov.verify.evaluate import broken
+from gpuprov.verify.evaluate import Result, broken
 
 
 def plan(
@@ -38,17 +40,21 @@ def plan(
     show, pace = show or Show(), pace or Pace()
     with ended_politely():
         pair_of, made = {pair[0].name: pair for pair in pairs}, dict[str, HostPlan]()
+        machines = dict.fromkeys(pair_of, "")
 
         def planned(name: str, reading: Reading) -> None:
             [made[name]] = plans_of(
                 [pair_of[name]], {name: reading}, capabilities=capabilities, full=full, reboot=reboot
             )
 
+            machines[name] = reading.facts.known(house.MACHINE) or ""
+
         with show.reading(list(pair_of), "reading") as done:
             kept = bool(ansible or on_read)
             readings = read(pairs, only=capabilities, pace=pace, on_done=done, each=planned, keep=kept)
         if on_read:
             on_read(readings)
+        made |= {name: _duplicate(name, other) for name, other in machine.duplicates(machines).items()}
         plans = [made[name] for name in pair_of]
         if not ansible:
             return plans
@@ -83,6 +89,15 @@ def plans_of(
             told = broken(pair[0].name, "the plan", error, "preflight")
             plans.append(HostPlan(host=pair[0].name, blocked=(told,), differs=True))
     return plans
+
+
+def _duplicate(host: str, other: str) -> HostPlan:
+    """Of a host that is another one of the run: apply leaves it alone."""
+    found, hint = machine.refusal(other)
+    told = Result(
+        host=host, capability="host", check="host.machine", status="fail", found=found, hint=hint, moment="preflight"
+    )
+    return HostPlan(host=host, blocked=(told,), differs=True)
 
 
 def _away(host: str, lost: UnreachableError) -> HostPlan:

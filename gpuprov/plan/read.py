@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from gpuprov.gather.command import SHELL
 from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
+from gpuprov.onhost import machine
 from gpuprov.plan.decide import PROBES
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
@@ -28,7 +29,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-ALSO = (*PROBES, house.LOCK, house.FENCE, CHECKPOINTS)
+ALSO = (*PROBES, house.LOCK, house.FENCE, house.MACHINE, CHECKPOINTS)
 """What is read of every host beside what its checks ask."""
 KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
@@ -48,6 +49,11 @@ class Reading(msgspec.Struct, frozen=True):
             return self.facts.get(house.FENCE).get("token", "")
         except ProbeFailed:
             return None
+
+
+def duplicates(readings: Mapping[str, Reading]) -> dict[str, str]:
+    """By name, an earlier one of the same machine."""
+    return machine.duplicates({name: one.facts.known(house.MACHINE) or "" for name, one in readings.items()})
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:

@@ -6,7 +6,9 @@ import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 
+from gpuprov.errors import GpuprovError
 from gpuprov.gather.settings import Settings
+from gpuprov.onhost import machine
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 64
@@ -18,7 +20,19 @@ AWAY = ("proxyjump", "proxycommand", "-j")
 
 
 def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
-    """Each host with its address as the inventory writes it, and with each number and port that the name stands for here."""
+    """Each host with its address as the inventory writes it, and with each number and port that the name stands for here. Raises
+    GpuprovError for two hosts that have such a number and port in common."""
+    first: dict[str, str] = {}
+    for name, written, numbers in _numbered(hosts):
+        for address in dict.fromkeys(numbers):
+            if (other := first.setdefault(address, name)) != name:
+                told, fix = machine.refusal(other)
+                raise GpuprovError(f"{name} is {told}: both are reached at {address}", fix)
+        for address in dict.fromkeys((written, *numbers)):
+            yield name, address
+
+
+def _numbered(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     known = [(raw.name, Settings(raw)) for raw in hosts]
     asked = {(one.host, one.text("port", PORT)) for _, one in known if _direct(one)}
     with ThreadPoolExecutor(min(AT_A_TIME, len(asked)) or 1) as pool:
@@ -27,9 +41,7 @@ def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
         pool.shutdown(wait=False, cancel_futures=True)
     for name, one in known:
         answer = found.get((one.host, one.text("port", PORT))) if _direct(one) else None
-        numbers = answer.result() if answer and answer in done else ()
-        for address in dict.fromkeys((one.address, *numbers)):
-            yield name, address
+        yield name, one.address, answer.result() if answer and answer in done else ()
 
 
 def _direct(one: Settings) -> bool:

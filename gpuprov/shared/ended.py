@@ -11,6 +11,11 @@ OF_SSH = 255
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
 """How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
+NOISE = (
+    "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have its startup files"
+    " (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
+)
+"""Ansible begins to read there: https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
 _MISSING = re.compile(r"\s*Missing (\w+) password\s*")
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
@@ -71,8 +76,19 @@ def raised(said: str) -> str:
     return next(line for line in reversed(lines) if line and not CLOSED.fullmatch(line))
 
 
+def is_misleading(noise: str) -> bool:
+    """Whether Ansible takes what a login prints before an answer for the answer."""
+    return _answers(noise) > 0
+
+
+def _answers(printed: str) -> int:
+    return sum(line.startswith("{") for line in printed.splitlines())
+
+
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
     """What a program said last, and how it ended. The status of a module is that of the connection, if that was cut."""
+    if of_module and result.get("rc") == 0 and _answers(str(result.get("module_stdout") or "")) > 1:
+        return NOISE  # the module has ended well, and answers in one line
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]
     lines = (line.strip() for stream in streams for line in reversed(stream.splitlines()))
     said = next((line for line in lines if line and not CLOSED.fullmatch(line)), "")

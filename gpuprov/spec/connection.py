@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 
 from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
@@ -21,6 +22,7 @@ ADDRESSES = ("ansible_host", "ansible_ssh_host")
 PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")
 _WAY = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_executable")
+_HOST_OPTION = re.compile(r"-o\s*[\"']?HostName\s*[= ]\s*([^\s\"']+)[\"']?", re.IGNORECASE)
 _BY_SSH = ("", "smart", "ssh", "paramiko", "paramiko_ssh")
 NODE = "host_kubernetes_node"
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
@@ -42,18 +44,29 @@ def unusable(raw: RawHost) -> Iterator[Problem]:
 
 
 def one_machine(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
-    """Names by which ssh reaches one machine, as far as the inventory's own words tell, and its address. A run would work on it by
-    each of them at the same time: its lock keeps other runs out."""
+    """Names by which ssh reaches one machine, as far as the inventory's own words tell, and its address. Apply finds others, too: it
+    asks each host which machine it is (`onhost.machine`)."""
     found: dict[tuple[str, ...], list[str]] = {}
     for raw in hosts:
         said = {name: str(raw.connection.get(name) or "") for name in (*ADDRESSES, *PORTS, *_WAY, "ansible_connection")}
         if said["ansible_connection"].removeprefix("ansible.builtin.") in _BY_SSH:
+            way = " ".join(said[name] for name in _WAY)
+            named = _HOST_OPTION.search(way)
             host = said["ansible_ssh_host"] or said["ansible_host"] or raw.name
-            port = said["ansible_ssh_port"] or said["ansible_port"]
-            found.setdefault((host.lower(), port, *(said[name] for name in _WAY)), []).append(raw.name)
+            host = named[1].replace("%h", host) if named else host
+            port = said["ansible_ssh_port"] or said["ansible_port"] or "22"
+            key = (_as_address(host), port, " ".join(_HOST_OPTION.sub("", way).split()))
+            found.setdefault(key, []).append(raw.name)
     for (host, *_), names in found.items():
         if len(names) > 1:
             yield host, names
+
+
+def _as_address(host: str) -> str:
+    try:
+        return str(ip_address(host.strip("[]")))
+    except ValueError:
+        return host.lower().rstrip(".")
 
 
 def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:

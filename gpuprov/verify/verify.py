@@ -7,13 +7,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov import console
 from gpuprov.capabilities.base import Moment
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
+from gpuprov.onhost import machine
 from gpuprov.probe.base import Facts, Probe
+from gpuprov.probe.host import house
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.causes import AT_BOOT
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
@@ -83,11 +86,14 @@ def verify_each(
     """The same, told host by host as each has answered; nothing of a host is kept once `on_judged` was told."""
     known = registered or registry()
     specs = {raw.name: spec for raw, spec in fleet}
+    machines = dict.fromkeys(specs, "")
+    also = (*also, house.MACHINE)
 
     def judge(name: str, found: Facts | UnreachableError) -> None:
         if isinstance(found, UnreachableError):
             on_judged(name, [unreachable(name, found)], found)
         else:
+            machines[name] = found.known(house.MACHINE) or ""
             on_judged(name, evaluate(specs[name], found, moments, only=only, registered=known), found)
 
     asked = []
@@ -95,6 +101,8 @@ def verify_each(
         probes = probes_of(spec, moments, only=only, registered=known)
         asked.append((raw, (*probes, *(one for one in also if one not in probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
+    for told in machine.warnings(machines):
+        console.warning(told)
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:

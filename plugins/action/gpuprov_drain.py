@@ -64,7 +64,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if cluster is None:
             self._shell(command, known)
             return {"changed": True}
-        whose = self._shell(noted.written("kubernetes", run, over=False), known)
+        host = str(known.get("inventory_hostname", ""))
+        whose = self._shell(noted.written("kubernetes", run, host, over=False), known)
         try:
             told = in_play.take_out(cluster, node, run)
         except GpuprovError:
@@ -72,12 +73,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 self._shell(noted.gone(run), known)
             raise
         if whose == noted.THEIRS:  # of a run that has it no more
-            self._shell(noted.written("kubernetes", run, over=True), known)
+            self._shell(noted.written("kubernetes", run, host, over=True), known)
         return {"changed": True, **({"warnings": [f"node {node}: {told}"]} if told else {})}
 
     def _shell(self, script: str, known: dict[str, Any]) -> str:
-        given = {"_raw_params": script, "_uses_shell": True}
-        return str(self._module("ansible.builtin.command", given, known).get("stdout") or "").strip()
+        given = {"argv": ["/bin/sh", "-c", script]}
+        return str(self._module("gpuprov_command", given, known).get("stdout") or "").strip()
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)

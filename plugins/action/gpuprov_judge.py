@@ -16,6 +16,8 @@ Strings in it come from a host and are no templates.
 
 from __future__ import annotations
 
+import base64
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +83,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
         return {**result, **shown, "changed": bool(waited), "desired": {**judged, **verdict.desired}}
 
-    def _read(self, text: str, known: dict[str, Any]) -> str:
-        """Both streams of the script on the host."""
-        ran = self._execute_module(
-            module_name="ansible.builtin.command",
-            module_args={
-                "argv": ["/bin/sh", "-s"],
-                "stdin": text,
-                "strip_empty_ends": False,
-                "expand_argument_vars": False,
-            },
-            task_vars=known,
-        )
-        if "stdout" not in ran:
+    def _read(self, text: str, known: dict[str, Any]) -> bytes:
+        """Both streams of the script on the host, as bytes: what a host holds need not be UTF-8, and a module's result must."""
+        given = {"capabilities": [], "moment": self._task.args["moment"], "script": text}
+        ran = self._execute_module(module_name="gpuprov_judge", module_args=given, task_vars=known)
+        if "printed" not in ran:
             raise AnsibleActionFail(ended.answer(ran) or "the host gave no answer")
-        return f"{ran['stdout']}\n{ran.get('stderr', '')}"
+        return zlib.decompress(base64.b64decode(ran["printed"]))

@@ -21,9 +21,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        mine = dict(arguments.get("run") or {}) or _by_hand()
-        broken = [str(word) for word in _listed(arguments.get("break_lock"))]
         host = str((task_vars or {}).get("inventory_hostname", ""))
+        mine = {**(arguments.get("run") or _by_hand()), "name": host}
+        broken = [str(word) for word in _listed(arguments.get("break_lock"))]
         seen = ((task_vars or {}).get("gpuprov_seen") or {}).get(host)
         arguments |= {"run": mine if seen is None else {**mine, "seen": str(seen)}, "break_lock": broken}
         if self._task.check_mode:

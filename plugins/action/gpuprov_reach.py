@@ -31,12 +31,16 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
     MISSING = ""
 except ImportError as error:
     MISSING = str(error)
-FACTS = ["!all", "min", "virtual", "python"]
+FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "python", "selinux", "service_mgr", "user", "virtual"]
 INJECTED = (
     "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of this machine"
     " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own (ANSIBLE_CONFIG names it)"
 )
 """Of an ansible-playbook that was started by hand; gpuprov's own has it off."""
+UNNAMED = (
+    "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as os-release(5)"
+    " says (iconv -f UTF-8 /etc/os-release shows where it is not)"
+)
 REACHED = "gpuprov_reached"
 """The group of the hosts that the acts go over."""
 
@@ -64,18 +68,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.WAY_OUT}")
         if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(asked.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
+        if ended.is_misleading(str(asked.get("stdout", "")).partition(mark)[0]):
+            raise AnsibleActionFail(f"{host}: {ended.NOISE}")
         python = reach.chosen(answer, ansible_version)
         environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         environment |= reach.of_bundle(packages)
         self._task.environment = [environment]
         read = self._execute_module(
-            module_name="ansible.builtin.setup",
-            module_args={"gather_subset": FACTS},
+            module_name="gpuprov_reach",
+            module_args={"facts": FACTS},
             task_vars={**known, "ansible_python_interpreter": python},
         )
         if "ansible_facts" not in read:
             return {**result, **read, "failed": True, "msg": read.get("msg") or f"{host} gave no facts"}
         facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
+        if "distribution" not in facts:
+            raise AnsibleActionFail(f"{host}: {UNNAMED}")
         kind = platform(str(facts.get("distribution")), str(facts.get("distribution_version")))
         if not kind:
             raise AnsibleActionFail(

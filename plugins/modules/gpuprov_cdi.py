@@ -31,8 +31,8 @@ changes:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import cdi
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

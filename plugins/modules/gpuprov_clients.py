@@ -73,8 +73,8 @@ not_started:
   returned: state is started
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import clients
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},

@@ -44,7 +44,7 @@ stdout:
 
 from shlex import quote
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ changed:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["drained", "returned"], "required": True},

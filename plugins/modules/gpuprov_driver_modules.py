@@ -127,10 +127,10 @@ package_manager:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import family
 from ansible.module_utils.gpuprov_onhost.driver import actions
 from ansible.module_utils.gpuprov_onhost.driver.dkms import Failed
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.packages.model import Refused
 
 NAMES = {"type": "list", "elements": "str", "default": []}

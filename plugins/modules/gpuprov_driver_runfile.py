@@ -60,9 +60,9 @@ msg:
   returned: check mode
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.driver import runfile
 from ansible.module_utils.gpuprov_onhost.driver.dkms import Failed
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 WORDS = {key: {"type": "str", "default": ""} for key in ("of", "flavour")}
 SPEC = {

@@ -33,7 +33,7 @@ machine:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

@@ -65,8 +65,8 @@ restart:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.engine_steps import STEPS
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.rootless import Refused
 
 
@@ -90,7 +90,8 @@ def main() -> None:
     try:
         module.exit_json(changed=True, answer=step(**module.params["given"]))
     except Refused as refused:
-        module.fail_json(msg=f"{refused}. Fix: repair it, or take the user out of container_toolkit.rootless")
+        way_out = "repair it, or take the engine out of container_toolkit.runtimes, the user out of container_toolkit.rootless"
+        module.fail_json(msg=f"{refused}. Fix: {way_out}")
     except OSError as error:
         module.fail_json(msg=f"{error}. Fix: see the file system of the host")
 

@@ -59,8 +59,8 @@ msg:
   returned: changed
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import erdma
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["installed", "built"], "required": True},

@@ -75,8 +75,8 @@ missing:
 import errno
 import os
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import fetched
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 SPEC = {

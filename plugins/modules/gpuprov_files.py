@@ -93,7 +93,6 @@ units:
 
 import sys
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons, systemd, unit_files, units
 from ansible.module_utils.gpuprov_onhost.files import (
     PYTHON,
@@ -104,6 +103,7 @@ from ansible.module_utils.gpuprov_onhost.files import (
     extra,
     with_keys,
 )
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

@@ -39,7 +39,6 @@ import inspect
 import subprocess
 import sys
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import (
     first_boot,
     first_boot_grub,
@@ -47,6 +46,7 @@ from ansible.module_utils.gpuprov_onhost import (
     first_boot_systemd,
     first_boot_tools,
 )
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 PROGRAMS = (first_boot_judge, first_boot_tools, first_boot_grub, first_boot_systemd)
 

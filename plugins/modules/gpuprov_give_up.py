@@ -46,7 +46,7 @@ msg:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "failure": {"type": "dict", "required": True},

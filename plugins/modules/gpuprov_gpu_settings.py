@@ -59,9 +59,9 @@ later:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons
 from ansible.module_utils.gpuprov_onhost.gpu_settings import act
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

@@ -66,8 +66,8 @@ later:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import clients, mig_program
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "wanted": {"type": "dict", "required": True},

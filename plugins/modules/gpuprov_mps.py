@@ -45,9 +45,9 @@ later:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import mps_program
 from ansible.module_utils.gpuprov_onhost.files import Refused
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:

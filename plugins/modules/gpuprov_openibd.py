@@ -51,8 +51,8 @@ msg:
   returned: changed
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import openibd
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 SPEC = {

@@ -154,7 +154,7 @@ files:
   returned: action is files
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model
 
 NAMES = {"type": "list", "elements": "str", "default": []}

@@ -46,8 +46,8 @@ msg:
   returned: changed
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import peer_build
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "module": {"type": "str", "choices": ["nvidia_peermem", "nv_peer_mem"], "required": True},

@@ -57,8 +57,8 @@ differs:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import peer_memory, reasons
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 CAUSE = {name: {"type": "str", "required": True} for name in ("text", "cause", "way")}
 SPEC = {

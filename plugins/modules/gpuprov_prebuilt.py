@@ -87,9 +87,9 @@ try_install:
   returned: state is judged or brought
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.driver import packing
 from ansible.module_utils.gpuprov_onhost.driver.dkms import Failed
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["packed", "judged", "brought"], "required": True},

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""The documentation of an action: plugins/action/gpuprov_reach.py runs on the controller."""
+"""The host's part of an action: plugins/action/gpuprov_reach.py runs on the controller, and reads Ansible's facts here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ description:
   - Runs on the controller, with the Python package gpuprov beside ansible-core. Of the host it runs one script and Ansible's setup,
     which only read.
 author: gpuprov
-options: {}
+options:
+  facts:
+    description: Ansible's subsets of facts, as its setup has them. Set by the action plugin.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
@@ -44,13 +49,23 @@ platform:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.facts import ansible_collector, default_collectors
+from ansible.module_utils.facts.namespace import PrefixFactNamespace
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
 def main() -> None:
-    AnsibleModule({}, supports_check_mode=True).fail_json(
-        msg="gpuprov_reach is an action: action_plugins of this project must be where Ansible looks for them"
+    module = AnsibleModule({"facts": {"type": "list", "elements": "str", "default": []}}, supports_check_mode=True)
+    if not module.params["facts"]:
+        module.fail_json(
+            msg="gpuprov_reach is an action: action_plugins of this project must be where Ansible looks for them"
+        )
+    collector = ansible_collector.get_ansible_collector(
+        all_collector_classes=default_collectors.collectors,
+        namespace=PrefixFactNamespace(namespace_name="ansible", prefix="ansible_"),
+        gather_subset=module.params["facts"],
     )
+    module.exit_json(changed=False, ansible_facts=collector.collect(module=module))
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ msg:
   returned: it has to be, and O(permitted) is false
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "capability": {"type": "str", "default": ""},

@@ -60,8 +60,8 @@ fresh:
   returned: state is applied
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import receipt
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "state": {"type": "str", "choices": ["begun", "applied"], "required": True},

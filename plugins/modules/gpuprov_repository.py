@@ -77,8 +77,8 @@ comes:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import family, repository
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.packages import choice, model
 
 TEXT = {"type": "str", "default": ""}

@@ -78,8 +78,8 @@ daemon:
   returned: state is observed or alive
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import unit_states
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "name": {"type": "str", "required": True},

@@ -37,9 +37,9 @@ busy:
   returned: always
 """
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons
 from ansible.module_utils.gpuprov_onhost import running_kernel as kernel
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 SPEC = {
     "modules": {"type": "list", "elements": "str", "required": True},

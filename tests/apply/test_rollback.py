@@ -52,6 +52,22 @@ def rolled_back(monkeypatch: pytest.MonkeyPatch, specs: dict[str, Any], answers:
     return rollback.rollback(hosts, Options(asked_at="2026-11-11T10:00:00Z"))
 
 
+def test_a_host_that_is_back_hears_that_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only then a rollback that is done again goes one further: one that is killed before has told nobody."""
+    run = rolled_back(monkeypatch, {"back": GOOD, "red": GOOD, "bad": {}}, {"back": {}, "red": {}})
+    results = {"back": "pass", "red": "fail"}
+    for one in run.hosts:
+        if one.host in results:
+            status: ResultStatus = results[one.host]  # type: ignore[assignment]
+            one.results = [Result(host=one.host, capability="kernel", check="kernel.state", status=status)]
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(rollback, "on_hosts", lambda given, _: asked.update(given) or {})
+    rollback.acknowledge([RawHost(name=name) for name in ("back", "red", "bad")], run)
+    assert {name: (one["action"], one["owner"]["run"], one["owner"]["name"]) for name, (_, one) in asked.items()} == {
+        "back": ("told", "r", "back")
+    }
+
+
 @pytest.mark.parametrize("spec", HOSTILE, ids=str)
 def test_a_checkpoint_that_no_gpuprov_wrote_costs_only_its_host(monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:
     run = rolled_back(monkeypatch, {"bad": spec, "good": GOOD}, {"good": {}})

@@ -43,7 +43,15 @@ READ_ONLY = (
 )
 FLOOD = "head -c 3000000 /dev/zero | tr '\\0' 'A'; printf '\\033]0;OWNED\\007\\033[2J\\n'\n"
 ESCAPES = "printf '\\033]0;OWNED\\007\\033[2J{{ 7*7 }}%%s%%n\\n'\n"
-SCRIPTS = {"a .bashrc that prints": CHATTER, "a .bashrc that floods": FLOOD, "a .bashrc with escape sequences": ESCAPES}
+RANDOM = "head -c 1000000 /dev/urandom\n"
+SCRIPTS = {
+    "a .bashrc that prints": CHATTER,
+    "a .bashrc that floods": FLOOD,
+    "a .bashrc with escape sequences": ESCAPES,
+    "a .bashrc that prints random bytes": RANDOM,
+}
+BYTES = ("/etc/apt/sources.list.d/*", "/etc/os-release", "/var/lib/gpuprov/receipt.json", "/etc/default/grub")
+"""Files that a probe or a role reads as text."""
 LOCK = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'a'); "
     "(fcntl.flock if sys.argv[3] == 'flock' else fcntl.lockf)(f, fcntl.LOCK_EX); time.sleep(float(sys.argv[2]))"
@@ -450,6 +458,16 @@ def noisy(chance: random.Random, seconds: float) -> Fault:
     return timed("hostile output", what, at, script, heal, "banner|login|prints|output|sudo|host name|too much")
 
 
+def no_text(chance: random.Random, seconds: float) -> Fault:
+    """A site's own comment in Latin-1, a bit that has flipped."""
+    files, at = chance.choice(BYTES), chance.choice([0.0, chance.uniform(0.3, seconds)])
+    kept = "/root/.campaign-bytes"
+    each = f'for f in {files}; do f=$(readlink -f "$f"); [ -f "$f" ] || continue'
+    script = f'mkdir -p {kept}; {each}; cp -a --parents "$f" {kept}; printf \'# caf\\351\\n\' >>"$f"; done'
+    heal = f"cp -a {kept}/. / 2>/dev/null; rm -rf {kept} /var/lib/gpuprov/receipt.json.damaged"
+    return timed("no UTF-8", f"{files} has a byte that is not UTF-8", at, script, heal, "not UTF-8")
+
+
 def replaced(chance: random.Random, seconds: float) -> Fault:
     at = chance.uniform(0.3, seconds)
 
@@ -462,7 +480,7 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
-    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, frozen, clock,
+    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, no_text, frozen, clock,
     root_full,
     root_fails,
     replaced,

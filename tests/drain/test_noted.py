@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,47 @@ def test_a_note_of_another_run_is_replaced_whenever_the_host_is_out(file: Path) 
     scheduler.states["drain"] = "done"
     one.drain("gpu1", "fri")
     assert json.loads(file.read_text())["run"] == "fri"
+
+
+def two(scheduler: Scheduler) -> Noted:
+    """One machine by two names."""
+    return Noted(scheduler, {name: RawHost(name=name) for name in ("gpu1", "gpu1-ib")})
+
+
+def test_a_machine_is_taken_out_by_one_of_its_names(file: Path) -> None:
+    scheduler = Scheduler(file)
+    one = two(scheduler)
+    assert one.drain("gpu1", "fri").state == "done"
+    step = one.drain("gpu1-ib", "fri")
+    assert (step.state, step.message) == (
+        "refused",
+        "it is the same machine as gpu1, by which name alone a run works on it",
+    )
+    assert step.hint.startswith("take all its names but one")
+    assert len(scheduler.seen) == 1, "its scheduler is not asked"
+    assert one.drain("gpu1", "fri").state == "done"
+    assert json.loads(file.read_text())["host"] == "gpu1"
+    assert two(scheduler).drain("gpu1-ib", "sat").state == "done", "another run may call it so"
+
+
+def test_of_two_names_at_the_same_time_one_is_first(file: Path) -> None:
+    scheduler = Scheduler(file)
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(5):
+            one, run = two(scheduler), f"run-{number}"
+            states = [
+                step.state
+                for step in pool.map(lambda name, one=one, run=run: one.drain(name, run), ("gpu1", "gpu1-ib"))
+            ]
+            assert sorted(states) == ["done", "refused"], number
+            file.unlink()
+    assert not [*file.parent.glob("*.json.*")], "nothing is left beside it"
+
+
+def test_a_note_of_an_earlier_version_is_the_runs_own(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text(json.dumps({"by": "slurm", "run": "fri", "since": "2026-11-26T07:40:01Z"}))
+    assert two(Scheduler(file)).drain("gpu1-ib", "fri").state == "done"
 
 
 def test_a_host_is_logged_in_to_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

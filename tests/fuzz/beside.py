@@ -21,7 +21,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.explain import in_text
 from gpuprov.init import hostlist
 from gpuprov.inventory import ranges
-from gpuprov.onhost import command_line, lock
+from gpuprov.onhost import command_line, fence, lock
 from gpuprov.onhost.mig import layout
 from gpuprov.onhost.packages import lists, zypper_locks
 from gpuprov.probe.base import Output
@@ -180,7 +180,7 @@ def _judge_lock(text: str) -> None:
     lock.name_of(text)
     lock.is_mine(text, {"run": "a1b2c3d4"})
     lock.left(text)
-    lock.taker(text)
+    fence.taker(text)
     aftermath._left(Output(text))
 
 

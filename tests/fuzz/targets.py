@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from typing import Any
 from gpuprov import reading, shown
 from gpuprov.gather import reasons, script
 from gpuprov.gather.unreached import without_host
-from gpuprov.onhost import openpgp, sources
+from gpuprov.onhost import machine, openpgp, sources, texts
 from gpuprov.plan.events import Ledger
 from gpuprov.probe.acceptance import outputs
 from gpuprov.probe.base import UNREADABLE, Output, ProbeFailed
@@ -134,7 +135,32 @@ def _readers() -> list[Target]:
     def stream(random: Random) -> bytes:
         marker = "0123456789abcdef01234567"
         body = f"gpuprov-begin {marker} 0\n{marker}>a\nx\n{marker}<0\n{marker}!a\n{marker}.\n"
-        return mutate.text(random, (body,)).encode(errors="replace")
+        data = mutate.text(random, (body,)).encode(errors="replace")
+        place = random.randrange(len(data) + 1)
+        return data[:place] + random.randbytes(random.choice((0, 0, 1, 5))) + data[place:]
+
+    def answer(random: Random) -> Any:
+        """What a module answers, with bytes of a host in it."""
+        found = mutate.data(
+            random, {"msg": "x", "diff": [{"before": "a\n", "after": "b\n"}], "facts": {"a": ["x", 1, None]}}
+        )
+        return [
+            found,
+            {random.randbytes(4).decode(errors="surrogateescape"): random.randbytes(9)},
+            chr(random.randrange(0xD800, 0xE000)),
+        ]
+
+    def travels(case: Any) -> None:
+        json.dumps(texts.readable(case), ensure_ascii=False).encode()
+
+    def machines(random: Random) -> dict[str, str]:
+        words = ("9f0c1b1e pid:[4026531836]", "9f0c1b1e pid:[4026532001]", " ", "9f0c1b1e")
+        return {f"gpu{number}": mutate.text(random, words) for number in range(6)}
+
+    def by_name(case: dict[str, str]) -> None:
+        again = machine.duplicates(case)
+        assert all(case[name].split() and case[name] == case[other] for name, other in again.items())
+        assert len(machine.warnings(case)) == len({*again.values()})
 
     def event(random: Random) -> Any:
         first = {
@@ -165,6 +191,8 @@ def _readers() -> list[Target]:
         Target("gather.reason", stream, lambda case: reasons.reason(login, case, case[::-1], 1)),
         Target("gather.without_host", prose, lambda case: without_host(case, ("gpu01", case[:20]))),
         Target("plan.events", event, feed),
+        Target("onhost.readable", answer, travels),
+        Target("onhost.machine", machines, by_name),
         Target("shown.cleaned", prose, lambda case: shown.cleaned(case, "ascii").encode("ascii")),
     ]  # fmt: skip
     for module in (package_lists, sources):

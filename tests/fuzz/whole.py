@@ -202,13 +202,13 @@ def _command(random: Random) -> list[str]:
 def _judge_command(argv: list[str]) -> None:
     """As the program does it; hosts that it would reach do not answer."""
     from gpuprov import __main__
-    from gpuprov.gather import children, gather, transport
+    from gpuprov.gather import children, rounds, transport
 
     def silent(jobs: Any, workers: int) -> None:
         for job in jobs:
             job.done(children.Ended(b"", b"no route to host", 255))
 
-    modules: list[Any] = [sys.modules[name] for name in (gather.__module__, transport.__name__)]
+    modules: list[Any] = [rounds, transport]
     kept = [(module, module.run_all) for module in modules]
     old, hook = sys.argv, sys.excepthook
     Path("inventory.yaml").write_text(inventories()[0], encoding="utf-8")

@@ -32,7 +32,7 @@ PARAMIKO = "Error reading SSH protocol banner[Errno 104] Connection reset by pee
 # What an ssh does that lets LIMIT log in at a time and drops the rest with OpenSSH's words (sshd_config(5), MaxStartups).
 STAND_IN = """#!/bin/bash
 mkdir -p PLACE; mine=PLACE/$$; : >$mine; trap 'rm -f $mine' EXIT
-sleep 0.05
+sleep 0.05; echo >>PLACE.tried
 if [ "$(ls PLACE | wc -l)" -gt LIMIT ]; then
   sleep 0.3; echo 'kex_exchange_identification: read: Connection reset by peer' >&2
   echo 'Connection reset by 192.0.2.7 port 22' >&2; exit 255
@@ -78,6 +78,32 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
         assert isinstance(one, UnreachableError)
         assert "MaxStartups" in one.hint
         assert "fail2ban" in one.hint
+
+
+@pytest.mark.install  # it takes seconds
+@pytest.mark.parametrize(("count", "most"), [(50, 50 + 36), (100, 100 + 36)])
+def test_a_jump_host_that_hangs_up_on_everybody_is_given_up_soon(tmp_path: Path, count: int, most: int) -> None:
+    """Of hosts without an end no more are tried again than show that fewer at a time are no help. Each try may cost seconds."""
+    ended: list[str] = []
+    found = gather(hosts(tmp_path, count, 0), pace=Pace(32), on_done=lambda name, _: ended.append(name))
+    assert sorted(ended) == sorted(found), "each ends once"
+    assert all("MaxStartups" in getattr(one, "hint", "") for one in found.values())
+    assert (tmp_path / "open.tried").read_text().count("\n") <= most
+
+
+@pytest.mark.install  # it takes seconds
+@pytest.mark.parametrize("dead_first", [True, False])
+def test_hosts_behind_it_keep_no_other_from_being_tried_by_fewer(tmp_path: Path, dead_first: bool) -> None:
+    dead, slow = tmp_path / "dead", tmp_path / "slow"
+    for folder in (dead, slow):
+        folder.mkdir()
+    parts = [
+        [(RawHost(name=f"dead{n}", connection=raw.connection), one) for n, (raw, one) in enumerate(hosts(dead, 40, 0))]
+    ]
+    parts.insert(1 if dead_first else 0, hosts(slow, 12, 4))
+    found = gather([one for part in parts for one in part], pace=Pace(32))
+    lost = {name for name, one in found.items() if isinstance(one, UnreachableError)}
+    assert lost == {f"dead{n}" for n in range(40)}
 
 
 @pytest.mark.install  # it takes seconds

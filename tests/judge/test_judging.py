@@ -88,19 +88,18 @@ def test_a_drain_command_takes_care_of_who_uses_the_gpus() -> None:
 def test_the_script_is_read_as_ansible_hands_its_streams_over() -> None:
     done = subprocess.run(
         ["/bin/sh", "-s"],
-        input=script(host(kernel=LINE), ["kernel"], preflight=False),
+        input=script(host(kernel=LINE), ["kernel"], preflight=False).encode(),
         capture_output=True,
-        text=True,
         check=True,
         timeout=60,
     )
-    found = facts_of(f"{done.stdout}\n{done.stderr}")
+    found = facts_of(done.stdout + b"\n" + done.stderr)
     assert found.get(BY_NAME["kernel"].desired.probes[0])  # type: ignore[union-attr]
 
 
 def test_an_answer_that_was_cut_off_is_none() -> None:
     with pytest.raises(GpuprovError, match="could not be read to the end"):
-        facts_of("gpuprov-begin x\nhalf of it")
+        facts_of(b"gpuprov-begin x\nhalf of it")
 
 
 @pytest.mark.parametrize("drains", [False, True])

@@ -164,7 +164,7 @@ def test_nor_judged_in_a_play(tmp_path: Path) -> None:
     env = {**os.environ, **reach.of_bundle(str(tmp_path))}
     ran = subprocess.run(["sh"], input=compose((SEEN,)), env=env, capture_output=True, text=True, check=False)
     with pytest.raises(GpuprovError, match="not on this host any more"):
-        facts_of(f"{ran.stdout}\n{ran.stderr}")
+        facts_of(f"{ran.stdout}\n{ran.stderr}".encode())
 
 
 def test_nor_are_packages_asked_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,49 @@ def test_one_run_holds_it_and_only_that_one_gives_it_back(run: Path, ask: Ask) -
     assert ask("taken", OTHER)["over"] is False
 
 
+def named(name: str, **more: object) -> dict[str, Any]:
+    return {**OWNER, "name": name, **more}
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_one_run_has_a_machine_by_one_name(run: Path, ask: Ask, held: bool) -> None:
+    """Also when it is done with it by that one: the second would bring it to another spec."""
+    assert ask("taken", named("gpu1"))["taken"]
+    kept = (run / "lock" / "owner.json").read_text()
+    if not held:
+        ask("released", named("gpu1"))
+    refused = ask("taken", named("gpu1-ib"))
+    assert (refused["taken"], refused["twin"]) == (False, "gpu1")
+    assert not ask("released", named("gpu1-ib"))["released"]
+    assert not held or (run / "lock" / "owner.json").read_text() == kept
+    told, fix = locked.refusal(refused, (), "apply with")
+    assert told == "the same machine as gpu1, by which name alone a run works on it"
+    assert fix.startswith("take all its names but one out of the inventory")
+    assert ask("taken", named("gpu1"))["taken"], "by its own name it goes on"
+
+
+def test_another_run_may_have_it_by_another_name(run: Path, ask: Ask) -> None:
+    ask("taken", named("gpu1"))
+    busy = ask("taken", named("gpu1-ib", run="ffff0000", pid=78))
+    assert (busy["taken"], busy["holder"]["name"], "twin" in busy) == (False, "gpu1", False)
+    ask("released", named("gpu1"))
+    assert ask("taken", named("gpu1-ib", run="ffff0000", pid=78))["taken"]
+
+
+def test_ansible_by_hand_is_one_process_and_names_each_host_s_run_anew(run: Path, ask: Ask) -> None:
+    ask("taken", named("gpu1", run="20261128T080000Z-77"))
+    assert ask("taken", named("gpu1-ib", run="20261128T080001Z-77"))["twin"] == "gpu1"
+
+
+def test_locks_of_earlier_versions_have_no_name(run: Path, ask: Ask) -> None:
+    ask("taken", OWNER)
+    assert ask("taken", named("gpu1"))["taken"]
+    ask("released", OWNER)
+    fence = Path(f"{run.parent}/kept/fence")
+    fence.write_text(fence.read_text().rpartition(" ")[0] + "\n")
+    assert ask("taken", named("gpu1-ib"))["taken"]
+
+
 def test_a_root_that_hides_its_files_hides_no_guard_from_who_logs_in(run: Path, ask: Ask) -> None:
     before = os.umask(0o077)
     try:

@@ -29,6 +29,7 @@ from gpuprov.plan.events import (
     condense,
 )
 from gpuprov.plan.playbook import Ended
+from gpuprov.shared import ended
 from tests.here import ROLES, play
 
 
@@ -263,6 +264,14 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
         (
             {"msg": "MODULE FAILURE\nSee stdout", "module_stdout": "", "rc": -9},
             "ssh was ended by SIGKILL, on this machine: what it did there is not known",
+        ),
+        (
+            {
+                "msg": "Module result deserialization failed: x",
+                "module_stdout": 'y\n{\x01z\n{"changed": true}\n',
+                "rc": 0,
+            },
+            ended.NOISE,
         ),
         (
             {"msg": "Module result deserialization failed: x", "module_stdout": "", "rc": 255},

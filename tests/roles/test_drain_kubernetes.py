@@ -191,7 +191,7 @@ def test_the_note_of_another_run_is_left_until_the_host_is_out_by_this_one(
     monkeypatch.setattr(action, "_shell", shell, raising=False)
     given = {"state": "drained", "command": "kubernetes", "node": "gpu1", "always": True}
     action._task = SimpleNamespace(args=given, check_mode=False)
-    shell(noted.written("kubernetes", "wed", over=False), {})
+    shell(noted.written("kubernetes", "wed", "gpu1", over=False), {})
     if not free:
         kubectl.put(annotations={"gpuprov/drain": '{"run": "wed"}'}, unschedulable=True)
         with pytest.raises(GpuprovError, match="run wed has it"):

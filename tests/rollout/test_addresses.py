@@ -64,6 +64,19 @@ def test_two_names_of_one_host_are_one_host(tmp_path: Path, other: RawHost, one_
 
 
 @pytest.mark.usefixtures("names")
+@pytest.mark.parametrize("first", [raw("a", ansible_host="gpu1.example"), raw("gpu1.example", ansible_port=22)])
+def test_a_fleet_has_a_host_by_one_name(first: RawHost) -> None:
+    """Its jobs and drains would work on it by both."""
+    with pytest.raises(GpuprovError, match=f"b is the same machine as {first.name}, .* reached at 192.0.2.1 port 22"):
+        [*reached([first, raw("b", ansible_host="alias.example")])]
+    apart = [
+        raw("b", ansible_host="alias.example", ansible_ssh_common_args="-J bastion"),
+        raw("c", ansible_connection="local"),
+    ]
+    assert [name for name, _ in reached([first, *apart])].count("b") == 1
+
+
+@pytest.mark.usefixtures("names")
 def test_a_name_that_is_not_answered_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "LIMIT", 0.2)
     assert [*reached([raw("slow", ansible_host="slow.example")])] == [("slow", "slow.example")]

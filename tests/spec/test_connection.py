@@ -82,6 +82,11 @@ def test_two_names_of_one_machine_are_told(tmp_path: Path, monkeypatch: pytest.M
         "rack2": {"ansible_ssh_host": "GPU2", "ansible_connection": "ansible.builtin.ssh"},
         "port": {"ansible_host": "192.0.2.1", "ansible_port": 2222},
         "behind": {"ansible_host": "192.0.2.1", "ansible_ssh_common_args": "-J jump"},
+        "gpu3": {"ansible_host": "gpu3.example.org."},
+        "gpu3-ib": {"ansible_port": 22, "ansible_ssh_common_args": "-o HostName=gpu3.example.org"},
+        "gpu4": {"ansible_host": "2001:db8::4"},
+        "gpu4-v6": {"ansible_host": "[2001:DB8:0::4]"},
+        **{f"leaf{number}": {"ansible_ssh_common_args": "-o HostName=%h.cluster"} for number in (1, 2)},
         **{f"here{number}": {"ansible_connection": "local"} for number in (1, 2)},
     }
     groups = {
@@ -90,8 +95,11 @@ def test_two_names_of_one_machine_are_told(tmp_path: Path, monkeypatch: pytest.M
     }
     (tmp_path / "inventory.yaml").write_text(json.dumps({"all": {"children": groups}}))
     warnings = load_fleet(["inventory.yaml"]).warnings
-    assert [one.hosts for one in warnings] == [("gpu1", "gpu1.example.org"), ("gpu2", "rack2")]
-    assert warnings[0].message.startswith("gpu1, gpu1.example.org are one machine")
+    pairs = [("gpu1", "gpu1.example.org"), ("gpu2", "rack2"), ("gpu3", "gpu3-ib"), ("gpu4", "gpu4-v6")]
+    assert [one.hosts for one in warnings] == pairs
+    assert warnings[0].message.startswith(
+        "gpu1, gpu1.example.org are one machine, which apply works on by the name gpu1"
+    )
 
 
 def test_every_canary_is_refused_as_an_address(tmp_path: Path) -> None:

@@ -63,4 +63,4 @@ def serve(monkeypatch: pytest.MonkeyPatch, hosts: Mapping[str, Texts]) -> None:
 
     module = sys.modules["gpuprov.gather.gather"]  # its function has the same name
     monkeypatch.setattr(module, "job", job)
-    monkeypatch.setattr(module, "run_all", run_all)
+    monkeypatch.setattr("gpuprov.gather.rounds.run_all", run_all)

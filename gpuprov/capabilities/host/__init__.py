@@ -152,6 +152,11 @@ def supported(ctx: Ctx) -> Outcome:
         if release.id in SNAPSHOTS:
             return fail(" or ".join(known), f"{told}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT)
         return fail(" or ".join(known), told, "this distribution is not supported")
+    if not release.is_text:
+        hint = "correct that byte (iconv -f UTF-8 /etc/os-release shows where it is): Ansible cannot read the file"
+        return fail(
+            "/etc/os-release in UTF-8, as os-release(5) says", "/etc/os-release has a byte that is not UTF-8", hint
+        )
     return ok(release.name)
 
 

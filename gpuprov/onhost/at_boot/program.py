@@ -41,7 +41,7 @@ def main(
 def rows(path: str, *kinds: str) -> list[list[str]]:
     """The words of each line of a configuration that begins with one of these; of all but comments where none is named."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             found = [line.split() for line in file]
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error

@@ -64,7 +64,7 @@ def bound_gpus() -> list[str]:
     found = []
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         try:
-            with open(os.path.join(folder, address, "information"), encoding="utf-8") as file:
+            with open(os.path.join(folder, address, "information"), encoding="utf-8", errors="replace") as file:
                 excluded = re.search(r"^GPU Excluded:\s*Yes", file.read(), re.MULTILINE)
         except OSError:
             excluded = None

@@ -74,7 +74,13 @@ def reset(nvml: Nvml, card: Card) -> None:
     try:
         command = ["nvidia-smi", "--gpu-reset", "-i", card.gpu.address]
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RESET_SECONDS, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=RESET_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Waits(f"{card}: nvidia-smi --gpu-reset: {error}; reboot the host") from error
@@ -141,7 +147,11 @@ def make_nodes(files: Sequence[str]) -> str | None:
     if tool is None:
         return f"{MODPROBE} is not installed: users who are not root cannot open the instances; install the driver's package of it"
     done = subprocess.run(
-        [tool, *[part for file in files for part in ("-f", file)]], capture_output=True, text=True, check=False
+        [tool, *[part for file in files for part in ("-f", file)]],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
     return (
         f"{MODPROBE}: {' '.join(done.stderr.split()) or f'exit status {done.returncode}'}" if done.returncode else None

@@ -144,7 +144,7 @@ class Node(NamedTuple):
 def node_of(path: str) -> Node | None:
     """The device node that a capability's file names; None where it names none."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             told = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))
         return Node(f"/dev/nvidia-caps/nvidia-cap{told['Minor']}", int(told["Mode"]), told.get("Modify") != "0")
     except (OSError, KeyError):

@@ -27,7 +27,7 @@ def present(name: str) -> None:
     except Unwanted:
         raise  # as after a change of the scope, until apply comes to remove the unit
     except Gone as gone:
-        with open(of.STATE) as file:
+        with open(of.STATE, encoding="utf-8", errors="replace") as file:
             if json.load(file)["scope"] == "mig":
                 raise
         sys.stderr.write(f"{gone}\n")
@@ -69,7 +69,7 @@ def ready(name: str) -> None:
 
 def stop(name: str) -> None:
     """End the daemon by its own command. What is left after that is systemd's."""
-    with open(of.STATE) as file:
+    with open(of.STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
     process = of.process(os.environ.get("MAINPID", "0"))
     if process:

@@ -46,7 +46,8 @@ class Control:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            universal_newlines=True,
+            encoding="utf-8",
+            errors="replace",
         )
         try:
             output, _ = process.communicate(text, timeout=patience)

@@ -29,7 +29,7 @@ def unit(name: str) -> str:
 
 def systemctl(*words: str) -> tuple[int, str]:
     done = subprocess.Popen(
-        ["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+        ["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace"
     )
     output, _ = done.communicate()
     return done.returncode, output.strip()
@@ -189,7 +189,7 @@ def toml(daemon: Daemon, config: Config) -> str:
 
 def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
     """Configuration, NVML and daemon of a unit."""
-    with open(STATE) as file:
+    with open(STATE, encoding="utf-8", errors="replace") as file:
         config = json.load(file)
     if not named(config, name):
         raise Unwanted(f"{STATE} has no daemon {name}: gpuprov apply removes the unit")
@@ -235,7 +235,8 @@ def shared_memory(config: Config, change: bool = True) -> list[str]:
     done = subprocess.Popen(
         ["mount", "-o", f"remount,size={config['shm']}", "/dev/shm"],
         stderr=subprocess.PIPE,
-        universal_newlines=True,
+        encoding="utf-8",
+        errors="replace",
     )
     _, error = done.communicate()
     if done.returncode:

@@ -55,7 +55,7 @@ def remove_environments(config: Config, name: str, but: Sequence[str] = ()) -> b
     """Remove what a daemon's unit has written for clients, but for some; whether there was any."""
     listed, gone = f"{config['paths']['runtime']}/{name}.files", False
     try:
-        with open(listed) as file:
+        with open(listed, encoding="utf-8", errors="replace") as file:
             written = file.read().split("\n")
     except OSError:
         return False

@@ -20,7 +20,10 @@ LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch6
 def lock_file(base: Any) -> Tuple[str, bool, bool]:
     """The file of locks, whether the plugin is there, and whether dnf obeys it: nobody switched it off."""
     parser = configparser.ConfigParser()
-    parser.read([os.path.join(folder, "versionlock.conf") for folder in base.conf.pluginconfpath])
+    for path in [os.path.join(folder, "versionlock.conf") for folder in base.conf.pluginconfpath]:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                parser.read_file(file, path)
     there = any(os.path.exists(os.path.join(folder, "versionlock.py")) for folder in base.conf.pluginpath)
     obeyed = bool(base.conf.plugins) and parser.getboolean("main", "enabled", fallback=True)
     path = parser.get("main", "locklist", fallback="/etc/dnf/plugins/versionlock.list")
@@ -35,7 +38,7 @@ def unlocked(path: str) -> str:
 def lines_of(path: str) -> List[str]:
     """The lines of a file that may not be there."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().splitlines()
     except FileNotFoundError:
         return []
@@ -79,7 +82,7 @@ def locked_name(line: str, names: Iterable[str]) -> str:
 def write(path: str, lines: Iterable[str]) -> None:
     """Replace the file at once."""
     handle, fresh = tempfile.mkstemp(prefix=".gpuprov-", dir=os.path.dirname(path))
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.write("".join(line + "\n" for line in lines))
     os.chmod(fresh, 0o644)
     os.replace(fresh, path)

@@ -24,15 +24,21 @@ def settings() -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
     of_bundle = os.path.join(os.environ.get("GPUPROV_BUNDLE") or "/nowhere", "zypp.conf")
     if os.path.exists(of_bundle):
-        parser.read(of_bundle, encoding="utf-8")
+        _read_into(parser, of_bundle)
         return parser
     first = next((path for path in CONFIGURATIONS if os.path.exists(path)), "")
     dropped: dict[str, str] = {}
     for path in reversed(CONFIGURATIONS):
         dropped.update({os.path.basename(file): file for file in glob.glob(f"{glob.escape(path)}.d/*.conf")})
-    with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-        parser.read([path for path in (first, *(dropped[name] for name in sorted(dropped))) if path], encoding="utf-8")
+    with contextlib.suppress(configparser.Error):
+        for path in (first, *(dropped[name] for name in sorted(dropped))):
+            _read_into(parser, path)
     return parser
+
+
+def _read_into(parser: configparser.ConfigParser, path: str) -> None:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
+        parser.read_file(file, path)
 
 
 def path() -> str:
@@ -54,7 +60,7 @@ def blocks(text: str) -> list[str]:
 def read() -> list[str]:
     """The locks of the host."""
     try:
-        with open(path(), encoding="utf-8", errors="replace") as file:
+        with open(path(), encoding="utf-8", errors="surrogateescape") as file:
             return blocks(file.read())
     except FileNotFoundError:
         return []
@@ -108,8 +114,9 @@ def lifted(
             theirs.add_section("main")
         locks = os.path.join(folder, "locks")
         theirs.set("main", "locksfile.path", locks)
-        with open(locks, "w", encoding="utf-8") as file:
+        with open(locks, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("".join(f"\n{block}\n\n" for block in kept))
-        with open(os.path.join(folder, "zypp.conf"), "w", encoding="utf-8") as file:
+        conf = os.path.join(folder, "zypp.conf")
+        with open(conf, "w", encoding="utf-8", errors="surrogateescape") as file:
             theirs.write(file)
-        yield {"ZYPP_CONF": os.path.join(folder, "zypp.conf")}
+        yield {"ZYPP_CONF": conf}

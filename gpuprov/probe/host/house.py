@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.onhost import lock
+from gpuprov.onhost import fence, machine
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import Unreadable, typed_json
 
@@ -44,11 +44,13 @@ class Lock(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """Who of gpuprov's runs has taken the host out of its scheduler, and not given it back. `damaged`: why the note cannot be read."""
+    """Who of gpuprov's runs has taken the host out of its scheduler, and not given it back; `host`: as its inventory calls it.
+    `damaged`: why the note cannot be read."""
 
     by: str = ""
     run: str = ""
     since: str = ""
+    host: str = ""
     damaged: str = ""
 
 
@@ -66,6 +68,8 @@ class SigningKey(msgspec.Struct, frozen=True):
 def parse_receipt(output: Output) -> Receipt | None:
     if not output.text.strip():
         return None
+    if "\ufffd" in output.text:  # gpuprov writes ASCII
+        return Receipt(damaged="a byte of it is not UTF-8")
     try:
         return typed_json(output.text, Receipt)
     except Unreadable as error:
@@ -93,7 +97,11 @@ def parse_drained(output: Output) -> Drained | None:
 
 
 def parse_fence(output: Output) -> dict[str, str]:
-    return lock.taker(output.text)
+    return fence.taker(output.text)
+
+
+def parse_machine(output: Output) -> str:
+    return " ".join(output.text.split())
 
 
 def parse_reasons(output: Output) -> dict[str, str]:
@@ -131,6 +139,8 @@ FENCE = Probe(
     f"cat {FENCE_FILE}",
 )
 """Who has the lock, or had it last, with its token; empty where nobody had, or the file is damaged, as `onhost.lock` has it."""
+MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
+"""Which machine it is, whatever it is called: see `onhost.machine`."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',

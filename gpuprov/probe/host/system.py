@@ -11,12 +11,14 @@ from gpuprov.reading import Unreadable, signed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
-    """`id` and `version` as /etc/os-release has them: `debian`, `12`. `like` is ID_LIKE: what the distribution descends from."""
+    """`id` and `version` as /etc/os-release has them: `debian`, `12`. `like` is ID_LIKE: what the distribution descends from.
+    `is_text`: it is UTF-8 throughout, as os-release(5) says; of another one Ansible reads nothing."""
 
     id: str
     version: str
     name: str
     like: tuple[str, ...] = ()
+    is_text: bool = True
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -31,7 +33,11 @@ def parse_os_release(output: Output) -> OsRelease:
     values = dict(re.findall(r"""^([A-Z_]+)=["']?([^"'\n]*)["']?$""", output.text, re.MULTILINE))
     like = values.get("ID_LIKE", "")
     return OsRelease(
-        values.get("ID", ""), values.get("VERSION_ID", ""), values.get("PRETTY_NAME", ""), tuple(like.split())
+        values.get("ID", ""),
+        values.get("VERSION_ID", ""),
+        values.get("PRETTY_NAME", ""),
+        tuple(like.split()),
+        "\ufffd" not in output.text,
     )
 
 

@@ -1,0 +1,82 @@
+"""Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again by fewer, while that helps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+from gpuprov import console
+from gpuprov.gather.children import Job, run_all
+from gpuprov.gather.pace import Pace
+from gpuprov.gather.transport import Answer
+from gpuprov.gather.unreached import Unreached
+
+PAUSE = 1.0
+"""Seconds before hosts whose connection was dropped are tried again."""
+HELPLESS = 2
+"""When so many times the hosts that are tried at a time are dropped again in a row, their number is not the reason, as of a jump host
+that hangs up on everybody. The others are left to the next round, which is slower; after the last one they are given up."""
+
+
+class Rounds:
+    """Jobs by host, each round with fewer at a time. A host that is tried again has not ended: `hears` keeps its answer until then."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._dropped: dict[str, Callable[[], None]] = {}
+        self._again: dict[str, Callable[[], None]] = {}
+        self._in_a_row = 0
+        self._let_in = False
+
+    def hears(self, name: str, done: Callable[[Answer], None]) -> Callable[[Answer], None]:
+        """What is told how the host's job has ended, and tells `done` of what will not be tried again."""
+
+        def ended(answer: Answer) -> None:
+            if isinstance(answer, Unreached) and answer.dropped:
+                self._in_a_row += 1
+                self._dropped[name] = partial(done, answer)
+                return
+            self._in_a_row = 0
+            self._let_in = self._let_in or name in self._again
+            done(answer)
+
+        return ended
+
+    def run(self, jobs: Mapping[str, Job]) -> None:
+        """Run every job. Where a slower pace has let one in, `pace` keeps it."""
+        waiting, forks = list(jobs), self._pace.forks
+        while waiting:
+            tried, total, left = min(self._pace.most, len(waiting)), len(waiting), list[str]()
+            run_all(self._promising(waiting, HELPLESS * tried, jobs, left), self._pace.most)
+            waiting = [*left, *self._dropped]
+            self._again |= self._dropped
+            self._dropped.clear()
+            if waiting and tried == 1:
+                break
+            if waiting:
+                self._pace.slow_down(tried)
+                console.warning(_told(len(waiting), total, tried, self._pace.forks))
+                time.sleep(PAUSE)
+        for name in waiting:
+            self._again[name]()
+        if (
+            self._again and not self._let_in
+        ):  # they drop one alone, too: that is no reason to be slow with all the others
+            self._pace.forks = forks
+
+    def _promising(self, names: Sequence[str], most: int, jobs: Mapping[str, Job], left: list[str]) -> Iterator[Job]:
+        """The jobs of these hosts, as long as a slower round lets somebody in; the others are `left`. The first round tries all."""
+        self._in_a_row, first = 0, not self._again
+        for name in names:
+            if first or self._in_a_row < most:
+                yield jobs[name]
+            else:
+                left.append(name)
+
+
+def _told(dropped: int, hosts: int, tried: int, now: int) -> str:
+    return (
+        f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
+        f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"
+    )

@@ -1,0 +1,36 @@
+"""The fence of a host: one line that says who took its lock last, by which name of the host, and under which number."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Mapping
+
+
+def line(token: str, owner: Mapping[str, object]) -> str:
+    """The text of the fence for an owner who takes the lock now."""
+    who = [word(owner.get(key)) for key in ("run", "user", "host")]
+    return " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), word(owner.get("name"))]) + "\n"
+
+
+def word(value: object) -> str:
+    """A value as one word of the fence; "-" for an empty one."""
+    return re.sub(r"[^A-Za-z0-9._:@+-]", "_", str(value or "")) or "-"
+
+
+def taker(text: str) -> dict[str, str]:
+    """Who took the lock last, by the fence's text; nothing where that is damaged. Earlier versions noted no name."""
+    words = text.split()
+    whole = len(words) in (5, 6) and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0])
+    return dict(zip(("token", "run", "user", "host", "since", "name"), words)) if whole else {}
+
+
+def other_name(holder: Mapping[str, object], owner: Mapping[str, object]) -> str:
+    """By which other name the owner's run has the host, or was the last to have it; empty for none. `holder`: of the lock, or of the
+    fence, which knows the run and no process."""
+    names = word(holder.get("name")), word(owner.get("name"))
+    of_run = holder.get("run") == owner.get("run")
+    of_process = "pid" in holder and all(
+        holder.get(key) == owner.get(key) for key in ("controller", "pid", "pid_start")
+    )
+    return names[0] if (of_run or of_process) and "-" not in names and names[0] != names[1] else ""
