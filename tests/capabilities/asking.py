@@ -238,8 +238,8 @@ def facts(**texts: Output | str) -> Facts:
 
 
 def good() -> dict[str, Output | str]:
-    """The good host, its clock right now."""
-    return {**GOOD, "clock": f"{int(time.time())}\n"}
+    """The good host, its clock right now. gpuprov has written nothing there."""
+    return {**GOOD, "clock": f"{int(time.time())}\n", "contents": contents_host.nothing()}
 
 
 def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str) -> Outcome:
@@ -255,11 +255,11 @@ def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str
 def with_own_files(check: Check, fragment: Fragment, texts: Mapping[str, Output | str]) -> Context[Any]:
     """The host of these facts, which has gpuprov's own files as they are written, unless the facts say otherwise."""
     ctx = Context(HostSpec(name="gpu1"), fragment, facts(**texts))
-    if "contents" in texts or all(probe.name != "contents" for probe in check.probes):
+    if texts.get("contents") != contents_host.nothing():
         return ctx
     mine = BY_NAME[check.capability]
     own = contents_host.text(contents_host.written(mine, ctx), absent=contents_host.absent(mine, ctx))
-    return Context(ctx.host, fragment, facts(**texts, contents=own))
+    return Context(ctx.host, fragment, facts(**{**texts, "contents": own}))
 
 
 class Row(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
@@ -62,6 +63,7 @@ def text(wanted: list[File], changed: Mapping[str, str] | None = None, *more: st
     return "\n".join([*lines, *more]) + "\n"
 
 
+@cache
 def nothing() -> str:
     """A host on which gpuprov has written nothing."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.written}

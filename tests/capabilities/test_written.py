@@ -65,7 +65,7 @@ class Host:
         self.check = CHECKS[f"{name}.{BY_NAME[name].written.check}"]  # type: ignore[union-attr]
         self.block, self.name = SPECS[name], name
         known = {probe.name for probe in self.check.probes}
-        self.texts = {key: text for key, text in good().items() if key in known}
+        self.texts = {key: text for key, text in good().items() if key in known - {"contents"}}
         self.texts["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
         self.wanted = contents_host.written(BY_NAME[name], self.ctx())
 

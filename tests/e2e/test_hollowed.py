@@ -27,7 +27,7 @@ WHOLE: dict[str, Any] = {
     "nouveau": {},
     "nvidia_driver": {"version": "535"},
     "persistence": {"mode": "legacy"},
-    "kernel": {"sysctl": {"vm.swappiness": 1}, "limits": {"memlock": "unlimited"}, "modules_load": ["configfs"]},
+    "kernel": {"limits": {"memlock": "unlimited"}, "command_line": {"iommu": "pt"}, "blacklist": ["nova_core"]},
     "rdma": {"fabric": "roce", "stack": "inbox", "count": 2, "roce": {"tos": 106, "mtu": 4200}},
     "pcie": {"acs": "disabled", "max_read_request": 4096, "affinity": "local"},
     "container_toolkit": {"runtimes": ["containerd"]},

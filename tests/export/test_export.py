@@ -15,7 +15,7 @@ from gpuprov.export import probes, spec_of
 from gpuprov.fleet import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
-from tests.capabilities import cgpu_host, contents_host
+from tests.capabilities import cgpu_host
 from tests.capabilities.asking import B200, BARE, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.probe import captured
 
@@ -138,7 +138,7 @@ def test_round_trip(changed: dict[str, Output | str]) -> None:
     written = yaml.safe_load(yaml.safe_dump(spec))
     assert written == spec
     ((_, typed),) = judge([RawHost(name="a", values=written)]).pairs
-    told = host(**changed, contents=contents_host.nothing())
+    told = host(**changed)
     for name, fragment in typed.capabilities.items():
         for check in BY_NAME[name].checks:
             outcome = check.run(Context(typed, fragment, told))

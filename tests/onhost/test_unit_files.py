@@ -65,7 +65,10 @@ def test_the_unit_of_a_file(path: str, unit: str) -> None:
 
 
 def test_how_systemd_has_a_unit() -> None:
-    shown = "Id=a.service\nLoadState=loaded\nFragmentPath=/etc/systemd/system/a.service\nDropInPaths=/x.conf /y.conf\nNeedDaemonReload=yes\n"
+    shown = (
+        "Id=a.service\nLoadState=loaded\nFragmentPath=/etc/systemd/system/a.service\n"
+        "DropInPaths=/x.conf /y.conf\nNeedDaemonReload=yes\n"
+    )
     found = parse_show(
         f"{shown}\nId=b.service\nLoadState=not-found\nFragmentPath=\nDropInPaths=\nNeedDaemonReload=no\n"
     )

@@ -33,7 +33,7 @@ def read(blocks: Mapping[str, Any], **changed: Output | str) -> tuple[HostSpec, 
         assert fragment is not None, findings
         fragments[name] = fragment
     spec, texts = HostSpec(name="gpu1", capabilities=fragments), {**good(), **changed}
-    return spec, facts(**texts, contents=contents_host.whole(spec, facts(**texts)))
+    return spec, facts(**{**texts, "contents": contents_host.whole(spec, facts(**texts))})
 
 
 def planned(blocks: Mapping[str, Any], **changed: Output | str) -> str:
