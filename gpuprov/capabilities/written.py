@@ -21,8 +21,6 @@ from gpuprov.probe.host.contents import Contents, Entry
 from gpuprov.spec.model import HostSpec
 
 ANOTHER_TEXT = "another text"
-NAMED = 8
-"""Paths that a message names; the rest are counted."""
 KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
 PLAIN, PROGRAM = 0o644, 0o755
 
@@ -167,12 +165,20 @@ def answer(capability: Capability, ctx: Context[Any]) -> Outcome:
     expected = f"{len(wanted)} file{'' if len(wanted) == 1 else 's'} as gpuprov writes them"
     if not found:
         return ok(expected)
-    listed = [f"{one.path}: {one.before}" for one in found[:NAMED]]
-    more = [f"and {len(found) - NAMED} more"] * (len(found) > NAMED)
     changes = [Change(kind="file", name=one.path, before=one.before, after=one.after) for one in found]
     unit = unit_of(found[0].path)
     show = f"ls -l {found[0].path}" + (f"; systemctl cat {unit}" if unit else "")
-    return fail(expected, "; ".join([*listed, *more]), "gpuprov apply", changes=changes, evidence=show)
+    return fail(expected, "; ".join(described(found)), "gpuprov apply", changes=changes, evidence=show)
+
+
+def described(found: Iterable[Difference]) -> Iterator[str]:
+    """What is wrong with which paths, those of one folder together as a shell takes them: FOLDER/{A,B}: WHAT."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        folder, _, name = one.path.rpartition("/")
+        groups.setdefault((folder, one.before), []).append(name)
+    for (folder, what), names in groups.items():
+        yield f"{folder}/{names[0] if len(names) == 1 else '{' + ','.join(names) + '}'}: {what}"
 
 
 def with_contents(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
