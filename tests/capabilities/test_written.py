@@ -127,7 +127,8 @@ def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
         if is_drop_in(one.path):
             continue
         masked = host.ask(LoadState_loaded="LoadState=masked")
-        assert f"{one.path}: masked" in masked.found
+        assert ": masked" in masked.found
+        assert (one.path, "masked") in [(change.name, change.before) for change in masked.changes]
         other = f"/etc/systemd/system.control/{unit}"
         moved = host.ask(**{f"FragmentPath_{one.path}".replace("=", "_"): f"FragmentPath={other}"})
         assert f"{one.path}: {other} is loaded in its place" in moved.found

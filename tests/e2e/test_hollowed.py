@@ -46,7 +46,7 @@ OTHERS = {
     "/etc/modprobe.d/nvidia": "the driver's packages'",
     "/etc/alternatives/": "the driver's packages'",
     "/etc/ld.so.cache": "ldconfig's",
-    "/etc/systemd/system/multi-user.target.wants/": "links that systemctl enable makes: the checks `enabled`",
+    ".wants/": "links that systemctl enable makes: the checks `enabled`",
     "/etc/nvidia/": "the driver's packages'",
     "/var/lib/gpuprov/": "receipts and marks: what has been done, not what should be",
     "/etc/mtab": "the kernel's",
@@ -95,7 +95,7 @@ class Hollow:
 
     def paths(self) -> list[str]:
         found = self.machine.sh(FOUND).splitlines()
-        return [path for path in found if not any(path.startswith(one) for one in OTHERS) and "gpuprov-sim" not in path]
+        return [path for path in found if not any(one in path for one in OTHERS) and "gpuprov-sim" not in path]
 
     def ask(self, verb: str, *words: str) -> Ran:
         return self.lab.run(verb, self.inventory, *words)
