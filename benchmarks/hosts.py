@@ -39,7 +39,11 @@ def up(count: int, folder: Path, gpuprov: Path) -> SimulatedHost:
     single = inventory(host, 1, folder)
     subprocess.run([gpuprov, "apply", "--yes", single], check=True, stdout=subprocess.DEVNULL)
     # Each sshd admits as many logins at once as there are hosts; MaxStartups is per daemon.
-    script = f"for p in $(seq {FIRST_PORT} {FIRST_PORT + count - 1}); do /usr/sbin/sshd -p $p -o PidFile=/run/sshd-$p.pid; done"
+    # A pid namespace makes each a host of its own: apply works on a machine by one of its names alone.
+    sshd = (
+        "setsid unshare --pid --fork /usr/sbin/sshd -D -p $p -o PidFile=/run/sshd-$p.pid </dev/null >/dev/null 2>&1 &"
+    )
+    script = f"for p in $(seq {FIRST_PORT} {FIRST_PORT + count - 1}); do {sshd} done"
     container.run(NAME, script)
     time.sleep(1)
     return host

@@ -82,7 +82,7 @@ class Lock:
 
     def step(self, host: str, script: str, limit: float, phase: float = 0.0) -> Step:
         """A step that runs only while the lock is held, and puts off its end by what the whole phase may take."""
-        return Step(host=host, script=self._guarded(max(limit, phase)) + script, limit=limit)
+        return Step(host=host, script=self._guarded(host, max(limit, phase)) + script, limit=limit)
 
     def phase(self, steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
         """Run scripts (with the seconds each may take) on their hosts; on the others the lock's end is put off."""
@@ -118,7 +118,7 @@ class Lock:
     def _taking(self, host: str, **more: object) -> str:
         keeper = f"""d={FOLDER}
 while sleep 5; do
-  [ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
+  [ "$(cat "$d/run" 2>/dev/null)" = {self._whose(host)} ] || exit 0
   read -r now _ </proc/uptime; read -r until <"$d/until" || exit 0
   [ "${{now%%.*}}" -lt "$until" ] || break
 done
@@ -128,22 +128,26 @@ answer=$({self._request("take", host, **more)}) || exit
 case $answer in *'"taken": true'*)
   d={FOLDER}
   {_STOP}
-  stop TERM; rm -rf "$d"; mkdir -m 700 -p "$d"; echo {self._run} >"$d/run"
+  stop TERM; rm -rf "$d"; mkdir -m 700 -p "$d"; echo {self._whose(host)} >"$d/run"
   {_until(PUT_OFF)}
   setsid sh -c {shlex.quote(keeper)} </dev/null >/dev/null 2>&1 &
 esac
 echo "$answer"
 """
 
-    def _guarded(self, limit: float) -> str:
+    def _whose(self, host: str) -> str:
+        """A word of shell for this run and this name of the host: another name of it ends nothing, and runs nothing."""
+        return shlex.quote(f"{self._run} {host}")
+
+    def _guarded(self, host: str, limit: float) -> str:
         return f"""d={FOLDER}
-[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] && grep -q '"run": "{self._run}"' {LOCK}/owner.json || {{
+[ "$(cat "$d/run" 2>/dev/null)" = {self._whose(host)} ] && grep -q '"run": "{self._run}"' {LOCK}/owner.json || {{
   echo 'the lock of this acceptance is gone'; exit {LOST}; }}
 {_until(int(limit) + PUT_OFF)}
 """
 
     def _end(self, host: str) -> str:
-        return f"""[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
+        return f"""[ "$(cat "$d/run" 2>/dev/null)" = {self._whose(host)} ] || exit 0
 {_STOP}
 stop TERM && sleep 1 && stop KILL
 rm -rf "$d"

@@ -92,7 +92,7 @@ def gather_each(
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
             script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
             jobs[raw.name] = _noting_start(
-                job(raw, script, timeout, rounds.hears(raw.name, _noted(raw.name, note))), raw.name, begun
+                job(raw, script, timeout, rounds.hears(raw, _noted(raw.name, note))), raw.name, begun
             )
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))

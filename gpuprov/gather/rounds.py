@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -11,12 +12,21 @@ from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.transport import Answer
 from gpuprov.gather.unreached import Unreached
+from gpuprov.spec.model import RawHost
 
 PAUSE = 1.0
 """Seconds before hosts whose connection was dropped are tried again."""
 HELPLESS = 2
 """When so many times the hosts that are tried at a time are dropped again in a row, their number is not the reason, as of a jump host
-that hangs up on everybody. The others are left to the next round, which is slower; after the last one they are given up."""
+that hangs up on everybody. The others that are reached in the same way are left to the next round, which is slower; after the last one
+they are given up."""
+WAY = (
+    "ansible_connection",
+    "ansible_ssh_executable",
+    "ansible_ssh_args",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)
 
 
 class Rounds:
@@ -26,18 +36,21 @@ class Rounds:
         self._pace = pace
         self._dropped: dict[str, Callable[[], None]] = {}
         self._again: dict[str, Callable[[], None]] = {}
-        self._in_a_row = 0
+        self._ways: dict[str, tuple[str, ...]] = {}
+        self._in_a_row: Counter[tuple[str, ...]] = Counter()
         self._let_in = False
 
-    def hears(self, name: str, done: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    def hears(self, raw: RawHost, done: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """What is told how the host's job has ended, and tells `done` of what will not be tried again."""
+        name, way = raw.name, tuple(str(raw.connection.get(word) or "") for word in WAY)
+        self._ways[name] = way
 
         def ended(answer: Answer) -> None:
             if isinstance(answer, Unreached) and answer.dropped:
-                self._in_a_row += 1
+                self._in_a_row[way] += 1
                 self._dropped[name] = partial(done, answer)
                 return
-            self._in_a_row = 0
+            self._in_a_row[way] = 0
             self._let_in = self._let_in or name in self._again
             done(answer)
 
@@ -67,9 +80,10 @@ class Rounds:
 
     def _promising(self, names: Sequence[str], most: int, jobs: Mapping[str, Job], left: list[str]) -> Iterator[Job]:
         """The jobs of these hosts, as long as a slower round lets somebody in; the others are `left`. The first round tries all."""
-        self._in_a_row, first = 0, not self._again
+        self._in_a_row.clear()
+        first = not self._again
         for name in names:
-            if first or self._in_a_row < most:
+            if first or self._in_a_row[self._ways[name]] < most:
                 yield jobs[name]
             else:
                 left.append(name)

@@ -20,5 +20,5 @@ class AnsibleModule(basic.AnsibleModule):  # type: ignore[misc]
         super().fail_json(readable(str(msg)), **readable(result))
         raise AssertionError
 
-    def warn(self, warning: str) -> None:
-        super().warn(readable(str(warning)))
+    def warn(self, warning: str, **more: Any) -> None:
+        super().warn(readable(str(warning)), **more)

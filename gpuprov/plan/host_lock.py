@@ -35,8 +35,9 @@ def command(action: str, owner: Mapping[str, object], host: str, **more: object)
 
 
 def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
-    """A run as the owner of the lock of this host of its inventory, and of no other's that may be the same machine."""
-    return {**owner, "name": host}
+    """A run as the owner of the lock of this host of its inventory, and of no other's that may be the same machine. An owner as a lock
+    has it says by which name that was taken."""
+    return {"name": host, **owner}
 
 
 def with_python(text: str, request: Mapping[str, object]) -> str:

@@ -122,6 +122,21 @@ def test_the_locks_end_ends_what_still_runs_and_nothing_else(here: Here) -> None
         other.wait()
 
 
+def test_a_machine_with_two_names_is_not_measured_against_itself(here: Here) -> None:
+    made = Lock(here, "run1")
+    refused = made.take(["gpu1", "gpu1-ib"])
+    assert list(refused) == ["gpu1-ib"]
+    assert str(refused["gpu1-ib"]).startswith(
+        "the same machine as gpu1, by which name alone a run works on it: take all"
+    )
+    assert list(made.held) == ["gpu1"]
+    assert made.phase({"gpu1": ("echo here", 20.0)})["gpu1"].text.endswith("here\n")
+    assert made.release(["gpu1-ib"]) == {}
+    assert (here.root / "run" / "lock").exists(), "the name that was refused gives nothing back"
+    made.release()
+    assert not (here.root / "run" / "lock").exists()
+
+
 def test_two_acceptances_never_overlap(here: Here, lock: Lock) -> None:
     assert lock.take(["gpu1"]) == {}
     other = Lock(here, "run2")

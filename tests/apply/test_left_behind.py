@@ -29,6 +29,7 @@ DEAD = {**process.describe("dead", "1"), "pid": 4_000_000}
     ("holder", "stays"),
     [
         (DEAD, False),
+        ({**DEAD, "name": "same1-ib"}, False),  # its name in the inventory of that run
         ({**DEAD, "controller": "elsewhere"}, True),
         (process.describe("alive", "1"), True),
     ],

@@ -218,9 +218,15 @@ def test_files_that_are_changed_keep_their_bytes(tmp_path: Path, monkeypatch: py
 @pytest.mark.install
 def test_the_actions_work_on_such_a_host(tmp_path: Path) -> None:
     """Every program that reads prints it, and files hold it, when roles are judged and files written."""
-    for name in ("cat", "dpkg-query", "apt-cache", "systemctl", "sysctl"):
-        real = shutil.which(name) or "true"
-        program(tmp_path, name, f'{real} "$@"; s=$?; printf "caf\\200\\n"; exit $s\n')
+    for name, what in {
+        "cat": "*/etc/*",
+        "sed": "*/etc/*",
+        "dpkg-query": "*",
+        "apt-cache": "*",
+        "systemctl": "*",
+    }.items():
+        real = f'{shutil.which(name) or "true"} "$@"; s=$?'
+        program(tmp_path, name, f"{real}\ncase \"$*\" in {what}) printf '# caf\\200\\n';; esac; exit $s\n")
     (tmp_path / "old").write_bytes(BYTE + b"\n")
     tasks: list[dict[str, Any]] = [
         {"gpuprov_reach": {}},

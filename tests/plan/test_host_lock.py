@@ -30,4 +30,4 @@ echo "from __future__ import annotations: SyntaxError"; exit 1
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["sh", "-c", command("take", {"run": "1"}, "gpu1")]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-    assert done.stdout == '{"action": "take", "owner": {"run": "1", "name": "gpu1"}} True\n', done.stderr
+    assert done.stdout == '{"action": "take", "owner": {"name": "gpu1", "run": "1"}} True\n', done.stderr

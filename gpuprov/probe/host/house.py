@@ -31,7 +31,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """Who works on the host right now."""
+    """Who works on the host right now; `name`: as its inventory calls it."""
 
     user: str = ""
     host: str = ""
@@ -40,6 +40,7 @@ class Lock(msgspec.Struct, frozen=True):
     run: str = ""
     controller: str = ""
     pid_start: str = ""
+    name: str = ""
     damaged: str = ""
 
 
