@@ -27,30 +27,33 @@ from gpuprov.capabilities import (
     vgpu_guest,
 )
 from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.written import with_contents
 from gpuprov.spec.model import Fragment, HostSpec
 
-CAPABILITIES: tuple[Capability, ...] = (
-    kernel.CAPABILITY,
-    nouveau.CAPABILITY,
-    rdma.CAPABILITY,
-    nvidia_driver.CAPABILITY,
-    persistence.CAPABILITY,
-    cuda_toolkit.CAPABILITY,
-    vgpu_guest.CAPABILITY,
-    fabric_manager.CAPABILITY,
-    gpudirect_rdma.CAPABILITY,
-    pcie.CAPABILITY,
-    topology.CAPABILITY,
-    container_toolkit.CAPABILITY,
-    mig.CAPABILITY,
-    gpu_settings.CAPABILITY,
-    mps.CAPABILITY,
-    kubernetes.CAPABILITY,
-    dcgm.CAPABILITY,
-    cgpu.CAPABILITY,
-    acceptance.CAPABILITY,
-    health.CAPABILITY,
-    readings.CAPABILITY,
+CAPABILITIES: tuple[Capability, ...] = with_contents(
+    (
+        kernel.CAPABILITY,
+        nouveau.CAPABILITY,
+        rdma.CAPABILITY,
+        nvidia_driver.CAPABILITY,
+        persistence.CAPABILITY,
+        cuda_toolkit.CAPABILITY,
+        vgpu_guest.CAPABILITY,
+        fabric_manager.CAPABILITY,
+        gpudirect_rdma.CAPABILITY,
+        pcie.CAPABILITY,
+        topology.CAPABILITY,
+        container_toolkit.CAPABILITY,
+        mig.CAPABILITY,
+        gpu_settings.CAPABILITY,
+        mps.CAPABILITY,
+        kubernetes.CAPABILITY,
+        dcgm.CAPABILITY,
+        cgpu.CAPABILITY,
+        acceptance.CAPABILITY,
+        health.CAPABILITY,
+        readings.CAPABILITY,
+    )
 )
 HOUSE: Capability = host.capability(CAPABILITIES)
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

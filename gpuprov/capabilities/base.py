@@ -206,6 +206,23 @@ def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:
     return None
 
 
+@dataclass(frozen=True)
+class Written(Generic[F]):
+    """The files that a capability's role brings about, of which the check `NAME.files` compares all by content.
+
+    `make` yields what the role gets of them: `files`, `programs`, `units` (text by path), `program` (by path the name of a file that
+    the role carries) and `absent` (paths of files that should not be there); `judged`: paths of files whose text another check
+    compares. `paths`: every path that it may write on a host with this spec. `lines`: files of others in which it sets lines.
+    `check`: what the check is called.
+    """
+
+    make: Callable[[Context[F]], Mapping[str, Any]]
+    paths: Callable[[HostSpec, F], Iterable[str]]
+    probes: tuple[Probe[Any], ...] = ()
+    lines: Callable[[Context[F]], Iterable[str]] = lambda _ctx: ()
+    check: str = "files"
+
+
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
     return ()
 
@@ -233,7 +250,7 @@ class Capability:
     after, although nothing of it was changed in the spec.
 
     Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
-    what it brings about on a host. `carried`: modules that it takes to hosts as files, by
+    what it brings about on a host, and `written` the files among that. `carried`: modules that it takes to hosts as files, by
     their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
 
     `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
@@ -276,3 +293,4 @@ class Capability:
     needs_gpu: bool = False
     shown_by: str = ""
     desired: Desired[Any] | None = None
+    written: Written[Any] | None = None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, Written, check, fail, ok
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts
@@ -136,13 +136,17 @@ def taken(ctx: Ctx) -> Outcome:
     return ok(f"the last one at {found.last:%Y-%m-%d %H:%M} UTC")
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`programs` and `units`: text by path. `timer`: to enable. `first`: the command of the first reading."""
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`programs` and `units`: text by path."""
     programs, units = files(ctx.fragment)
+    return {"programs": programs, "units": units}
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """What is `written`. `timer`: to enable. `first`: the command of the first reading."""
     first = ctx.facts.get(READINGS).last is None
     return {
-        "programs": programs,
-        "units": units,
+        **written(ctx),
         "timer": TIMER,
         "first": ["systemctl", "start", SERVICE] if first else [],
     }
@@ -167,5 +171,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(READINGS,),
     desired=Desired((READINGS,), make),
+    written=Written(written, lambda _host, block: [path for texts in files(block) for path in texts]),
     driverless=True,
 )

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.capabilities import CAPABILITIES, HOUSE
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
+from gpuprov.capabilities.written import without_spec
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
@@ -29,7 +30,7 @@ class Captured(msgspec.Struct, frozen=True):
 def probes() -> tuple[Probe[Any], ...]:
     """Every probe of every check: whatever the spec will be, the capture can be judged by it."""
     checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks]
-    return tuple({probe.name: probe for check in checks for probe in check.probes}.values())
+    return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
 def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) -> Captured:

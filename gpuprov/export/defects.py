@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from gpuprov.capabilities import CAPABILITIES, HOUSE
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
+from gpuprov.capabilities.written import without_spec
 from gpuprov.fleet import build_spec
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
@@ -15,7 +16,7 @@ from gpuprov.verify.evaluate import MOMENTS, evaluate
 def probes() -> tuple[Probe[Any], ...]:
     """What these checks read."""
     checks = [check for one in (HOUSE, *CAPABILITIES) for check in one.checks if check.moment in MOMENTS]
-    return tuple({probe.name: probe for check in checks for probe in check.probes}.values())
+    return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
 def doubts(facts: Facts, spec: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ import re
 import stat
 import subprocess
 import tempfile
-from typing import Mapping, NamedTuple, Sequence
+from typing import Iterable, Mapping, NamedTuple, Sequence
 
 PYTHON = "@PYTHON@"
 """What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
@@ -26,11 +26,13 @@ REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|auto
 
 
 class Wanted(NamedTuple):
-    """A file of root's. `content` None: it should not be there."""
+    """A file of root's. `content` None: it should not be there. `whole`: all of it is gpuprov's, so that a link in its place
+    gives way; of a file in which only lines are, a link may be the site's."""
 
     path: str
     content: str | None
     mode: int = 0o644
+    whole: bool = True
 
 
 class Difference(NamedTuple):
@@ -64,6 +66,10 @@ def bring_about(wanted: list[Wanted]) -> list[Difference]:
     """Write and remove what `differences` names; what changed. Folders that are missing are made with mode 0755."""
     changed = differences(wanted)
     by_path = {one.path: one for one in wanted}
+    for folder in own_folders(by_path):
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            os.chmod(folder, 0o755)
+            os.chown(folder, 0, 0)
     for difference in changed:
         one = by_path[difference.path]
         if one.content is None:
@@ -91,7 +97,7 @@ def with_keys(path: str, keys: Mapping[str, str], *, missing: bool = False) -> W
         same = [place for place, line in enumerate(lines) if re.match(rf"\s*{re.escape(key)}\s*=", line)]
         place = same[-1] if same else len(lines)
         lines[place : place + 1] = [f"{key}={value}"]
-    return Wanted(path, "".join(f"{line}\n" for line in lines), mode)
+    return Wanted(path, "".join(f"{line}\n" for line in lines), mode & ~0o022, whole=False)
 
 
 def write(path: str, content: str, mode: int = 0o644) -> None:
@@ -132,6 +138,8 @@ def _difference(one: Wanted) -> Difference | None:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
             raise
         return None if one.content is None else Difference(one.path, None, one.content)
+    if one.whole and stat.S_ISLNK(state.st_mode):
+        return Difference(one.path, f"a link to {os.readlink(one.path)}\n", one.content)
     if not stat.S_ISREG(state.st_mode):
         kind = (
             "a symbolic link"
@@ -152,6 +160,21 @@ def _difference(one: Wanted) -> Difference | None:
         )
         return Difference(one.path, before, one.content, f"{old} -> {one.mode:04o}")
     return None
+
+
+def own_folders(paths: Iterable[str]) -> set[str]:
+    """The folders of gpuprov's own programs among these paths: nothing else lies in them."""
+    return {folder for path in paths if (folder := os.path.dirname(path)).startswith(f"{ABOVE}/")}
+
+
+def extra(wanted: Sequence[Wanted]) -> list[Wanted]:
+    """What lies beside the files of these programs and is none of them, to be removed: Python would load it in their place."""
+    known = {one.path for one in wanted}
+    places = [place for folder in own_folders(known) for place, _, _ in os.walk(folder)]
+    there = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
+    return [
+        Wanted(path, None) for path in there if path not in known and (os.path.islink(path) or not os.path.isdir(path))
+    ]
 
 
 def make_folder(folder: str) -> None:

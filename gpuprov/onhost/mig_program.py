@@ -31,7 +31,12 @@ def carry_out(wanted: Mapping[str, Any], services: Sequence[str], *, may_reset: 
     return answer
 
 
+def text(wanted: Mapping[str, Any]) -> str:
+    """What each boot is told, as WANTED has it."""
+    return json.dumps(wanted, indent=4, sort_keys=True) + "\n"
+
+
 def keep(wanted: Mapping[str, Any], *, check: bool) -> list[Difference]:
     """Have each boot bring back what is wanted. Only what came about: what was refused must not be what the next boot makes."""
-    file = [Wanted(WANTED, json.dumps(wanted, indent=4, sort_keys=True) + "\n")]
+    file = [Wanted(WANTED, text(wanted))]
     return differences(file) if check else bring_about(file)

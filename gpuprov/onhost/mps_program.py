@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Mapping
 
 from . import mps
-from .files import Difference, Wanted, bring_about, differences
+from .files import Difference, Wanted, bring_about, differences, extra
 from .mps import __main__, control, daemon, devices, environments, modes, program
 from .mps.program import Answer
 from .systemd import systemctl
@@ -18,9 +18,15 @@ FOLDER = "/usr/local/lib/gpuprov/mps"
 PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
 
 
+def texts() -> dict[str, str]:
+    """The program's files, text by path."""
+    return {f"{FOLDER}/{_file(part)}": _source(part) for part in PARTS}
+
+
 def install(*, check: bool) -> list[Difference]:
     """The program as it was brought here with the module, and units that systemd has read."""
-    files = [Wanted(f"{FOLDER}/{_file(part)}", _source(part)) for part in PARTS]
+    files = [Wanted(path, text) for path, text in texts().items()]
+    files += extra(files)
     if check:
         return differences(files)
     changed = bring_about(files)

@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
+from gpuprov.capabilities.written import ANOTHER_TEXT
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
@@ -73,12 +74,17 @@ def host_plan(
 
 
 def merged(changes: Iterable[Change]) -> tuple[Change, ...]:
-    """Each change once; those of one thing that say different values stay apart, one that says nothing more goes."""
+    """Each change once; those of one thing that say different values stay apart, one that says nothing more goes: nothing at all, or
+    of a file no more than that its text is another."""
     kept: dict[tuple[str, str, str, str], Change] = {}
     for change in changes:
         kept.setdefault((change.kind, change.name, change.before, change.after), change)
-    told = {(change.kind, change.name) for change in kept.values() if change.before or change.after}
-    return tuple(c for c in kept.values() if c.before or c.after or (c.kind, c.name) not in told)
+    told = {(one.kind, one.name) for one in kept.values() if (one.before or one.after) and one.before != ANOTHER_TEXT}
+    return tuple(
+        one
+        for one in kept.values()
+        if (one.kind, one.name) not in told or ((one.before or one.after) and one.before != ANOTHER_TEXT)
+    )
 
 
 def unpredicted(results: Iterable[Result]) -> Iterable[str]:

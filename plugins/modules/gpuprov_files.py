@@ -93,8 +93,16 @@ units:
 
 import sys
 
-from ansible.module_utils.gpuprov_onhost import reasons, systemd, units
-from ansible.module_utils.gpuprov_onhost.files import PYTHON, Refused, Wanted, bring_about, differences, with_keys
+from ansible.module_utils.gpuprov_onhost import reasons, systemd, unit_files, units
+from ansible.module_utils.gpuprov_onhost.files import (
+    PYTHON,
+    Refused,
+    Wanted,
+    bring_about,
+    differences,
+    extra,
+    with_keys,
+)
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
@@ -133,9 +141,14 @@ def main() -> None:
             with_keys(path, {key: str(value) for key, value in values.items()}, missing=missing)
             for path, values, missing in keys
         ]
+        wanted += extra([one for one in wanted if one.content is not None])
+        texts_of = {one.path: one.content for one in wanted if one.content is not None and one.whole}
+        aside = unit_files.set_aside(texts_of, check=check)
         changed = differences(wanted) if check else bring_about(wanted)
-        if not check and changed and (module.params["enabled"] or any(systemd.FILES in one.path for one in changed)):
+        moved = [one.path for one in changed] + aside
+        if not check and moved and module.params["enabled"]:
             systemd.systemctl("daemon-reload")
+        late = unit_files.read_again(texts_of, changed=moved, check=check)
         turned += [name for name in module.params["enabled"] if units.enable(name, check=check)]
         for capability, reason in module.params["reboot"].items():
             reasons.keep(capability, reason or "", check=check)
@@ -148,8 +161,13 @@ def main() -> None:
         [one.shown() for one in changed if one.path not in module.params["role_files"]] if module._diff else []
     )  # `diff: false` of a task: a program, not a setting
     shown += _turned(turned, module.params["enabled"]) if turned else []
+    shown += [
+        {"before_header": one, "after_header": f"{one}.set-aside", "before": "read\n", "after": "set aside\n"}
+        for one in aside
+    ]
+    shown += [{"before_header": one, "after_header": one, "before": "", "after": "read by systemd\n"} for one in late]
     found = [one.path for one in changed]
-    module.exit_json(changed=bool(found or turned), paths=found, units=turned, diff=shown)
+    module.exit_json(changed=bool(moved or late or turned), paths=found, units=turned, diff=shown)
 
 
 def _turned(names: list[str], on: list[str]) -> list[dict[str, str]]:

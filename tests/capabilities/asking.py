@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Check, Context, Outcome
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import (
     acceptance_host,
     cgpu_host,
+    contents_host,
     cuda_host,
     dcgm_host,
     erdma_host,
@@ -226,6 +227,7 @@ GOOD: dict[str, Output | str] = {
     **gpu_settings_host.PROBES,
     **health_host.PROBES,
     "readings": readings_host.told(),
+    "limits_drop_ins": "",
 }
 
 
@@ -236,8 +238,8 @@ def facts(**texts: Output | str) -> Facts:
 
 
 def good() -> dict[str, Output | str]:
-    """The good host, its clock right now."""
-    return {**GOOD, "clock": f"{int(time.time())}\n"}
+    """The good host, its clock right now. gpuprov has written nothing there."""
+    return {**GOOD, "clock": f"{int(time.time())}\n", "contents": contents_host.nothing()}
 
 
 def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str) -> Outcome:
@@ -247,8 +249,17 @@ def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str
     assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"
     texts = {name: text for name, text in {**good(), **changed}.items() if name in declared}
     capability = BY_NAME[check.capability]
-    wanted = capability.fragment() if fragment is None else fragment
-    return check.run(Context(HostSpec(name="gpu1"), wanted, facts(**texts)))
+    return check.run(with_own_files(check, capability.fragment() if fragment is None else fragment, texts))
+
+
+def with_own_files(check: Check, fragment: Fragment, texts: Mapping[str, Output | str]) -> Context[Any]:
+    """The host of these facts, which has gpuprov's own files as they are written, unless the facts say otherwise."""
+    ctx = Context(HostSpec(name="gpu1"), fragment, facts(**texts))
+    if texts.get("contents") != contents_host.nothing():
+        return ctx
+    mine = BY_NAME[check.capability]
+    own = contents_host.text(contents_host.written(mine, ctx), absent=contents_host.absent(mine, ctx))
+    return Context(ctx.host, fragment, facts(**{**texts, "contents": own}))
 
 
 class Row(NamedTuple):

@@ -137,7 +137,11 @@ def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None
 
 
 @pytest.mark.parametrize(
-    "name", sorted({name for name in CHECKS if name.startswith("fabric_manager.")} - {"fabric_manager.resolvable"})
+    "name",
+    sorted(
+        {name for name in CHECKS if name.startswith("fabric_manager.")}
+        - {"fabric_manager.resolvable", "fabric_manager.files"}
+    ),
 )
 def test_each_check_is_of_one_of_both(name: str) -> None:
     """On a tray Fabric Manager's checks have nothing to say, whatever there is; on a board those of nvidia-imex have not."""

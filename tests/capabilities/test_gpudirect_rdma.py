@@ -262,7 +262,14 @@ def test_every_answer_is_clean() -> None:
     for name, check in CHECKS.items():
         if name.startswith("gpudirect_rdma."):
             status, found = asked(
-                name, {}, COPY, gpudirect="running|6.1\n", gdrcopy="", gdrcopy_packages="", gdrcopy_index=""
+                name,
+                {},
+                COPY,
+                gpudirect="running|6.1\n",
+                gdrcopy="",
+                gdrcopy_packages="",
+                gdrcopy_index="",
+                contents="@contents\n",
             )
             assert status != "error"
             assert found, check.id

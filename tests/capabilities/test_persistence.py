@@ -18,15 +18,27 @@ IDLE = "ExecStart={ path=/usr/bin/x ; argv[]=/usr/bin/x --user x --no-persistenc
 TWO = captured("nvidia_smi", "two_gpus")
 
 ENABLED, ACTIVE, MODE = "persistence.enabled", "persistence.active", "persistence.mode_on"
+OFFER = (
+    "offer|nvidia-persistenced | 535.171.04-1~deb12u1 | http://deb.debian.org/debian bookworm/contrib amd64 Packages\n"
+)
 ROWS = [
     Row("the daemon is enabled", ENABLED, None, {}, "pass", "nvidia-persistenced.service enabled"),
     Row(
         "auto with the legacy unit in force",
         ENABLED,
         None,
-        {"units": units(OFF, ON)},
+        {"units": units(OFF, ON), "persistenced": "gpus|1\n"},
         "pass",
         "gpuprov-p",
+    ),
+    Row(
+        "auto with the legacy unit in force, and the daemon on offer since",
+        ENABLED,
+        None,
+        {"units": units(OFF, ON), "persistenced": f"{OFFER}gpus|1\n"},
+        "fail",
+        "nvidia-persistenced.service is not-found",
+        change="service nvidia-persistenced.service: not-found -> enabled",
     ),
     Row("legacy as asked for", ENABLED, LEGACY, {"units": units(("inactive", "disabled"), ON)}, "pass", "gpuprov-pers"),
     Row(

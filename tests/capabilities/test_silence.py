@@ -12,7 +12,7 @@ from gpuprov.probe.driver import driver_packages
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel import boot
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.asking import CHECKS, good, with_own_files
 from tests.capabilities.silent import ANSWERS, EXCUSED, SILENCES, green, greens
 
 DESIRED = [probe for capability in BY_NAME.values() if capability.desired for probe in capability.desired.probes]
@@ -24,7 +24,7 @@ def test_no_check_of_the_good_host_passes_without_its_probes() -> None:
     wrong: list[object] = []
     for check in CHECKS.values():
         texts = {name: text for name, text in good().items() if name in {probe.name for probe in check.probes}}
-        ctx = Context(HostSpec(name="gpu1"), BY_NAME[check.capability].fragment(), facts(**texts))
+        ctx = with_own_files(check, BY_NAME[check.capability].fragment(), texts)
         if check.run(ctx).status == "pass":
             wrong += [
                 (check.id, *row)

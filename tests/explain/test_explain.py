@@ -259,7 +259,7 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("kernl", "did you mean kernel, rdma.kernel, kernel.sysctl"),
+        ("kernl", "did you mean kernel, rdma.kernel, kernel.files"),
         ("nvidia_driver.versio", "did you mean nvidia_driver.version,"),
         ("persistance", "did you mean persistence"),
         ("", "capabilities: host, kernel, nouveau, rdma, nvidia_driver, persistence"),

@@ -15,8 +15,8 @@ from gpuprov.report import text
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, evaluate
+from tests.capabilities import contents_host, rdma_host
 from tests.capabilities import mig_host as mh
-from tests.capabilities import rdma_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.test_fabric_manager_desired import MISSING
 
@@ -32,7 +32,8 @@ def read(blocks: Mapping[str, Any], **changed: Output | str) -> tuple[HostSpec, 
         fragment, findings = convert(block, BY_NAME[name].fragment)
         assert fragment is not None, findings
         fragments[name] = fragment
-    return HostSpec(name="gpu1", capabilities=fragments), facts(**{**good(), **changed})
+    spec, texts = HostSpec(name="gpu1", capabilities=fragments), {**good(), **changed}
+    return spec, facts(**{**texts, "contents": contents_host.whole(spec, facts(**texts))})
 
 
 def planned(blocks: Mapping[str, Any], **changed: Output | str) -> str:

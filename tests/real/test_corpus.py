@@ -20,7 +20,7 @@ def test_every_capture_says_where_it_is_from_and_what_is_true() -> None:
     for capture in captures():
         about = capture.about
         sources = (about.source,) if isinstance(about.source, str) else about.source
-        assert all(source.startswith(("https://", "public ")) for source in sources), capture.name
+        assert all(source.startswith(("https://", "public ", "read on ")) for source in sources), capture.name
         assert about.facts, capture.name
         assert capture.files, capture.name
         assert set(about.commands) | set(about.status) <= set(capture.files), capture.name

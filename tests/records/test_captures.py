@@ -13,7 +13,7 @@ from gpuprov.records import RecordedFacts, captured, read
 from gpuprov.records.masking import masked
 from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import evaluate
-from tests.capabilities.asking import GOOD
+from tests.capabilities.asking import good
 from tests.records.test_reports import fleet
 
 SECRETS = {
@@ -47,7 +47,7 @@ NO_SECRETS = (
 
 
 def facts() -> Facts:
-    return Facts({name: Output(value) if isinstance(value, str) else value for name, value in GOOD.items()})
+    return Facts({name: Output(value) if isinstance(value, str) else value for name, value in good().items()})
 
 
 def test_what_comes_back_is_judged_as_the_host_was(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(sys.modules["gpuprov.verify.verify"], "gather_each", each)
     file, page = tmp_path / "inventory.yaml", tmp_path / "page.html"
-    file.write_text("all: {children: {rack1: {hosts: {gpu1: {gpuprov: {nouveau: {}}}}}}}\n")
+    file.write_text("all: {children: {rack1: {hosts: {gpu1: {gpuprov: {acceptance: {}}}}}}}\n")
     assert cli.main(["verify", str(file), "--no-cache"], standalone_mode=False) == 4
     assert cli.main(["verify", str(file), "--no-cache", "--html", str(page)], standalone_mode=False) == 4
     assert asked[1] - asked[0] == {"receipt", "platform"}, "the distribution is read anyway"

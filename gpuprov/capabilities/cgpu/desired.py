@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, files, unit
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
@@ -15,6 +15,7 @@ from gpuprov.probe.gpus.cgpu import CGPU
 Ctx = Context[Cgpu]
 MODULES = (*COMMON, "cgpu")
 OLD = f"{ABOVE}/cgpu/cgpu.sh"
+UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 SITE, TIMEOUT = "cgpu_module_timeout", 30
 """What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
 UNIT = unit(
@@ -39,16 +40,22 @@ def differs(ctx: Ctx) -> str:
     return ", ".join(f"GPU {one.gpu.index} {one.node}: {one.found} -> {one.value}" for one in differences(ctx))
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path. `program`: by path the role's files that the unit runs; `absent`: what it ran before. `differs`:
-    what it has to set; `fix`: what to do where it cannot."""
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`: text by path. `program`: by path the role's files that the unit runs; `absent`: what it ran before."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
-    loaded = bool(ctx.facts.get(CGPU).version)
     return {
         "program": files("cgpu", MODULES),
         "files": {catalogue.CONFIG: config(ctx.fragment)},
-        "units": {f"/etc/systemd/system/{catalogue.UNIT}": UNIT.format(seconds=seconds, limit=seconds + 90)},
+        "units": {UNIT_FILE: UNIT.format(seconds=seconds, limit=seconds + 90)},
         "absent": [OLD],
+    }
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """What is `written`. `differs`: what the unit has to set; `fix`: what to do where it cannot."""
+    loaded = bool(ctx.facts.get(CGPU).version)
+    return {
+        **written(ctx),
         "unit": catalogue.UNIT,
         "differs": differs(ctx),
         "fix": "stop the containers that it names, and apply again"
@@ -58,3 +65,6 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)
+WRITTEN: Written[Any] = Written(
+    written, lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
+)

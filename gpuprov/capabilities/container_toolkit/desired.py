@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -161,4 +161,26 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path, `absent`: files that should not be there, for the toolkit that is installed."""
+    made = of_installed(ctx)
+    return {"files": made["files"], "absent": made["absent"]}
+
+
+def of_installed(ctx: Ctx) -> dict[str, Any]:
+    """What is set for each boot, for the toolkit that is installed."""
+    return boot(ctx.fragment, modern(ctx.facts.get(TOOLKIT).version), ctx.facts.get(systemd.SYSTEMD_UNITS))
+
+
+PATHS = (
+    *(f"{UNITS}/{name}" for name in catalogue.OWN_UNITS),
+    *(catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE, catalogue.REFRESH_ENVIRONMENT),
+)
+"""Every file that the role may write."""
+WRITTEN = Written(
+    written,
+    lambda _host, _block: PATHS,
+    (TOOLKIT, systemd.SYSTEMD_UNITS),
+    lambda ctx: of_installed(ctx)["environment"],
+)
 DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS), make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
@@ -76,6 +76,18 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
     return ""
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path, `absent`: files that should not be there."""
+    return (
+        {"files": {catalogue.PROFILE: PROFILE}, "absent": []}
+        if ctx.fragment.path
+        else {
+            "files": {},
+            "absent": [catalogue.PROFILE],
+        }
+    )
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then `hold` and `release`,
     `commands` for the default, `files`: text by path, `absent`: files that should not be there. `broken`: why a compiler is none."""
@@ -92,11 +104,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "release": [] if block.hold else packages,
         "broken": broken(decision, block.parts, installed(facts), state),
         "commands": [] if decision.problem else default_commands(decision.default, state),
-        "files": {catalogue.PROFILE: PROFILE} if block.path else {},
-        "absent": [] if block.path else [catalogue.PROFILE],
+        **written(ctx),
     }
 
 
+WRITTEN = Written(written, lambda _host, _block: (catalogue.PROFILE,))
 DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,

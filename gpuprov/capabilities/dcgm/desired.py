@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
 from gpuprov.catalog import dcgm as catalogue
@@ -86,21 +86,27 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path; `absent`: files that should not be there."""
+    files = settings(ctx.fragment)
+    return {"files": files, "absent": [] if ENGINE in files else [ENGINE]}
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`, `remove`, `hold`, `release`: packages. `files`: text by path; `absent`: files that should not be there. `daemons`:
+    """`install`, `remove`, `hold`, `release`: packages. What is `written`. `daemons`:
     what runs, in this order. `old_units`: the deprecated one of line 3, which conflicts with the host engine's. `later`: what the
     packages wait for; none are named until then."""
-    decision, files = decided(ctx), settings(ctx.fragment)
+    decision = decided(ctx)
     return {
         "later": waiting(ctx, decision),
         **packages(ctx, Decision() if decision.problem else decision),
-        "files": files,
-        "absent": [] if ENGINE in files else [ENGINE],
+        **written(ctx),
         "daemons": list(daemons(ctx)),
         "old_units": [catalogue.OLD_UNIT] if decision.line == "3" else [],
     }
 
 
+WRITTEN = Written(written, lambda _host, _block: (ENGINE, EXPORTER))
 DESIRED = Desired(
     PROBES,
     make,

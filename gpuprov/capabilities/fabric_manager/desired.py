@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
@@ -197,6 +197,20 @@ def facts_of(host: HostSpec) -> tuple[dict[str, Any], dict[str, int]]:
     return {key: table for key, table in known.items() if key.startswith(prefixes)}, catalogue.switches()
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path."""
+    return {"files": files(ctx.fragment)}
+
+
+WRITTEN = Written(
+    written,
+    lambda _host, block: (*files(block), catalogue.IMEX_CONFIG if of_tray(block) else catalogue.configuration_file()),
+    lines=lambda ctx: (
+        [catalogue.IMEX_CONFIG if of_tray(ctx.fragment) else catalogue.configuration_file()]
+        if settings(ctx.fragment)
+        else []
+    ),
+)
 DESIRED = Desired(
     (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
     make,

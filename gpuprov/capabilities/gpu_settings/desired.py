@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import unit
-from gpuprov.capabilities.base import Desired
+from gpuprov.capabilities.base import Desired, Written
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
 from gpuprov.capabilities.gpu_settings.host import Ctx
@@ -41,20 +41,35 @@ def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"all": ecc(wanted["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`units` and `files`, text by path, `program`, the role's files by path; nothing where no setting is asked for."""
+    if not asks_anything(ctx.fragment):
+        return {"units": {}, "program": {}, "files": {}}
+    return {
+        "units": {f"/etc/systemd/system/{UNIT}": TEXT},
+        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
+        "files": {CONFIG: json.dumps(config(ctx.fragment), indent=4) + "\n"},
+    }
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
     """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot. Of each boot, nothing where nothing is asked for:
     `units` and `config`, text by path, `program`, the role's files by path; the unit, `enabled` or `disabled`."""
-    wanted, asks = config(ctx.fragment), asks_anything(ctx.fragment)
+    wanted, asks, brought = config(ctx.fragment), asks_anything(ctx.fragment), written(ctx)
     return {
         "all": wanted["all"],
         "per_gpu": wanted["per_gpu"],
         "ecc": only_ecc(wanted),
-        "units": {f"/etc/systemd/system/{UNIT}": TEXT} if asks else {},
-        "program": {f"{FOLDER}/{name}": name for name in PROGRAM} if asks else {},
-        "config": {CONFIG: json.dumps(wanted, indent=4) + "\n"} if asks else {},
+        "units": brought["units"],
+        "program": brought["program"],
+        "config": brought["files"],
         "enabled": [UNIT] if asks else [],
         "disabled": [] if asks else [UNIT],
     }
 
 
 DESIRED: Desired[Any] = Desired((), make)
+WRITTEN: Written[Any] = Written(
+    written,
+    lambda _host, _block: (f"/etc/systemd/system/{UNIT}", CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM)),
+)

@@ -6,10 +6,10 @@ from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.base import Desired
+from gpuprov.capabilities.base import Desired, Written
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
-from gpuprov.capabilities.gpudirect_rdma.decision import PROBES
+from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog import gpus
@@ -22,6 +22,8 @@ from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
+PATHS = (catalogue.UNIT_FILE, catalogue.DROP_IN)
+"""Every file that the role may write."""
 
 
 def unit(name: str) -> str:
@@ -110,17 +112,29 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
-    those that are there then cannot load. `files`: text by path; `absent`: files that should not be there. `unit`: what loads the
-    module, `enabled` or `disabled`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
-    gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
-    decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path; `absent`: files that should not be there. Raises ProbeFailed where no method can be decided."""
+    decision = decided(ctx)
     if decision.problem:
         raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.hint)
-    name = "" if decision.method == "dmabuf" else decision.method
+    wanted = files(ctx.facts.get(GPUDIRECT), loaded_module(decision))
+    return {"files": wanted, "absent": [path for path in PATHS if path not in wanted]}
+
+
+def loaded_module(decision: Decision) -> str:
+    """The peer module that is loaded at boot; empty where none is."""
+    return "" if decision.method == "dmabuf" else decision.method
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
+    those that are there then cannot load. What is `written`. `unit`: what loads the
+    module, `enabled` or `disabled`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
+    gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    brought, decision, state = written(ctx), decided(ctx), ctx.facts.get(GPUDIRECT)
+    name = loaded_module(decision)
     again = {kernel.release: kernel.rebuild[name] for kernel in state.targets() if name in kernel.rebuild}
-    wanted, old, own = files(state, name), state.units.get(FORERUNNER, MISSING), copies(ctx)
+    old, own = state.units.get(FORERUNNER, MISSING), copies(ctx)
     loads = old.load == "loaded" and (old.active == "active" or old.file == "enabled")
     return {
         "later": own.pop("later"),
@@ -131,8 +145,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
             "why": "; ".join(f"{release}: {why}" for release, why in again.items()),
         },
         "dead": dead(state, name),
-        "files": wanted,
-        "absent": [path for path in (catalogue.UNIT_FILE, catalogue.DROP_IN) if path not in wanted],
+        **brought,
         "unit": catalogue.UNIT,
         "enabled": [catalogue.UNIT] if name else [],
         "disabled": [catalogue.UNIT] if not name and state.starts else [],
@@ -143,6 +156,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+WRITTEN = Written(written, lambda _host, _block: PATHS, PROBES)
 DESIRED = Desired(
     (
         *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.kernel.machine import UNIT
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
 from gpuprov.onhost.at_boot.governor import differing
@@ -98,25 +98,39 @@ def missing(ctx: Ctx) -> list[str]:
     return [word for word in words(ctx.fragment) if running.get(word.partition("=")[0]) != word.partition("=")[2]]
 
 
+def governs(ctx: Ctx) -> bool:
+    """Whether a unit sets the CPU frequency governor here."""
+    frequency = ctx.facts.get(cpu.FREQUENCY)
+    return ctx.fragment.cpu_governor != "keep" and bool(frequency.policies) and not ctx.facts.get(system.CONTAINER)
+
+
+def is_debian(ctx: Ctx) -> bool:
+    return family(ctx.facts.get(system.OS_RELEASE)) == "debian"
+
+
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`: text by path; `program`: by path the role's files that set the governor; `absent`: files that should not be
+    there."""
+    kernel = ctx.fragment
+    files = texts(kernel, debian=is_debian(ctx), dracut=ctx.facts.get(initramfs.DRACUT))
+    units = {UNIT_FILE: _unit(kernel.cpu_governor)} if governs(ctx) else {}
+    program = PROGRAM if units else {}
+    absent = [path for path in (*FILES, *PROGRAM, OLD) if path not in (*files, *program, *units)]
+    return {"files": files, "units": units, "program": program, "absent": absent}
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`disabled`: a unit that is not wanted; `files`, `units`: text by path; `absent`: files that should not be there. `program`: by
-    path the role's files that set the governor. `reboot`: why one is needed. The rest are options of the role's modules."""
+    """`disabled`: a unit that is not wanted; what is `written`. `reboot`: why one is needed. The rest are options of the role's
+    modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
-    debian = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
+    debian, on = is_debian(ctx), governs(ctx)
     state = ctx.facts.get(cpu.FREQUENCY)
-    governs = kernel.cpu_governor != "keep" and bool(state.policies) and not container
-    files = texts(kernel, debian=debian, dracut=ctx.facts.get(initramfs.DRACUT))
-    units = {UNIT_FILE: _unit(kernel.cpu_governor)} if governs else {}
-    program = PROGRAM if governs else {}
     without = [] if container else missing(ctx)
     return {
-        "files": files,
-        "units": units,
-        "absent": [path for path in (*FILES, *PROGRAM, OLD) if path not in (*files, *program, *units)],
-        "unit": {"name": UNIT, "wanted": governs},
-        "disabled": [UNIT] if not governs and state.load != "not-found" else [],
-        "program": program,
-        "differs": " ".join(one.name for one in differing(state.policies, kernel.cpu_governor)) if governs else "",
+        **written(ctx),
+        "unit": {"name": UNIT, "wanted": on},
+        "disabled": [UNIT] if not on and state.load != "not-found" else [],
+        "differs": " ".join(one.name for one in differing(state.policies, kernel.cpu_governor)) if on else "",
         "command_line": words(kernel),
         "entries": "update-grub" if debian else "grub2",
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
@@ -130,4 +144,9 @@ def make(ctx: Ctx) -> dict[str, Any]:
 DESIRED = Desired(
     (boot.COMMAND_LINE, cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
     make,
+)
+WRITTEN = Written(
+    written,
+    lambda _host, _block: (*FILES, *PROGRAM, OLD),
+    (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
 )

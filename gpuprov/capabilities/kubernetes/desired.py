@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import gpus
@@ -20,13 +20,19 @@ def texts(host: HostSpec, block: Kubernetes) -> dict[str, str]:
     return {name: HEADER + documents.text(document) for name, document in made.items()}
 
 
-def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """`files`: text by path. `absent`: files of ours that the spec no longer asks for. `label`: the command that sets the labels."""
+def written(ctx: Context[Kubernetes]) -> dict[str, Any]:
+    """`files`: text by path. `absent`: files of ours that the spec no longer asks for."""
     made = texts(ctx.host, ctx.fragment)
-    at = f"{kubernetes.DIRECTORY}/{{}}".format
     return {
-        "files": {at(name): text for name, text in made.items()},
-        "absent": [at(name) for name in catalogue.FILES if name not in made],
+        "files": {f"{kubernetes.DIRECTORY}/{name}": text for name, text in made.items()},
+        "absent": [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES if name not in made],
+    }
+
+
+def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
+    """What is `written`. `label`: the command that sets the labels."""
+    return {
+        **written(ctx),
         "label": label(ctx),
     }
 
@@ -44,6 +50,15 @@ def label(ctx: Context[Kubernetes]) -> list[str]:
     return [*command, *wrong] if wrong else []
 
 
+def judged(ctx: Context[Kubernetes]) -> dict[str, Any]:
+    """The files that kubernetes.files compares by what they mean: a spec that export made says more than the one that was applied."""
+    made = written(ctx)
+    return {"judged": list(made["files"]), "absent": made["absent"]}
+
+
+WRITTEN = Written(
+    judged, lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES], check="contents"
+)
 DESIRED = Desired(
     (kubernetes.NODE,),
     make,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from gpuprov.capabilities import at_boot
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import ABOVE
-from gpuprov.capabilities.base import Context, Desired, Outcome
+from gpuprov.capabilities.base import Context, Desired, Outcome, Written
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
 from gpuprov.catalog import gpus
+from gpuprov.onhost import mig_program
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus import mig
@@ -67,6 +70,28 @@ def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
     return watching + [one for one in ending if one not in (*watching, *QUIET)]
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`: text by path; `program`: by path the role's files."""
+    return {
+        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
+        "files": {f"{FOLDER}/models.json": json.dumps(gpus.models_by_nvml_id()) + "\n"},
+        "units": {f"/etc/systemd/system/{mig.UNIT}": unit(ctx.host)},
+    }
+
+
+def contents(ctx: Ctx) -> dict[str, Any]:
+    """What is `written`, and what each boot is told, which gpuprov_mig writes when it came about."""
+    made = written(ctx)
+    asked_for = msgspec.to_builtins(asked(ctx.fragment))
+    return {**made, "files": {**made["files"], mig_program.WANTED: mig_program.text(asked_for)}}
+
+
+def paths(_host: HostSpec, _block: Mig) -> tuple[str, ...]:
+    """Every path that the role may write."""
+    program = (f"{FOLDER}/{name}" for name in (*PROGRAM, "models.json"))
+    return (*program, f"/etc/systemd/system/{mig.UNIT}", mig_program.WANTED)
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
     """`wanted`: what the program is told; `files`, `units`: text by path; `program`: by path the role's files.
 
@@ -79,12 +104,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
     made: dict[str, Any] = {
         "wanted": asked(ctx.fragment),
         "services": host.services(ctx.host),
-        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
         "leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else [],
         "cdi": getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", ""),
         "unit": mig.UNIT,
-        "files": {f"{FOLDER}/models.json": json.dumps(gpus.models_by_nvml_id()) + "\n"},
-        "units": {f"/etc/systemd/system/{mig.UNIT}": unit(ctx.host)},
+        **written(ctx),
         "may_reset": not contained,
         "waits": contained or bool(ctx.facts.get(REBOOT_REASONS)),
         "later": state.complaint or ("" if state.gpus or state.unread else "NVML lists no GPU"),
@@ -127,3 +150,4 @@ def facts(spec: HostSpec) -> object:
 DESIRED: Desired[Any] = Desired(
     (*HOST_STATE, REBOOT_REASONS), make, reads=("container_toolkit_cdi_directory",), facts=facts
 )
+WRITTEN: Written[Any] = Written(contents, paths)

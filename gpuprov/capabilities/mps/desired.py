@@ -10,11 +10,12 @@ import msgspec
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import PATH
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, group_names
 from gpuprov.catalog import mps as catalogue
+from gpuprov.onhost import mps_program
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
@@ -107,16 +108,35 @@ def files(spec: HostSpec, block: Mps) -> Iterator[tuple[str, str]]:
         yield drop_in(unit), client(block, name)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `files`, `units`: text by path; `absent`: files of daemons and clients that are no more. `wanted`: what
-    the program is told. `coming`: driver or MIG devices change before the daemons do, in this run."""
-    written = dict(files(ctx.host, ctx.fragment))
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`: text by path, also the program of the units; `absent`: files of daemons and clients that are no more."""
+    made = dict(files(ctx.host, ctx.fragment))
     known = [path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")]
     return {
-        "install": decide(ctx).install,
-        "files": written,
-        "absent": sorted({catalogue.PROFILE, *known} - set(written)),
+        "files": made,
+        "absent": sorted({catalogue.PROFILE, *known} - set(made)),
         "units": {f"/etc/systemd/system/{catalogue.UNIT}": UNIT},
+    }
+
+
+def contents(ctx: Ctx) -> dict[str, Any]:
+    """What is `written`, and the units' program, which gpuprov_mps brings along."""
+    made = written(ctx)
+    return {**made, "files": {**made["files"], **mps_program.texts()}}
+
+
+def paths(host: HostSpec, block: Mps) -> Iterator[str]:
+    """Every path that the role may write."""
+    yield from dict(files(host, block))
+    yield from (catalogue.PROFILE, f"/etc/systemd/system/{catalogue.UNIT}", *mps_program.texts())
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`install`: packages. What is `written`. `wanted`: what the program is told. `coming`: driver or MIG devices change before the
+    daemons do, in this run."""
+    return {
+        "install": decide(ctx).install,
+        **written(ctx),
         "wanted": plain(ctx.host, ctx.fragment),
         "coming": ctx.applies("nvidia_driver") or ctx.applies("mig"),
     }
@@ -128,3 +148,4 @@ def facts(_spec: HostSpec) -> object:
 
 
 DESIRED: Desired[Any] = Desired(PROBES, make, reads=("gpuprov_gpu",), facts=facts)
+WRITTEN: Written[Any] = Written(contents, paths, (mps.MPS,))

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
-from gpuprov.capabilities.base import Desired
+from gpuprov.capabilities.base import Desired, Written
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost.at_boot.pcie import CONFIG, differences, set_here
@@ -65,13 +65,14 @@ def differs(ctx: Ctx) -> str:
         return ", ".join(lines(ctx.fragment))
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install; `files`, `units`, `programs`: text by path; `absent`: files that should not be there.
+def is_balanced(ctx: Ctx) -> bool:
+    """Whether irqbalance leaves the interrupts of HCAs where the unit puts them."""
+    return ctx.fragment.affinity == "local" and ctx.facts.get(PCIE).balances
 
-    `program`: by its path the role's file. `unit` is on and has run, those in `off` are off; `differs`: what the unit has to set.
-    `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
-    block, state = ctx.fragment, ctx.facts.get(PCIE)
-    asked = lines(block)
+
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`, `programs`: text by path; `program`: by its path the role's file; `absent`: files that should not be there."""
+    asked = lines(ctx.fragment)
     files, units, programs, program = {}, {}, {}, {}
     if asked:
         files[CONFIG] = f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
@@ -80,18 +81,27 @@ def make(ctx: Ctx) -> dict[str, Any]:
         units[UNIT_FILE] = UNIT
         program = PROGRAM
         programs[catalogue.POLICY] = POLICY
-    balanced = block.affinity == "local" and state.balances
-    if balanced:
+    if is_balanced(ctx):
         files[catalogue.DROP_IN] = DROP_IN
-    masks, topo = block.acs == "rdma_topo", state.topo
-    started = state.topo_status == 0 or state.topo_started
     return {
-        "packages": ["pciutils"] if registers(block) and not state.setpci else [],
         "program": program,
         "programs": programs,
         "files": files,
         "units": units,
         "absent": [path for path in FILES if path not in {**files, **units, **programs, **program}],
+    }
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`packages` to install; what is `written`. `unit` is on and has run, those in `off` are off; `differs`: what the unit has to set.
+    `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
+    block, state = ctx.fragment, ctx.facts.get(PCIE)
+    asked, balanced = lines(block), is_balanced(ctx)
+    masks, topo = block.acs == "rdma_topo", state.topo
+    started = state.topo_status == 0 or state.topo_started
+    return {
+        "packages": ["pciutils"] if registers(block) and not state.setpci else [],
+        **written(ctx),
         "unit": catalogue.UNIT if asked else "",
         "off": [] if asked or state.load == "not-found" else [catalogue.UNIT],
         "differs": differs(ctx) if asked else "",
@@ -106,3 +116,4 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 DESIRED = Desired((PCIE, system.CONTAINER), make)
+WRITTEN = Written(written, lambda _host, _block: FILES, (PCIE,))

@@ -14,7 +14,7 @@ from gpuprov.capabilities.base import (
     ok,
     skip,
 )
-from gpuprov.capabilities.persistence.desired import DESIRED, offered
+from gpuprov.capabilities.persistence.desired import DESIRED, PROBES, WRITTEN, offered, units
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, Persistence
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
@@ -25,25 +25,13 @@ __all__ = ["CAPABILITY", "Persistence"]
 WRITES = f"gpuprov apply writes {DROP_IN} with"
 
 
-def units_for(mode: str, facts: Facts) -> tuple[str, str]:
-    """The unit that should be on, and the one that should be off. auto takes the legacy unit only where it is in force.
-
-    Whether there is a daemon is told by its unit: it has a package of its own, or is in one with another name (Ubuntu).
-    """
-    units = facts.get(systemd.SYSTEMD_UNITS)
-    legacy_in_force = units.get(LEGACY, systemd.MISSING).file == "enabled"
-    no_daemon = units.get(DAEMON, systemd.MISSING).load == "not-found"
-    legacy = mode == "legacy" or (mode == "auto" and legacy_in_force and no_daemon)
-    return (LEGACY, DAEMON) if legacy else (DAEMON, LEGACY)
-
-
-@check("persistence.enabled", systemd.SYSTEMD_UNITS, fields=("mode",), moment="next-boot")
+@check("persistence.enabled", systemd.SYSTEMD_UNITS, *PROBES, fields=("mode",), moment="next-boot")
 def enabled(ctx: Context[Persistence]) -> Outcome:
     """The unit that keeps the GPUs initialised starts at boot and switches the mode on; no second one competes with it."""
-    units = ctx.facts.get(systemd.SYSTEMD_UNITS)
-    wanted, other = units_for(ctx.fragment.mode, ctx.facts)
-    state = units.get(wanted, systemd.MISSING)
-    competing = units.get(other, systemd.MISSING).file == "enabled"
+    states = ctx.facts.get(systemd.SYSTEMD_UNITS)
+    wanted, other = units(ctx)
+    state = states.get(wanted, systemd.MISSING)
+    competing = states.get(other, systemd.MISSING).file == "enabled"
     expected = f"{wanted} enabled" + (f", {other} off" if competing else "")
     if state.file != "enabled":
         change = Change(kind="service", name=wanted, before=state.file or state.load, after="enabled")
@@ -63,14 +51,14 @@ def enabled(ctx: Context[Persistence]) -> Outcome:
     return ok(expected)
 
 
-@check("persistence.active", systemd.SYSTEMD_UNITS, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",))
+@check("persistence.active", systemd.SYSTEMD_UNITS, *PROBES, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",))
 def active(ctx: Context[Persistence]) -> Outcome:
     """The daemon runs (or the legacy unit ran); it cannot where there is no GPU."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: the daemon has nothing to hold")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
-    wanted, _ = units_for(ctx.fragment.mode, ctx.facts)
+    wanted, _ = units(ctx)
     state = ctx.facts.get(systemd.SYSTEMD_UNITS).get(wanted, systemd.MISSING)
     if state.active != "active":
         change = Change(kind="service", name=wanted, before=state.active, after="active")
@@ -119,6 +107,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS,),
     desired=DESIRED,
+    written=WRITTEN,
     packages=True,
     needs_gpu=True,
     presupposes={

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Context, Desired, Outcome, Written, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.probe.driver import persistence
 from gpuprov.probe.host import system
@@ -26,6 +26,8 @@ WantedBy=multi-user.target
 """
 Ctx = Context[Persistence]
 PROBES = (persistence.PERSISTENCED, system.OS_RELEASE)
+PATHS = (LEGACY_FILE, DROP_IN)
+"""Every file that the role may write."""
 
 
 def runfile(ctx: Ctx) -> bool:
@@ -92,23 +94,35 @@ def drop_in(unit: tuple[str, ...]) -> str:
     return text and HEADER + text
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install, `download` to fetch before anything changes, `files`: text by path, `absent`: files that should not be
-    there. `unit` is on, `other` off. `state`: what it is brought to; without a GPU to hold its failure is forgotten."""
-    found, daemon = ctx.facts.get(persistence.PERSISTENCED), by_daemon(ctx)
-    more = drop_in(found.unit) if daemon else ""
+def units(ctx: Ctx) -> tuple[str, str]:
+    """The unit that is on, and the one that is off."""
+    return (DAEMON, LEGACY) if by_daemon(ctx) else (LEGACY, DAEMON)
+
+
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path, `absent`: files that should not be there."""
+    daemon = by_daemon(ctx)
+    more = drop_in(ctx.facts.get(persistence.PERSISTENCED).unit) if daemon else ""
     files = {} if daemon else {LEGACY_FILE: LEGACY_UNIT}
     files |= {DROP_IN: more} if more else {}
+    return {"files": files, "absent": [path for path in PATHS if path not in files]}
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`packages` to install, `download` to fetch before anything changes, what is `written`. `unit` is on, `other` off. `state`: what
+    it is brought to; without a GPU to hold its failure is forgotten."""
+    found, daemon = ctx.facts.get(persistence.PERSISTENCED), by_daemon(ctx)
+    unit, other = units(ctx)
     missing = daemon and own(ctx) and not found.installed
     return {
         "packages": [persistence.PACKAGE] if missing else [],
         "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
-        "files": files,
-        "absent": [path for path in (LEGACY_FILE, DROP_IN) if path not in files],
-        "unit": DAEMON if daemon else LEGACY,
-        "other": LEGACY if daemon else DAEMON,
+        **written(ctx),
+        "unit": unit,
+        "other": other,
         "state": "forgotten" if not found.gpus else "restarted" if daemon and found.idle else "started",
     }
 
 
 DESIRED = Desired(PROBES, make, reads=("nvidia_driver_source",))
+WRITTEN = Written(written, lambda _host, _block: PATHS, PROBES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.at_boot import files as files_of
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.rdma import at_boot, infiniband, limits, soft
 from gpuprov.capabilities.rdma.efa import desired as efa
 from gpuprov.capabilities.rdma.erdma import decision as erdma_decision
@@ -20,6 +20,8 @@ from gpuprov.catalog import rdma as catalogue
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as erdma_catalogue
 from gpuprov.catalog.rdma import ofed as ofed_catalogue
+from gpuprov.catalog.rdma import roce as roce_catalogue
+from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.probe.host import system
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.efa import EFA
@@ -33,19 +35,50 @@ PARTS = (soft, roce, erdma)
 """Of these at most one is asked for: each belongs to a fabric."""
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
-    `of` what they are, `hint` the way out where they cannot be installed. `files`, `units`: text by path, `absent`: files that
-    should not be there, `program`: by path the role's files. `unit`: what sets devices at boot, and has to set them `now`; `off`: of
-    other fabrics. `initramfs`: images may be older than what is in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk:
-    `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+def asked_parts(ctx: Ctx) -> tuple[at_boot.AtBoot | None, list[at_boot.Left]]:
+    """What sets devices at boot, and what units of other fabrics may have left."""
     parts = [(part.at_boot(ctx), part.left(ctx)) for part in PARTS]
-    asked = next((one for one, _ in parts if one), None)
-    gone = [left for one, left in parts if not one]
+    return next((one for one, _ in parts if one), None), [left for one, left in parts if not one]
+
+
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `units`: text by path, `absent`: files that should not be there, `program`: by path the role's files."""
+    asked, gone = asked_parts(ctx)
     files = {**(asked.files if asked else {}), **infiniband.files(ctx)}
     program = files_of(at_boot.RDMA, asked.modules if asked else ())
     absent = [path for left in gone for path in left.files]
     absent += [path for path in (erdma_catalogue.OPTIONS, *at_boot.PLACES) if path not in (*files, *program, *absent)]
+    units = {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {}
+    return {"files": files, "absent": absent, "program": program, "units": units}
+
+
+def contents(ctx: Ctx) -> dict[str, Any]:
+    """What is `written`, and what other stages write: limits of services, nccl.conf."""
+    made, own = written(ctx), nccl.wanted(ctx)
+    conf = {own["path"]: own["text"]} if own["text"] else {}
+    return {**made, "files": {**made["files"], **limits.wanted(ctx)["files"], **conf}}
+
+
+def paths(_host: HostSpec, _block: Rdma) -> tuple[str, ...]:
+    """Every path that the role may write."""
+    units = (erdma_catalogue.UNIT, roce_catalogue.UNIT, catalogue.SOFT_UNIT)
+    configs = (erdma_catalogue.CONFIG, erdma_catalogue.OPTIONS, roce_catalogue.CONFIG, catalogue.SOFT_CONFIG)
+    return (
+        *(f"{at_boot.UNITS}/{unit}" for unit in units),
+        *configs,
+        infiniband.ORDER,
+        CONFIG,
+        *at_boot.PLACES,
+        *limits.PATHS,
+    )
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
+    `of` what they are, `hint` the way out where they cannot be installed. What is `written`.
+    `unit`: what sets devices at boot, and has to set them `now`; `off`: of other fabrics. `initramfs`: images may be older than what
+    is in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+    asked, gone = asked_parts(ctx)
     return {
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
         "fetch": [found for part in (ofed, erdma, efa) if (found := part.fetch(ctx))],
@@ -54,10 +87,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
         "efa": efa.software(ctx),
         "efa_loads": ctx.fragment.fabric == "efa",
-        "files": files,
-        "absent": absent,
-        "program": program,
-        "units": {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {},
+        **written(ctx),
         "unit": asked,
         "now": "observed" if ofed.waits(ctx) else "ran",
         "off": [left.unit for left in gone if left.there],
@@ -98,5 +128,19 @@ def facts(_host: HostSpec) -> object:
     }
 
 
-PROBES = (DEVICES, HOST, PACKAGES, ROCE, EFA, NCCL, system.CONTAINER, *ofed_decision.PROBES, *erdma_decision.PROBES)
+PROBES = (
+    DEVICES,
+    HOST,
+    PACKAGES,
+    ROCE,
+    EFA,
+    NCCL,
+    limits.DROP_INS,
+    system.CONTAINER,
+    *ofed_decision.PROBES,
+    *erdma_decision.PROBES,
+)
 DESIRED = Desired(tuple(dict.fromkeys(PROBES)), make, facts=facts)
+WRITTEN = Written(
+    contents, paths, tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, limits.DROP_INS, *erdma_decision.PROBES)))
+)

@@ -8,9 +8,10 @@ from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import systemd
 from gpuprov.probe.kernel import boot
-from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.probe.rdma.surroundings import HOST, SERVICES
 from gpuprov.reading import is_whole
 
 Ctx = Context[Rdma]
@@ -20,6 +21,27 @@ RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2
 
 BOUND = "a container without CAP_SYS_RESOURCE, or in a user namespace"
 OUTSIDE = "set it where the container is started: --ulimit memlock=-1"
+
+
+def drop_in(unit: str) -> str:
+    """gpuprov's own settings of such a service."""
+    return f"{UNITS}/{unit}.d/50-gpuprov-rdma.conf"
+
+
+def _parse_drop_ins(output: Output) -> tuple[str, ...]:
+    if strange := set(output.text.split()) - set(PATHS):
+        raise ValueError(f"no drop-in of gpuprov's: {min(strange)}")
+    return tuple(output.text.split())
+
+
+PATHS = tuple(map(drop_in, SERVICES))
+DROP_INS = Probe(
+    "limits_drop_ins",
+    f"for p in {' '.join(PATHS)}; do [ ! -e $p ] && [ ! -L $p ] || echo $p; done",
+    _parse_drop_ins,
+    "systemctl cat containerd",
+)
+"""The drop-ins that gpuprov wrote: a unit that has one had a limit that was too low."""
 
 
 def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
@@ -83,17 +105,14 @@ def memlock_boot(ctx: Ctx) -> Outcome:
     return ok(", ".join(f"{daemon.unit}: {daemon.unit_limit}" for daemon in daemons) or "none of these services runs")
 
 
-def drop_in(unit: str) -> str:
-    """gpuprov's own settings of such a service."""
-    return f"{UNITS}/{unit}.d/50-gpuprov-rdma.conf"
-
-
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """`files`: the limits of units that have a lower one of their own, which DefaultLimitMEMLOCK does not lift. `raise`: for each
+    """`files`: the limits of units that have a lower one of their own, which DefaultLimitMEMLOCK does not lift, or had one
+    when gpuprov lifted it. `raise`: for each
     service that runs with a lower one, the command that lifts it without a restart; what it starts from then on inherits it.
     Where root may lift none, there is no command: it would fail."""
     asked = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if asked else ()
+    written = ctx.facts.get(DROP_INS) if daemons else ()
     value = "" if asked in ENDLESS else str(int(asked or 0) * 1024)
     text = f"""{HEADER}[Service]
 # A container that registers memory with an adapter has the limit of the service that started it.
@@ -103,7 +122,9 @@ LimitMEMLOCK={value or "infinity"}
     if ctx.facts.get(HOST).bound:
         low = []
     return {
-        "files": {drop_in(one.unit): text for one in daemons if not enough(one.unit_limit, asked)},
+        "files": {
+            path: text for one in daemons if (path := drop_in(one.unit)) in written or not enough(one.unit_limit, asked)
+        },
         "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
     }
 

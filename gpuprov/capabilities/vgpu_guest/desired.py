@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.base import Context, Desired, Written
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD
@@ -19,6 +19,11 @@ def gridd_conf(block: VgpuGuest) -> str:
     return HEADER + "".join(f"{key}={value}\n" for key, value in wanted_settings(block).items())
 
 
+def written(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path."""
+    return {"files": {catalogue.CONFIG: gridd_conf(ctx.fragment)}}
+
+
 def make(ctx: Ctx) -> dict[str, Any]:
     """`files`: text by path. `token`: `folder` that it lies in (empty: none is needed), `source` on the controller (empty: it is on
     the host already), its place `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens, of which
@@ -29,7 +34,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     there = [one.path for one in ctx.facts.get(GRIDD).tokens if by_token and one.path.startswith(f"{folder}/")]
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
     return {
-        "files": {catalogue.CONFIG: gridd_conf(block)},
+        **written(ctx),
         "token": {
             "folder": folder,
             "source": block.token_file if by_token else "",
@@ -43,4 +48,5 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+WRITTEN: Written[VgpuGuest] = Written(written, lambda _host, _block: (catalogue.CONFIG,))
 DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make, facts=lambda _host: catalogue.vgpu_file().settings)

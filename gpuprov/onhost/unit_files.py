@@ -1,0 +1,171 @@
+"""Units as systemd has loaded them, and what drop-ins of others do to them: judged alike on the controller and on hosts."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from typing import Mapping, NamedTuple, Sequence
+
+from . import systemd
+
+SHOW = (
+    "show",
+    "-p",
+    "Id",
+    "-p",
+    "LoadState",
+    "-p",
+    "FragmentPath",
+    "-p",
+    "DropInPaths",
+    "-p",
+    "NeedDaemonReload",
+    "--",
+)
+KINDS = (".service", ".timer", ".path", ".socket", ".mount")
+STRONGER = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
+"""Where a unit's file comes before the one in /etc/systemd/system: systemd.unit(5)."""
+HARMLESS = (
+    *("Unit.Description", "Unit.Documentation", "Unit.OnFailure", "Unit.OnSuccess", "Unit.After", "Unit.Wants"),
+    *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory*", "Service.Tasks*"),
+    *("Service.OOM*", "Service.Log*", "Service.Syslog*", "Service.StandardOutput", "Service.StandardError"),
+    *("Service.TimeoutStartSec", "Service.TimeoutSec", "Service.Slice", "Service.*Accounting", "Timer.AccuracySec"),
+)
+"""Settings that a site may add to a unit of gpuprov's: they change neither what it starts nor whether it starts. systemd.unit(5),
+systemd.exec(5), systemd.resource-control(5)."""
+
+
+class Loaded(NamedTuple):
+    """A unit as systemd has it: LoadState, FragmentPath, DropInPaths in the order in which they are read. `stale`: its files have
+    changed since systemd read them."""
+
+    load: str = "not-found"
+    fragment: str = ""
+    drop_ins: tuple[str, ...] = ()
+    stale: bool = False
+
+
+def parse_show(text: str) -> dict[str, Loaded]:
+    """Units by their names, of what `systemctl show` prints with SHOW."""
+    found = {}
+    for block in text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" in values:
+            found[values["Id"]] = Loaded(
+                values.get("LoadState", "not-found"),
+                values.get("FragmentPath", ""),
+                tuple(values.get("DropInPaths", "").split()),
+                values.get("NeedDaemonReload") == "yes",
+            )
+    return found
+
+
+def unit_of(path: str) -> str:
+    """The unit that a file is, or is a drop-in of, by a name that systemctl shows: of a template, an instance. Empty for others."""
+    folder, _, name = path.rpartition("/")
+    if folder.endswith(".d"):
+        name = folder.rpartition("/")[2][: -len(".d")]
+    return name.replace("@.", "@gpuprov.") if path.startswith(systemd.FILES) and name.endswith(KINDS) else ""
+
+
+def is_drop_in(path: str) -> bool:
+    return os.path.dirname(path).endswith(".d")
+
+
+def settings(text: str) -> list[str]:
+    """The settings of a unit's text as SECTION.KEY, each once, in their order. Comments and continued lines do not count."""
+    keys: dict[str, None] = {}
+    section, continued = "", False
+    for line in text.splitlines():
+        words = line.strip()
+        if words.startswith(("#", ";")):
+            continue
+        if not continued and words.startswith("["):
+            section = words.strip("[]")
+        elif not continued and "=" in words:
+            keys[f"{section}.{words.partition('=')[0].strip()}"] = None
+        continued = words.endswith("\\")
+    return list(keys)
+
+
+def overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
+    """The settings by which a drop-in that is read after `text` changes what it says.
+
+    `whole`: the text is a unit, to which nothing but harmless settings may be added; otherwise it is a drop-in itself, of which only
+    its own settings count.
+    """
+    ours = settings(text)
+    return [
+        key
+        for key in settings(drop_in)
+        if key in ours or (whole and not any(fnmatch.fnmatchcase(key, known) for known in HARMLESS))
+    ]
+
+
+def unread(path: str, unit: Loaded) -> str:
+    """Why systemd does not have this file as it is on disk; empty where it does. A drop-in of a unit that is not there waits for
+    it."""
+    drop_in = is_drop_in(path)
+    if drop_in and unit.load == "not-found":
+        return ""
+    if unit.load == "masked":
+        return "masked"
+    if not drop_in and unit.fragment not in ("", path):
+        return f"{unit.fragment} is loaded in its place"
+    if unit.stale or (path not in unit.drop_ins if drop_in else unit.fragment != path):
+        return "not read by systemd since it changed"
+    return ""
+
+
+def shadows(path: str, text: str, unit: Loaded, texts: Mapping[str, str], ours: Sequence[str]) -> dict[str, list[str]]:
+    """By path, drop-ins of others that change what this file says, and the settings that they change."""
+    known = list(unit.drop_ins)
+    later = known[known.index(path) + 1 :] if path in known else known
+    whole = not is_drop_in(path)
+    found = {one: overridden(text, texts.get(one, ""), whole=whole) for one in later if one not in ours}
+    return {one: keys for one, keys in found.items() if keys}
+
+
+def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
+    """Rename the drop-ins of others that change what these files say, and units that are loaded in their place, so that systemd does
+    not read them; the paths that they had. `texts`: the files by path."""
+    found: dict[str, None] = {}
+    loaded = _loaded(texts)
+    for path, text in texts.items():
+        unit = loaded.get(unit_of(path))
+        if unit is None:
+            continue
+        found.update(dict.fromkeys(shadows(path, text, unit, {one: _read(one) for one in unit.drop_ins}, list(texts))))
+        if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
+            found[unit.fragment] = None
+    for path in () if check else found:
+        number, place = 0, f"{path}.set-aside"
+        while os.path.lexists(place):
+            number, place = number + 1, f"{path}.set-aside.{number + 1}"
+        os.rename(path, place)
+    return list(found)
+
+
+def read_again(texts: Mapping[str, str], *, changed: Sequence[str], check: bool) -> list[str]:
+    """Have systemd read its files anew where some of them changed, or where it has not read these; the units that it had not read."""
+    if not any(map(unit_of, (*texts, *changed))):
+        return []
+    if not check and any(map(unit_of, changed)):
+        systemd.systemctl("daemon-reload")
+    loaded = _loaded(texts)
+    late = [
+        path for path in texts if (unit := loaded.get(unit_of(path))) and unread(path, unit) and path not in changed
+    ]
+    if late and not check:
+        systemd.systemctl("daemon-reload")
+    return late
+
+
+def _loaded(paths: Sequence[str] | Mapping[str, str]) -> dict[str, Loaded]:
+    names = list(dict.fromkeys(filter(None, map(unit_of, paths))))
+    return parse_show(systemd.systemctl(*SHOW, *names)[1]) if names else {}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(65536)

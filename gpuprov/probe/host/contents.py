@@ -1,0 +1,112 @@
+"""Files that gpuprov writes, as a host has them: kind, mode, owner, sum; and their units as systemd has read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpuprov.onhost.unit_files import SHOW, Loaded, parse_show
+from gpuprov.probe.base import Output, Probe
+
+LARGEST = 4096
+"""KiB of a file of which a sum is made: none of gpuprov's is nearly as large."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """`kind` as find's %y has it: f, l, d ...; `mode` in octal; `sum` is its sha256, empty where none was made."""
+
+    kind: str
+    mode: int
+    owner: int
+    group: int
+    sum: str = ""
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path.
+    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change."""
+
+    entries: Mapping[str, Entry]
+    missing: frozenset[str]
+    units: Mapping[str, Loaded]
+    drop_ins: Mapping[str, str]
+    pythons: Mapping[str, tuple[str, ...]]
+    sound: frozenset[str]
+
+
+def parse(output: Output) -> Contents:
+    entries: dict[str, Entry] = {}
+    drop_ins: dict[str, list[str]] = {}
+    pythons: dict[str, list[str]] = {}
+    sums: dict[str, str] = {}
+    sound: set[str] = set()
+    shown: list[str] = []
+    missing: set[str] = set()
+    current = ""
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        if kind == "entry":
+            what, mode, owner, group, path = rest.split("|", 4)
+            entries[path] = Entry(what, int(mode, 8), int(owner), int(group))
+        elif kind == "none":
+            missing.add(rest)
+        elif kind == "sum":
+            digest, _, path = rest.partition("  ")
+            sums[path] = digest
+        elif kind == "unit":
+            shown.append(rest)
+        elif kind == "dropin":
+            drop_ins[current := rest] = []
+        elif kind == "text" and current:
+            drop_ins[current].append(rest)
+        elif kind == "python":
+            path, _, python = rest.partition("|")
+            pythons.setdefault(path, []).append(python)
+        elif kind == "sound":
+            mode, owner, path = rest.split("|", 2)
+            if int(owner) == 0 and not int(mode, 8) & 0o022:
+                sound.add(path)
+    return Contents(
+        {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
+        frozenset(missing),
+        parse_show("\n".join(shown)),
+        {path: "".join(f"{line}\n" for line in lines) for path, lines in drop_ins.items()},
+        {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
+        frozenset(sound),
+    )
+
+
+EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
+"""The interpreter of a command of gpuprov's, in sed."""
+CONTENTS: Probe[Contents] = Probe(
+    "contents",
+    f"""IFS='
+'
+set -f
+echo '@contents'
+show() {{
+find "$@" -xdev -printf 'entry|%y|%m|%U|%G|%p\\n'
+find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's/^/sum|/'
+}}
+{{
+for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
+[ -z "$paths" ] || show $paths -maxdepth 0
+[ -z "$folders" ] || show $folders
+for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
+echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
+[ -z "$units" ] || {{
+s=$(systemctl {" ".join(SHOW)} $units)
+echo "$s" | sed 's/^/unit|/'
+for d in $(echo "$s" | sed -n 's/^DropInPaths=//p' | tr ' ' '\\n' | sort -u); do
+[ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
+done
+}}
+}} 2>/dev/null
+true""",
+    parse,
+    "ls -lR /usr/local/lib/gpuprov /etc/gpuprov; systemctl cat 'gpuprov-*'",
+    speaks=True,
+    blank="@contents",
+)
+"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them."""

@@ -1,0 +1,206 @@
+"""What a capability writes is compared by content: each of its files altered in every way is red, and named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.dcgm.fragment import Dcgm
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.mps.fragment import Mps
+from gpuprov.capabilities.persistence import Persistence
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.written import asks, files
+from gpuprov.onhost.files import ABOVE
+from gpuprov.onhost.unit_files import is_drop_in, unit_of
+from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.probe.host.contents import CONTENTS
+from gpuprov.spec.build import convert
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import contents_host
+from tests.capabilities.asking import CHECKS, facts, good
+
+WRITE = [one.name for one in CAPABILITIES if one.written]
+
+
+def block(name: str, values: dict[str, Any]) -> Fragment:
+    fragment, findings = convert(values, BY_NAME[name].fragment)
+    assert fragment is not None, findings
+    return fragment
+
+
+SPECS: dict[str, Fragment] = {
+    "persistence": Persistence(mode="legacy"),
+    "kernel": Kernel(
+        blacklist=("nouveau",), sysctl={"vm.swappiness": 1}, limits={"memlock": "unlimited"}, modules_load=("ib_umad",)
+    ),
+    "mps": Mps(profile=True),
+    "dcgm": Dcgm(listen="0.0.0.0:5555", exporter=True),
+    "fabric_manager": FabricManager(imex=Imex(nodes=("192.0.2.1", "192.0.2.2"))),
+    "gpudirect_rdma": GpudirectRdma(method="nvidia_peermem"),
+    "rdma": Rdma(),
+    "kubernetes": Kubernetes(),
+    "pcie": block("pcie", {"acs": "disabled", "affinity": "local"}),
+    "gpu_settings": block("gpu_settings", {"power_limit": 400}),
+    "cgpu": BY_NAME["cgpu"].fragment(),
+    "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),
+    "readings": BY_NAME["readings"].fragment(),
+    "cuda_toolkit": BY_NAME["cuda_toolkit"].fragment(),
+    "vgpu_guest": BY_NAME["vgpu_guest"].fragment(),
+    "container_toolkit": BY_NAME["container_toolkit"].fragment(),
+}
+
+
+class Host:
+    """A host that has what one capability writes, and the check of it."""
+
+    def __init__(self, name: str) -> None:
+        self.check = CHECKS[f"{name}.{BY_NAME[name].written.check}"]  # type: ignore[union-attr]
+        self.block, self.name = SPECS[name], name
+        known = {probe.name for probe in self.check.probes}
+        self.texts = {key: text for key, text in good().items() if key in known - {"contents"}}
+        self.texts["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
+        self.wanted = contents_host.written(BY_NAME[name], self.ctx())
+
+    def ctx(self, **more: Output | str) -> Context[Any]:
+        return Context(
+            HostSpec(name="gpu1", capabilities={self.name: self.block}), self.block, facts(**self.texts, **more)
+        )
+
+    def text(self, changed: dict[str, str] | None = None, *more: str) -> str:
+        gone = contents_host.absent(BY_NAME[self.name], self.ctx())
+        return contents_host.text(self.wanted, changed, *more, absent=gone)
+
+    def ask(self, changed: dict[str, str] | None = None, *more: str, **units: str) -> Outcome:
+        text = self.text(changed, *more)
+        for before, after in units.items():
+            text = text.replace(before.replace("_", "="), after)
+        return self.check.run(self.ctx(contents=text))
+
+
+def test_every_capability_that_writes_files_has_a_spec_here() -> None:
+    assert set(SPECS) == set(WRITE)
+    assert all(Host(name).wanted for name in WRITE)
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
+    host = Host(name)
+    assert host.ask().status == "pass", host.ask()
+    for one in host.wanted:
+        entry = f"entry|f|{one.mode:o}|0|0|{one.path}"
+        digest = next(line for line in host.text().splitlines() if line == f"{line.partition('  ')[0]}  {one.path}")
+        ways = {
+            "absent": "",
+            "a symbolic link": f"entry|l|777|0|0|{one.path}",
+            "mode 0666": f"entry|f|666|0|0|{one.path}\n{digest}",
+            "of 1000:0": f"entry|f|{one.mode:o}|1000|0|{one.path}\n{digest}",
+        }
+        if one.text is not None:
+            empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+            ways |= {"another text": f"{entry}\nsum|{empty}  {one.path}"}
+        for told, lines in ways.items():
+            outcome = host.ask({one.path: lines})
+            assert outcome.status == "fail", (one.path, told)
+            assert f"{one.path}: {told}" in outcome.found, (outcome.found, told)
+            assert one.path in [change.name for change in outcome.changes]
+            assert outcome.hint == "gpuprov apply"
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
+    host = Host(name)
+    for one in host.wanted:
+        unit = unit_of(one.path)
+        if not unit:
+            continue
+        stale = host.ask(NeedDaemonReload_no="NeedDaemonReload=yes")
+        assert "not read by systemd since it changed" in stale.found
+        assert one.path in [change.name for change in stale.changes]
+        if is_drop_in(one.path):
+            continue
+        masked = host.ask(LoadState_loaded="LoadState=masked")
+        assert ": masked" in masked.found
+        assert (one.path, "masked") in [(change.name, change.before) for change in masked.changes]
+        other = f"/etc/systemd/system.control/{unit}"
+        moved = host.ask(**{f"FragmentPath_{one.path}".replace("=", "_"): f"FragmentPath={other}"})
+        assert f"{one.path}: {other} is loaded in its place" in moved.found
+        site = f"/etc/systemd/system/{unit}.d/90-site.conf"
+        text = host.text().replace(
+            f"unit|FragmentPath={one.path}\nunit|DropInPaths=",
+            f"unit|FragmentPath={one.path}\nunit|DropInPaths={site} ",
+        )
+        for lines, status in (
+            (("[Service]", "ExecStart=", "ExecStart=/bin/true"), "fail"),
+            (("[Service]", "MemoryMax=1G"), "pass"),
+        ):
+            drop_in = "\n".join([f"dropin|{site}", *(f"text|{line}" for line in lines), ""])
+            outcome = host.check.run(host.ctx(contents=text + drop_in))
+            assert outcome.status == status, (unit, outcome)
+            if status == "fail":
+                assert f"{site}: sets ExecStart in place of {one.path}" in outcome.found
+                assert ("set aside", site) in [(change.after, change.name) for change in outcome.changes]
+
+
+@pytest.mark.parametrize("name", [one for one in WRITE if any(f"{ABOVE}/" in file.path for file in Host(one).wanted)])
+def test_a_file_beside_the_programs_is_red_for_python_would_load_it(name: str) -> None:
+    host = Host(name)
+    folder = next(one.path.rpartition("/")[0] for one in host.wanted if one.path.startswith(f"{ABOVE}/"))
+    if folder == ABOVE:
+        return
+    beside = f"{folder}/__pycache__/act.cpython-311.pyc"
+    assert f"{beside}: not one of gpuprov's" in host.ask(None, f"entry|f|644|0|0|{beside}").found
+    assert f"{folder}: mode 0777" in host.ask(None, f"entry|d|777|0|0|{folder}").found
+
+
+@pytest.mark.parametrize(
+    "python", ["entry|d|755|0|0|/opt", "sound|777|0|/usr/bin/python3", "sound|755|1000|/usr/bin/python3"]
+)
+def test_a_unit_whose_interpreter_others_can_change_is_red(python: str) -> None:
+    host = Host("readings")
+    text = host.text().replace("sound|755|0|/usr/bin/python3", python)
+    assert host.check.run(host.ctx(contents=text)).status == "fail"
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_the_probe_reads_every_path_that_is_written(name: str) -> None:
+    host = Host(name)
+    asked = asks(HostSpec(name="gpu1", capabilities={name: host.block}), BY_NAME)
+    made = BY_NAME[name].written
+    assert made
+    written = made.make(host.ctx())
+    paths = (
+        {one.path for one in files(BY_NAME[name], written)}
+        | set(written.get("absent", ()))
+        | set(made.lines(host.ctx()))
+    )
+    assert paths <= set(asked["paths"].split("\n"))
+    assert {unit for path in paths if (unit := unit_of(path))} <= set(asked["units"].split("\n"))
+
+
+def test_without_a_spec_the_probe_asks_for_nothing() -> None:
+    assert CONTENTS.of(HostSpec(name="h")).asks is None
+
+
+def test_what_was_never_applied_here_is_not_red_for_files_that_are_to_come() -> None:
+    """A host that somebody else has set up; but a file that is there, and another than gpuprov writes, is."""
+    host = Host("readings")
+    host.texts["receipt"] = ""
+    assert host.ask({one.path: "" for one in host.wanted}).status == "n/a"
+    assert host.ask({host.wanted[0].path: ""}).status == "n/a"
+    assert host.ask({host.wanted[0].path: f"entry|f|644|0|0|{host.wanted[0].path}"}).status == "fail"
+    host.texts["receipt"] = "{"
+    assert host.ask({host.wanted[0].path: ""}).status == "fail"
+
+
+def test_a_file_that_nobody_looked_at_is_not_called_absent() -> None:
+    host = Host("readings")
+    with pytest.raises(ProbeFailed, match=f"{host.wanted[0].path} was not read on the host"):
+        host.check.run(host.ctx(contents="@contents\n"))
