@@ -16,7 +16,7 @@ SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW The
 BROKEN = ("GPU is lost", "GPU requires reset")
 """In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
-JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages")
+JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error hides what would be judged."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")

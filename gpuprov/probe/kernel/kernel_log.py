@@ -142,6 +142,12 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
     return _events(log, SXID, switch=True)
 
 
+def last_reset(log: KernelLog) -> float:
+    """When GPUs were last reset, as far as the kernel says so: a reset of GPUs joined by NVSwitches takes the switches with it, and their
+    driver finds them anew. 0 where it does not say."""
+    return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
+
+
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
     found: dict[tuple[str, int, bool], Event] = {}
     for line in log.lines:
@@ -180,7 +186,12 @@ def asked(host: Any) -> Mapping[str, str]:
 
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
-XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
+SWITCH_FOUND = "nvidia-nvswitch: Probing device "
+"""Oracle's checks take this line behind the last Xid for the reset (gpu_reset_reboot in
+https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes it
+(https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). Of one GPU that is reset alone,
+no line is known."""
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}"
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
 """How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
