@@ -92,8 +92,8 @@ def resolution(key: str) -> Resolution | None:
 
 
 def recovery(name: str) -> Recovery:
-    """What the driver's words for a recovery action come to, as nvidia-smi, Xid 154 or NVML's header writes them. Words that nobody has
-    seen yet come to one thing everywhere, which is never nothing."""
+    """What the driver's words for a recovery action come to, as nvidia-smi, Xid 154 or NVML's header writes them. Words that nobody
+    has seen yet come to one thing everywhere, which is never nothing."""
     known = _recoveries()
     return known.get(_bare(name)) or known[""]
 

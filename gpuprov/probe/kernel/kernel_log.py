@@ -143,8 +143,8 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
 
 
 def last_reset(log: KernelLog) -> float:
-    """When GPUs were last reset, as far as the kernel says so: a reset of GPUs joined by NVSwitches takes the switches with it, and their
-    driver finds them anew. 0 where it does not say."""
+    """When GPUs were last reset, as far as the kernel says so: a reset of GPUs joined by NVSwitches takes the switches with it, and
+    their driver finds them anew. 0 where it does not say."""
     return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
 
 
