@@ -549,6 +549,10 @@ NOT_SIMULATED = {
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
     PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
+    "health.pcie_links": "pcie-link-narrow makes it fail, too; what names that fault is topology.pcie",
+    "health.nvlinks": "nvlink-down makes it fail, too; what names that fault is topology.nvlinks",
+    "health.port_state": "ib-port-down and ib-rate-low make it fail, too; what names them are rdma.ports and rdma.rate",
+    "health.fabric": "fabric-manager-dead makes it fail, too; what names that fault is fabric_manager.alive",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 
@@ -560,9 +564,10 @@ def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
 
 
 def test_every_check_of_health_is_seen_to_fail() -> None:
+    from tests.capabilities.test_health_wiring import ROWS as WIRING
     from tests.probe.gpus.test_gpu_processes import ROWS as PROCESSES
 
-    failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
+    failing = {row.check for row in (*ROWS, *REST, *PROCESSES, *WIRING) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
 
 
