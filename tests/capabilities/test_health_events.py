@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.xids import xids_file
 from tests.capabilities.asking import ask
-from tests.capabilities.health_host import BOOT, NOW, log, smi, xid
+from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
 
 XID, SXID, RECOVERY, GPUS = "health.xid", "health.sxid", "health.recovery", "health.gpus"
 SWITCH_FOUND = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
@@ -141,3 +141,74 @@ def test_numbers_that_nvidia_calls_unused_do_not_drain() -> None:
         outcome = judged((0, xid(number, "x")))
         assert (outcome.status, outcome.action) == ("skip", ""), number
         assert "unused" in outcome.found
+
+
+BLACKWELL = """GPU 0: NVIDIA GB200 (UUID: GPU-00000001-0000-0000-0000-000000000000)
+\t Link 0: Tx packets: 1000
+\t Link 0: Rx Errors: 0
+\t Link 0: Link recovery successful events: 0
+\t Link 0: Link recovery failed events: 0
+\t Link 0: Total link recovery events: 0
+\t Link 0: Effective Errors: 0
+\t Link 0: Effective BER: 15e-255
+\t Link 0: Symbol Errors: 9
+\t Link 0: Symbol BER: 15e-255
+\t Link 0: FEC Errors - 0: 36140749276
+@status 0
+"""
+NVLINK = "health.nvlink_errors"
+
+
+def blackwell(**changed: str) -> Outcome:
+    text = BLACKWELL
+    for name, value in changed.items():
+        line = f"{name.replace('_', ' ')}: "
+        before, found, rest = text.partition(line)
+        assert found, line
+        text = f"{before}{line}{value}\n{rest.partition(chr(10))[2]}"
+    return ask(NVLINK, None, nvlink_errors=text)
+
+
+def test_of_an_nvlink_5_that_is_well_what_it_counts_is_said() -> None:
+    outcome = blackwell()
+    assert outcome.status == "pass"
+    assert (
+        outcome.found == "1 GPUs; 0 recoveries, 0 errors, effective BER at most 1.5e-254, symbol BER at most 1.5e-254"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"Link_recovery_successful_events": "214"}, "214 recoveries"),
+        ({"Link_recovery_failed_events": "1"}, "1 errors"),
+        ({"Effective_BER": "15e-6"}, "effective BER 1.5e-05, above 1e-09"),
+        ({"Symbol_BER": "15e-4"}, "symbol BER 0.0015, above 1e-25"),
+        ({"Symbol_BER": "15e-26"}, "symbol BER 1.5e-25, above 1e-25"),
+    ],
+)
+def test_an_nvlink_5_that_is_not(changed: dict[str, str], words: str) -> None:
+    outcome = blackwell(**changed)
+    assert (outcome.status, outcome.action) == ("fail", "reset")
+    assert words in outcome.found
+
+
+@pytest.mark.parametrize("rate", ["15e-255", "0", "1e-9", "9e-10"])
+def test_a_bit_error_rate_that_is_borne(rate: str) -> None:
+    assert blackwell(Effective_BER=rate).status == "pass"
+
+
+@pytest.mark.parametrize("value", ["Unknown Error", "ERR!", "-1", "nan", "inf", "1e9999", "2.5.1", ""])
+def test_a_value_that_is_no_number_is_told_and_proves_nothing(value: str) -> None:
+    for name in ("Effective_BER", "Rx_Errors"):
+        outcome = blackwell(**{name: value})
+        assert outcome.status == "skip", (name, value)
+        assert f"link 0: {name.replace('_', ' ')} {value or 'nothing'}" in outcome.found
+
+
+def test_a_counter_that_a_gpu_has_not_is_no_zero() -> None:
+    outcome = blackwell(Effective_BER="N/A")
+    assert outcome.status == "pass"
+    assert outcome.found.endswith("; not counted: Effective BER")
+    assert "CRC" not in blackwell().found
+    assert "BER" not in ask(NVLINK, None, nvlink_errors=nvlinks()).found
