@@ -14,11 +14,11 @@ HEAD = "Start of NVIDIA bug report log file"
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist))?\s*\Z")
 _COMMAND = re.compile(
-    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat)\b[^|<>;]*?)\s*\Z"
+    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)\s*\Z"
 )
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)$", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)$", re.MULTILINE)
-_LONG = {"--query": "-q"}
+_LONG = {"--query": "-q", "--errorcounters": "-e"}
 
 
 def is_one(text: str) -> bool:

@@ -22,6 +22,10 @@ ALLOWED = (
 )
 
 
+READABLE = frozenset({"container", *adapt.PROBES})
+"""Probes that a bug report or an sosreport may answer."""
+
+
 def read(path: Path) -> list[Record]:
     """Every record at the path, by host. Raises GpuprovError where there is none, or where it cannot be read."""
     try:
@@ -95,13 +99,19 @@ def _bug_report(text: str, path: str, node: str = "") -> Record:
         outputs=_outputs(bug_report.pieces(text)),
         read_at=_seconds(bug_report.date(text)),
         text=text,
+        readable=READABLE,
     )
 
 
 def _sosreport(tree: dict[str, bytes], path: str) -> Record:
     pieces = sosreport.pieces(tree)
     return Record(
-        host=sosreport.host(tree), path=path, kind="sosreport", outputs=_outputs(pieces), text=sosreport.logs(tree)
+        host=sosreport.host(tree),
+        path=path,
+        kind="sosreport",
+        outputs=_outputs(pieces),
+        text=sosreport.logs(tree),
+        readable=READABLE,
     )
 
 

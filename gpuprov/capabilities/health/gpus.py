@@ -68,6 +68,9 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     # A container sees the machine's whole bus, and has the GPUs that it was given.
     least = (wanted or 1) if container else state.present
     expected = f"{least} GPUs answer"
+    if state.gone:
+        words = f"{', '.join(state.gone)} on the bus, and does not answer (rev ff)"
+        return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
     if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
         lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint

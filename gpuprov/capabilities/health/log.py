@@ -84,7 +84,13 @@ class Judged(NamedTuple):
         return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.words}"
 
 
+NO_CLOCK = 100_000_000
+"""Below this a time is none of a clock: dmesg in a record tells seconds since the boot alone."""
+
+
 def moment(at: float) -> str:
+    if at < NO_CLOCK:
+        return f"{at:.0f} s after the boot"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -28,6 +28,7 @@ def parse(output: Output) -> State:
     present = int(match[1]) if match else 0
     match = re.search(r"^@given (\d{1,4})$", head, re.MULTILINE)
     given = int(match[1]) if match else 0
+    gone = tuple(re.findall(r"^@gone (\S{7,16})$", head, re.MULTILINE))
     if output.status == 127:
         return State(present=present, given=given, complaint="nvidia-smi is not installed")
     later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
@@ -38,7 +39,7 @@ def parse(output: Output) -> State:
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
     if complaint and output.status == 124 and not said:
         complaint = "nvidia-smi does not answer within 50 s"
-    return State(gpus=gpus, present=present, given=given, warnings=warnings, complaint=complaint)
+    return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint)
 
 
 def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
