@@ -119,6 +119,8 @@ def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
     registers = generation >= catalogue.REGISTERS_SINCE
     action: Action = "reset" if registers else "restart"
     fix = f"journalctl -u {UNIT}; {RESTART if registers else f'systemctl restart {UNIT}'}"
+    if unit.load != "loaded":
+        fix = "fabric_manager: {} in the spec, then gpuprov apply"
     if not alive and not daemon.elsewhere:
         yield Fault(found=f"Fabric Manager is dead: {words}", fix=fix, action=action)
     elif alive and generation >= catalogue.BRIDGED_GENERATION and daemon.process("nvlsm") is None:

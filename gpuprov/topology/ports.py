@@ -47,7 +47,7 @@ def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPor
     further, ports of the same model and link layer that nobody has switched off; a port without a cable is no defect by itself.
     """
     meant = {device.name for device in selected(block, devices)} if block else set()
-    real = [one for one in devices if not (one.soft or one.bridge or one.virtual) or one.name in meant]
+    real = [one for one in hcas(devices) if not (one.soft or one.virtual) or one.name in meant]
     found = [_down(device, port, real, device.name in meant) for device in real for port in device.ports]
     asked = getattr(block, "rate", 0) or 0
     slow = [

@@ -14,7 +14,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain import all_checks
 from gpuprov.export.defects import doubts
-from gpuprov.probe.base import Output
+from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.report.health import as_metrics
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.topology.judge import findings
@@ -91,7 +91,7 @@ ROWS = [
     Row("it is dead", FABRIC, None, {"fabric_manager": daemon("535.261.03", ""), "units": units(fabric=("failed", "enabled"))},
         "fail", "Fabric Manager is dead: nvidia-fabricmanager.service is failed, no process", "nvidia-smi -r"),
     Row("it was never installed", FABRIC, None, {"fabric_manager": daemon("", ""), "units": units(fabric=("inactive", ""))},
-        "fail", "Fabric Manager is dead"),
+        "fail", "Fabric Manager is dead: nvidia-fabricmanager.service is not-found", "fabric_manager: {} in the spec"),
     Row("it lives in a container", FABRIC, None,
         {"fabric_manager": daemon("", "") + "elsewhere|/proc/4711/comm\n", "units": units(fabric=("inactive", ""))}, "pass"),
     Row("a GPU in no fabric", FABRIC, None, {"fabric_state": fabric_state(GPU, state="In Progress", status="N/A")}, "fail",
@@ -226,6 +226,17 @@ def test_a_guest_may_have_gpus_without_their_nvlinks() -> None:
     assert asked(NVLINKS, wired(machine, GUEST)).status == "pass"
     assert asked(NVLINKS, wired(machine, METAL)).status == "fail"
     assert asked(NVLINKS, wired(hgx_h100(lost=(2,)), GUEST)).status == "fail"
+
+
+def test_nvlinks_that_nvidia_smi_does_not_tell_of_are_not_proven() -> None:
+    machine = hgx_h100()
+    machine.nvlinks = {}
+    machine.gpus = []
+    with pytest.raises(ProbeFailed, match="NVLinks are not known"):
+        asked(NVLINKS, wired(machine))
+    alone = cards(FULL, model=H100_ID)
+    alone.gpus = []
+    assert asked(NVLINKS, wired(alone)).status == "n/a"
 
 
 def test_cards_without_a_bridge_are_well() -> None:

@@ -8,9 +8,12 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog.xids import worst
+from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
+from gpuprov.probe.host.virtualization import hidden
+from gpuprov.probe.rdma import hcas
 from gpuprov.topology import defects, read
 from gpuprov.topology import fabric as rules
 from gpuprov.topology.defects import Defect
@@ -58,8 +61,10 @@ def nvlinks(ctx: Ctx) -> Outcome:
     wiring = read(ctx.facts)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.links]
     if wiring.nvlinks.complaint:
-        alone = f", {ALONE}" if len(wiring.gpus) == 1 else ""
-        return not_asked(f"{wiring.nvlinks.complaint}{alone}: see health.gpus")
+        bare = all(gpu.entry is None or gpu.entry.nvlink != "yes" for gpu in wiring.gpus)
+        if len(wiring.gpus) < 2 or bare or hidden(wiring.guest, "nvswitches"):
+            return not_asked(wiring.nvlinks.complaint + f", {ALONE}" * (len(wiring.gpus) == 1))
+        raise ProbeFailed(f"NVLinks are not known: {wiring.nvlinks.complaint}", "see health.gpus")
     found = tuple(defects.nvlinks(wiring))
     if not linked and not found:
         return not_asked("no GPU has NVLinks")
@@ -71,7 +76,7 @@ def port_state(ctx: Ctx) -> Outcome:
     """No port of an RDMA device is down or slow whose like on this host are up, or faster. With rdma in the spec, every port that it
     is about is up."""
     wiring = read(ctx.facts)
-    ports = sum(len(one.ports) for one in wiring.devices if not one.bridge)
+    ports = sum(len(one.ports) for one in hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")
     return _outcome(
