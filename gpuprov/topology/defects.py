@@ -77,9 +77,7 @@ def of_port(one: BadPort) -> Defect:
     """Return what a bad port comes to."""
     places = (one.address,) if one.address else ()
     fix = f"the cable, its seat, and the switch's port; mlxlink -d {one.address or one.device} shows lanes and errors"
-    return Defect(
-        kind="link", found=str(one), brief=str(one), fix=fix, action=LINK, places=places, unproven=one.unused
-    )
+    return Defect(kind="link", found=str(one), brief=str(one), fix=fix, action=LINK, places=places, unproven=one.unused)
 
 
 def link_fix(one: Lowered) -> str:

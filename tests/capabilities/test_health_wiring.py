@@ -44,10 +44,16 @@ def ports(*states: str, further: str = "") -> Machine:
     made.gpu("pci0000:16/0000:16:01.0/0000:17:00.0", L40S, 0)
     for number, state in enumerate(states):
         for function, word in enumerate(filter(None, (state, further))):
-            made.hca(f"pci0000:2{number}/0000:2{number}:01.0/0000:3{number}:00.{function}", f"mlx5_{number}_{function}", 0)
+            made.hca(
+                f"pci0000:2{number}/0000:2{number}:01.0/0000:3{number}:00.{function}", f"mlx5_{number}_{function}", 0
+            )
             name, _, rate = word.partition(" ")
             physical = {"DOWN": "2: Polling", "OFF": "3: Disabled", "INIT": "5: LinkUp"}.get(name, "5: LinkUp")
-            row = made.devices[-1].replace("4: ACTIVE", f"1: {name.replace('OFF', 'DOWN')}").replace("5: LinkUp", physical)
+            row = (
+                made.devices[-1]
+                .replace("4: ACTIVE", f"1: {name.replace('OFF', 'DOWN')}")
+                .replace("5: LinkUp", physical)
+            )
             made.devices[-1] = row.replace("400 Gb", f"{rate or 400} Gb")
     return made
 
@@ -152,7 +158,9 @@ def test_what_is_to_be_done(check: str, changed: Mapping[str, Output | str], act
     assert asked(check, changed).action == action
 
 
-def asked(check: str, changed: Mapping[str, Output | str], fragment: Fragment | None = None, **blocks: Fragment) -> Outcome:
+def asked(
+    check: str, changed: Mapping[str, Output | str], fragment: Fragment | None = None, **blocks: Fragment
+) -> Outcome:
     """What the check says with these blocks in the spec; it is given the probes it declares."""
     one = {known.id: known for known in all_checks()}[check]
     texts = {**good(), **changed}
@@ -180,7 +188,10 @@ def test_ports_that_the_spec_is_about_are_up() -> None:
 
 
 def test_what_topology_any_lets_pass_is_told() -> None:
-    assert "GPU5 (0000:bc:00.0) is 32 GT/s x8" in asked_of("topology.pcie", hgx_h100(narrow=True), Topology(pcie="any")).found
+    assert (
+        "GPU5 (0000:bc:00.0) is 32 GT/s x8"
+        in asked_of("topology.pcie", hgx_h100(narrow=True), Topology(pcie="any")).found
+    )
     assert "GPU2 has 0 of 18" in asked_of("topology.nvlinks", hgx_h100(lost=(2,)), Topology(nvlinks="any")).found
 
 
@@ -305,5 +316,7 @@ def test_a_sound_host_has_no_defect(make: Any) -> None:
 def test_models_are_judged_apart() -> None:
     machine = ports("ACTIVE", "ACTIVE", "ACTIVE")
     machine.hca("pci0000:70/0000:70:01.0/0000:71:00.0", "mlx5_storage", 0, identifier=CX6)
-    machine.devices[-1] = machine.devices[-1].replace("400 Gb", "200 Gb").replace("4: ACTIVE|5: LinkUp", "1: DOWN|2: Polling")
+    machine.devices[-1] = (
+        machine.devices[-1].replace("400 Gb", "200 Gb").replace("4: ACTIVE|5: LinkUp", "1: DOWN|2: Polling")
+    )
     assert asked(PORTS, wired(machine)).status == "pass"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,7 +34,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def health(folder: Path) -> tuple[int, dict[str, object]]:
+def health(folder: Path) -> tuple[int, dict[str, Any]]:
     """The exit code, and the host of the document."""
     path = str(folder / "nvidia-bug-report.log")
     done = CliRunner().invoke(
@@ -82,7 +83,7 @@ def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path) -> None:
     written(tmp_path, with_section("/usr/bin/dmesg", f"{DMESG}{XID}\n"))
     _, host = health(tmp_path)
     assert (host["fit"], host["action"]) == ("until", "reboot")
-    (cause,) = [one for one in host["causes"] if one["check"] == "health.xid"]  # type: ignore[attr-defined]
+    (cause,) = [one for one in host["causes"] if one["check"] == "health.xid"]
     assert "Xid 79 on 0000:1b:00, 4711 s after the boot" in cause["found"]
 
 
@@ -96,7 +97,7 @@ def test_a_log_without_the_kernels_own_stamps_is_none(tmp_path: Path, text: str)
 def test_errors_of_nvlinks_are_judged(tmp_path: Path) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 7\n\t Link 0: CRC Errors: 0"
     written(tmp_path, with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links))
-    assert [one["check"] for one in health(tmp_path)[1]["causes"]] == ["health.nvlink_errors"]  # type: ignore[attr-defined]
+    assert [one["check"] for one in health(tmp_path)[1]["causes"]] == ["health.nvlink_errors"]
 
 
 def test_an_sosreport_has_nvidia_smi_and_the_kernel_log(tmp_path: Path) -> None:
