@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
+from gpuprov.records import bug_report
 from gpuprov.records.model import Pieces
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
@@ -161,6 +163,42 @@ def kernel_log(text: str) -> str | None:
     return f"now|{last}\nboot|0\nsource|dmesg\nfirst|{lines[0]}\n{rows}"
 
 
+_SHORT = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}) (\S+) kernel: (.*)")
+"""`journalctl`, which leaves the year out."""
+
+
+def searched_log(text: str, made: float) -> str | None:
+    """NVIDIA's lines of `journalctl`, of a report that was `made` then: in the year before it, in the host's own time zone."""
+    year = datetime.fromtimestamp(made, UTC).year
+    rows = []
+    for match in map(_SHORT.fullmatch, text.splitlines()):
+        if match is None:
+            continue
+        at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]
+        seconds = next((one for one in at if one is not None and one < made + 86400), None)
+        if seconds is None:
+            continue
+        rows.append(f"{seconds:.6f} {match[4]} kernel: {match[5]}")
+    if not rows:
+        return None
+    lines = "".join(f"line|{row}\n" for row in rows)
+    return f"now|{int(made)}\nboot|0\nsource|journal\nsearched|\nfirst|{rows[0]}\n{lines}"
+
+
+def _time(words: str) -> float | None:
+    """`2026 Nov 19 14:02:49`, in UTC; None for a day that the year has not."""
+    try:
+        return datetime.strptime(words, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _kernel_log(pieces: Pieces) -> str | None:
+    whole = kernel_log(pieces.commands.get("dmesg", ""))
+    searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
+    return whole or (searched_log(searched, made) if searched and made else None)
+
+
 BRIDGE = "[15b3:1021]"
 
 
@@ -214,7 +252,7 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "units": _units,
     "gpu_health": _gpu_health,
     "nvlink_errors": _nvlink_errors,
-    "kernel_log": _command("dmesg", kernel_log),
+    "kernel_log": _kernel_log,
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
 }
 """By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""

@@ -129,3 +129,32 @@ def test_a_record_has_no_since(tmp_path: Path) -> None:
     )
     assert isinstance(done.exception, GpuprovError)
     assert "leave --since out" in done.exception.hint
+
+
+def searched(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_nvidias_lines_of_the_journal_are_enough_for_xids_and_for_nothing_else(tmp_path: Path) -> None:
+    loaded = "Nov 19 13:00:01 gpu017 kernel: NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"
+    xid = "Nov 19 14:02:49 gpu017 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus."
+    before = searched("", "  journalctl -b -1:", xid.replace("): 79", "): 48"))
+    path = written(tmp_path, reports.bug_report(searched(loaded, xid) + before))
+    spec = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
+    found = {one.check: one for one in recorded.verify(specs(spec), read(path))}
+    assert (found["health.xid"].status, found["health.xid"].action) == ("fail", "reboot")
+    assert "Xid 79 on 0000:1b:00, 2026-11-19 14:02 UTC" in found["health.xid"].found
+    assert "Xid 48" not in found["health.xid"].found, "of the boot before"
+    assert found["health.sxid"].status == "pass"
+    for check in ("kernel_log", "pcie_errors", "kernel", "programs"):
+        assert found[f"health.{check}"].status == "skip", check
+        assert "NVIDIA's lines" in found[f"health.{check}"].found
+    written(tmp_path, reports.bug_report(searched(loaded)))
+    assert "health.xid" in health(tmp_path)[1]["passed"]
+
+
+def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
+    """The driver says that it was loaded: a journal without that line was not read."""
+    path = written(tmp_path, reports.bug_report("all is well\n"))
+    with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
+        RecordedFacts(only(path)).get(KERNEL_LOG)

@@ -13,7 +13,7 @@ from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import SEVERITY, Action, Recovery
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel.kernel_log import (
     FATAL,
@@ -94,9 +94,14 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def readable(ctx: Ctx) -> KernelLog:
-    """The log. Raises ProbeFailed where there is none to read."""
+ONLY_NVIDIA = "the record has but NVIDIA's lines of the kernel log"
+
+
+def readable(ctx: Ctx, *, of_nvidia: bool = False) -> KernelLog:
+    """The log. Raises ProbeFailed where there is none to read. `of_nvidia`: NVIDIA's lines are enough."""
     log: KernelLog = ctx.facts.get(KERNEL_LOG)
+    if log.searched and not of_nvidia:
+        raise NotRecorded(ONLY_NVIDIA)
     if not log.source:
         raise ProbeFailed("the kernel log cannot be read: neither the journal nor dmesg says anything", "run as root")
     return log
@@ -183,6 +188,8 @@ def kernel_log(ctx: Ctx) -> Outcome:
             "neither the journal nor dmesg says anything",
             "run as root; systemctl status systemd-journald",
         )
+    if log.searched:
+        return skip(ONLY_NVIDIA)
     late = log.missing()
     if late is not None and not ctx.facts.get(system.CONTAINER):
         return skip(
@@ -194,7 +201,7 @@ def kernel_log(ctx: Ctx) -> Outcome:
 @check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
 def xid(ctx: Ctx) -> Outcome:
     """No Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
-    log = readable(ctx)
+    log = readable(ctx, of_nvidia=True)
     found = standing(log, ctx.fragment.ignored_xids)
     bad = [one for one in found if SEVERITY.index(one.action) > SEVERITY.index("restart")]
     if bad:
@@ -232,7 +239,7 @@ def programs(ctx: Ctx) -> Outcome:
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
 def sxid(ctx: Ctx) -> Outcome:
     """No fatal SXid of an NVSwitch in the kernel log."""
-    log = readable(ctx)
+    log = readable(ctx, of_nvidia=True)
     found = []
     for one in sxids(log):
         course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))

@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins, and `whole`: with the kernel's own
-    first words. `boot`: when the kernel was started,
+    first words; `searched`: of a record, in which NVIDIA's lines alone are. `boot`: when the kernel was started,
     `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first; of one kind the last ones."""
 
     source: str = ""
@@ -49,6 +49,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     first: float | None = None
     whole: bool = False
+    searched: bool = False
     lines: tuple[Line, ...] = ()
 
     def begins(self) -> float:
@@ -99,7 +100,7 @@ def parse(output: Output) -> KernelLog:
                 lines.append(msgspec.structs.replace(line, times=int(number)))
         elif kind == "first":
             told[kind] = rest
-        elif kind in ("now", "boot", "since", "source"):
+        elif kind in ("now", "boot", "since", "source", "searched"):
             told[kind] = rest.strip()
     if not is_whole(told.get("now", "")) or not is_whole(told.get("boot", "")):
         raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
@@ -115,6 +116,7 @@ def parse(output: Output) -> KernelLog:
         boot=float(told["boot"]),
         since=since,
         first=first.at if first else None,
+        searched="searched" in told,
         whole=first is not None and FIRST.match(first.text) is not None,
         lines=tuple(sorted((one for one in lines if since is None or one.at >= since), key=lambda one: one.at)),
     )
