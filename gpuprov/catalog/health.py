@@ -13,11 +13,25 @@ class Default(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
+class Limit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """From where on something is bad, for which `health` has no field."""
+
+    key: str
+    value: float
+    text: str
+
+
 class HealthFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/health.yaml"""
 
     defaults: tuple[Default, ...]
+    limits: tuple[Limit, ...]
 
 
 def health_file() -> HealthFile:
     return load("health", HealthFile)
+
+
+def limit(key: str) -> float:
+    """Return the limit of this name."""
+    return next(row.value for row in health_file().limits if row.key == key)

@@ -17,19 +17,22 @@ SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", 
 
 
 class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of NVIDIA's names of what is to be done, and what it comes to."""
+    """One of NVIDIA's names of what is to be done, and what it comes to; `named`: it does name something, if only nothing."""
 
     key: str
     action: Action
     words: str
+    named: bool = True
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the driver itself says that a GPU needs; `names` as it writes them."""
+    """What the driver itself says that a GPU needs; `names` as it writes them. `fix`: what a person does about it."""
 
+    key: str
     names: tuple[str, ...]
     action: Action
     words: str
+    fix: str
 
 
 class Xid(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,9 +91,21 @@ def resolution(key: str) -> Resolution | None:
     return next((one for one in xids_file().resolutions if one.key == key), None)
 
 
-def recovery(name: str) -> Recovery | None:
-    """What the driver's words for a recovery action come to; None for words that nobody has seen yet."""
-    return next((one for one in xids_file().recoveries if name in one.names), None)
+def recovery(name: str) -> Recovery:
+    """What the driver's words for a recovery action come to, as nvidia-smi, Xid 154 or NVML's header writes them. Words that nobody
+    has seen yet come to one thing everywhere, which is never nothing."""
+    known = _recoveries()
+    return known.get(_bare(name)) or known[""]
+
+
+@cache
+def _recoveries() -> dict[str, Recovery]:
+    return {_bare(name): row for row in xids_file().recoveries for name in row.names or ("",)}
+
+
+def _bare(name: str) -> str:
+    words = name.strip().casefold().replace("_", " ").removeprefix("nvml ").removeprefix("gpu recovery action ")
+    return words.removesuffix(" required")
 
 
 def sxid(number: int, *, fatal: bool) -> Course:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,41 +18,62 @@ from gpuprov.cli.sections import Command
 @click.option("--since", metavar="TIME", help="Judge the kernel log from then on: boot, 24h, 7d, 2026-11-20T14:02.")
 @options.report_files
 @options.read_limit
+@options.recorded
 @options.json_flag
-def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json: bool, **reading: Any) -> int:
+def health(
+    sources: tuple[str, ...],
+    since: str | None,
+    timeout: float,
+    records: tuple[Path, ...],
+    as_json: bool,
+    **reading: Any,
+) -> int:
     """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
 
     The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what NVIDIA says:
     return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not, or it is not proven;
-    4: some cannot be reached.
+    4: some cannot be reached. With --from no host is contacted: what a bug report, sosreport or capture holds is judged; what it
+    does not is not proven.
 
     \b
     Example: gpuprov health inventory.yaml --since 24h
              gpuprov health inventory.yaml --prometheus /var/lib/node_exporter/textfile/gpuprov-health.prom
+             gpuprov health inventory.yaml --limit gpu017 --from gpu017.capture.json
     """
     import shutil
     import sys
 
     from gpuprov import console
     from gpuprov.capabilities.health import watched
+    from gpuprov.errors import GpuprovError
+    from gpuprov.inventory.names import folded
     from gpuprov.report import health as report
     from gpuprov.report import health_page, retry
     from gpuprov.report import results as reporting
     from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.verify import recorded
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
 
     files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
+    if records:
+        options.reaches_nobody("--from", reading)
+        if since is not None:
+            raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
     fleet = options.load(sources, reading)
     check_writable(*files.values())
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
-    names = [raw.name for raw, _ in pairs]
-    with console.Progress(names, "reading", quiet=True) as progress:
-        found = verify(
-            pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
-            on_done=lambda host, _: progress.done(host), took=took,
-        )  # fmt: skip
+    if records:
+        found = recorded.verify(pairs, options.read_records(records), only={CAPABILITY})
+        if left := recorded.left_out(pairs, found):
+            console.progress(f"not judged, since no record is of them: {folded(left)}")
+    else:
+        with console.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
+            found = verify(
+                pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
+                on_done=lambda host, _: progress.done(host), took=took,
+            )  # fmt: skip
     results = of_health(found)
     page = about("health", sources, reading, None, files) if files["html"] else None
     metrics = files.pop("prometheus")

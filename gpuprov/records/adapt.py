@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from gpuprov.probe.base import Output
+from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
+from gpuprov.records import bug_report
 from gpuprov.records.model import Pieces
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
 _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
+_GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
+"""How lspci shows a function whose configuration space reads as ones, since it does not answer; newer ones show the header alone:
+https://github.com/pciutils/pciutils/pull/91"""
 
 LONGEST_LINE = 2000
 """Characters of a line of lspci that are read."""
@@ -30,6 +36,7 @@ def uname(text: str) -> str | None:
 def lspci(text: str) -> str:
     """`lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
     rows: list[list[str]] = []
+    gone: set[str] = set()
     for line in text.splitlines():
         if match := _FUNCTION.match(line[:LONGEST_LINE]):
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
@@ -40,7 +47,10 @@ def lspci(text: str) -> str:
             rows[-1][6] = match[1]
         elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
             rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
-    return "".join(" ".join(row).rstrip() + "\n" for row in rows if row)
+        if rows and rows[-1] and _GONE.search(line[:LONGEST_LINE]):
+            gone.add(rows[-1][0])
+    kept = [[*row[:6], row[6] or pci.NO_DRIVER, pci.GONE] if row[0] in gone else row for row in rows if row]
+    return "".join(" ".join(row).rstrip() + "\n" for row in kept)
 
 
 def dpkg(text: str) -> str:
@@ -123,6 +133,72 @@ def _functions(pieces: Pieces) -> str | None:
     return None
 
 
+def _gpu_health(pieces: Pieces) -> str | None:
+    """None unless the report tells what is on the bus beside what nvidia-smi shows: of GPUs that it does not show it says nothing."""
+    functions, shown = _functions(pieces), pieces.commands.get("nvidia-smi -q")
+    if functions is None or shown is None:
+        return None
+    gpus = [one for one in pci.parse(Output(functions)) if one.pci_class[:4] in ("0300", "0302")]
+    own = [one for one in gpus if not one.driver.endswith("vfio-pci")]
+    gone = "".join(f"@gone {one.address}\n" for one in own if one.gone)
+    return f"@present {len(own)}\n@given {len(gpus) - len(own)}\n{gone}@smi\n{shown}"
+
+
+def _nvlink_errors(pieces: Pieces) -> str | None:
+    shown = pieces.commands.get("nvidia-smi nvlink -e")
+    return None if shown is None else f"{shown}@status 0\n"
+
+
+_STAMP = re.compile(r"\[ *([0-9]{1,10})\.[0-9]+\]")
+
+
+def kernel_log(text: str) -> str | None:
+    """`dmesg`: the kernel's lines with their seconds since the boot, whose time is not told. None where they have no such stamps: they
+    come from a shell that shows other ones, or from a log that somebody has searched."""
+    lines = [line for line in text.splitlines() if _STAMP.match(line)]
+    if not lines or len(lines) * 2 < len([line for line in text.splitlines() if line.strip()]):
+        return None
+    last = max(int(match[1]) for line in lines if (match := _STAMP.match(line)))
+    rows = "".join(f"line|{line}\n" for line in lines)
+    return f"now|{last}\nboot|0\nsource|dmesg\nfirst|{lines[0]}\n{rows}"
+
+
+_SHORT = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}) (\S+) kernel: (.*)")
+"""`journalctl`, which leaves the year out."""
+
+
+def searched_log(text: str, made: float) -> str | None:
+    """NVIDIA's lines of `journalctl`, of a report that was `made` then: in the year before it, in the host's own time zone."""
+    year = datetime.fromtimestamp(made, UTC).year
+    rows = []
+    for match in map(_SHORT.fullmatch, text.splitlines()):
+        if match is None:
+            continue
+        at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]
+        seconds = next((one for one in at if one is not None and one < made + 86400), None)
+        if seconds is None:
+            continue
+        rows.append(f"{seconds:.6f} {match[4]} kernel: {match[5]}")
+    if not rows:
+        return None
+    lines = "".join(f"line|{row}\n" for row in rows)
+    return f"now|{int(made)}\nboot|0\nsource|journal\nsearched|\nfirst|{rows[0]}\n{lines}"
+
+
+def _time(words: str) -> float | None:
+    """`2026 Nov 19 14:02:49`, in UTC; None for a day that the year has not."""
+    try:
+        return datetime.strptime(words, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _kernel_log(pieces: Pieces) -> str | None:
+    whole = kernel_log(pieces.commands.get("dmesg", ""))
+    searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
+    return whole or (searched_log(searched, made) if searched and made else None)
+
+
 BRIDGE = "[15b3:1021]"
 
 
@@ -174,6 +250,9 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "packages": _command("dpkg -l", dpkg),
     "fabric_packages": _command("dpkg -l", dpkg),
     "units": _units,
+    "gpu_health": _gpu_health,
+    "nvlink_errors": _nvlink_errors,
+    "kernel_log": _kernel_log,
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
 }
 """By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""
@@ -182,7 +261,7 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
 def outputs(pieces: Pieces) -> dict[str, Output]:
     """The outputs of the probes that these pieces tell of."""
     found = {name: made(pieces) for name, made in PROBES.items()}
-    status = {"nvidia_smi": _smi_status(pieces)}
+    status = dict.fromkeys(("nvidia_smi", "gpu_health"), _smi_status(pieces))
     return {name: Output(text, status.get(name, 0)) for name, text in found.items() if text is not None}
 
 

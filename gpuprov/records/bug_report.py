@@ -5,8 +5,10 @@ The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 5
 
 from __future__ import annotations
 
+import email.utils
 import posixpath
 import re
+from datetime import UTC, datetime
 
 from gpuprov.records.model import Pieces
 
@@ -14,11 +16,16 @@ HEAD = "Start of NVIDIA bug report log file"
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist))?\s*\Z")
 _COMMAND = re.compile(
-    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat)\b[^|<>;]*?)\s*\Z"
+    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)\s*\Z"
 )
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)$", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)$", re.MULTILINE)
-_LONG = {"--query": "-q"}
+_SEARCHED = re.compile(
+    r"^ *journalctl -b -0:[ \t]*\n(.*?)(?=^ *(?:journalctl -b -[1-9]|/\S+):|^_{40,}|\Z)", re.MULTILINE | re.DOTALL
+)
+"""NVIDIA's lines of this boot: the script searches the journal for them."""
+SEARCHED = "journalctl -b -0 | grep NVRM"
+_LONG = {"--query": "-q", "--errorcounters": "-e"}
 
 
 def is_one(text: str) -> bool:
@@ -38,11 +45,24 @@ def date(text: str) -> str:
     return found[1].strip() if found else ""
 
 
+def seconds(date: str) -> float:
+    """What `date` prints, as seconds since 1970; 0 where it is not understood (a zone by name other than UTC)."""
+    for form in ("%a %b %d %H:%M:%S UTC %Y", "%a %d %b %Y %I:%M:%S %p UTC", "%a %b %d %I:%M:%S %p UTC %Y"):
+        try:
+            return datetime.strptime(date, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    parsed = email.utils.parsedate_tz(date)
+    return float(email.utils.mktime_tz(parsed)) if parsed and parsed[9] is not None else 0
+
+
 def pieces(text: str) -> Pieces:
     """The files and commands in it. Where one is there twice, the first counts."""
     found = Pieces()
     if uname := _UNAME.search(text):
         found.commands["uname -a"] = uname[1] + "\n"
+    if log := _SEARCHED.search(text):
+        found.commands |= {SEARCHED: log[1], "date": date(text)}
     for section in _RULE.split(text):
         _section(section, found)
     return found

@@ -31,7 +31,8 @@ class Pieces(msgspec.Struct):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One host as it was. `host` is what it called itself, `path` where the record lies, `text` all of it, to search for messages.
 
-    `read_at`: seconds since 1970, 0 if unknown. `fault`: why it could not be read, empty where it could.
+    `read_at`: seconds since 1970, 0 if unknown. `fault`: why it could not be read, empty where it could. `readable`: the probes that
+    gpuprov looks for in a record of this kind; empty: all.
     """
 
     host: str
@@ -41,10 +42,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     read_at: float = 0
     text: str = ""
     fault: str = ""
+    readable: frozenset[str] = frozenset()
 
 
 class RecordedFacts(Facts):
-    """Facts of a record. What it does not hold raises NotRecorded: the check that asks is skipped, it neither passes nor fails."""
+    """Facts of a record. What it does not hold, or gpuprov does not look for in it, raises NotRecorded: the check that asks is
+    skipped, it neither passes nor fails."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(record.outputs)
@@ -54,5 +57,8 @@ class RecordedFacts(Facts):
 
     def get(self, probe: Probe[T]) -> T:
         if probe.name not in self._record.outputs:
-            raise NotRecorded(f"not in this {self._record.kind}: {probe.name}")
+            kind = self._record.kind
+            if self._record.readable and probe.name not in self._record.readable:
+                raise NotRecorded(f"gpuprov does not read {probe.name} from such a record ({kind})")
+            raise NotRecorded(f"not in this {kind}: {probe.name}")
         return super().get(probe)

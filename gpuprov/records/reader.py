@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import email.utils
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
@@ -20,6 +18,10 @@ ALLOWED = (
     "an nvidia-bug-report.log(.gz), an sosreport (archive or folder), a must-gather of the GPU operator, "
     "or what gpuprov capture wrote"
 )
+
+
+READABLE = frozenset({"container", *adapt.PROBES})
+"""Probes that a bug report or an sosreport may answer."""
 
 
 def read(path: Path) -> list[Record]:
@@ -93,29 +95,24 @@ def _bug_report(text: str, path: str, node: str = "") -> Record:
         path=path,
         kind="bug report",
         outputs=_outputs(bug_report.pieces(text)),
-        read_at=_seconds(bug_report.date(text)),
+        read_at=bug_report.seconds(bug_report.date(text)),
         text=text,
+        readable=READABLE,
     )
 
 
 def _sosreport(tree: dict[str, bytes], path: str) -> Record:
     pieces = sosreport.pieces(tree)
     return Record(
-        host=sosreport.host(tree), path=path, kind="sosreport", outputs=_outputs(pieces), text=sosreport.logs(tree)
+        host=sosreport.host(tree),
+        path=path,
+        kind="sosreport",
+        outputs=_outputs(pieces),
+        text=sosreport.logs(tree),
+        readable=READABLE,
     )
 
 
 def _outputs(pieces: Pieces) -> dict[str, Output]:
     """A report does not say whether it was made in a container; it is taken for one of a host."""
     return {"container": Output("none\n"), **adapt.outputs(pieces)}
-
-
-def _seconds(date: str) -> float:
-    """What `date` prints, as seconds since 1970; 0 where it is not understood (a zone by name other than UTC)."""
-    for form in ("%a %b %d %H:%M:%S UTC %Y", "%a %d %b %Y %I:%M:%S %p UTC", "%a %b %d %I:%M:%S %p UTC %Y"):
-        try:
-            return datetime.strptime(date, form).replace(tzinfo=UTC).timestamp()
-        except ValueError:
-            continue
-    parsed = email.utils.parsedate_tz(date)
-    return float(email.utils.mktime_tz(parsed)) if parsed and parsed[9] is not None else 0

@@ -31,6 +31,7 @@ COMMANDS: dict[str, str] = {
     "nvidia/nvidia-smi_-q": "nvidia-smi -q",
     "nvidia/nvidia-smi_--list-gpus": "nvidia-smi -L",
     "nvidia/nvidia-smi_topo_-m": "nvidia-smi topo -m",
+    "nvidia/nvidia-smi_nvlink_-e": "nvidia-smi nvlink -e",
 }
 LOGS = re.compile(
     r"sos_commands/(?:kernel/dmesg|logs/journalctl_--no-pager(?:_--boot)?|nvidia/[^/]+|kernel/dkms_status)\Z|var/log/(?:messages|syslog|kern\.log)\Z"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
 from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.rdma import slow_ports
-from gpuprov.topology.links import Lowered, lowered, unlinked
+from gpuprov.topology import defects
+from gpuprov.topology.defects import Defect, named, shown
+from gpuprov.topology.links import lowered
 from gpuprov.topology.model import DISTANCES, Gpu, Hca, Wiring
 from gpuprov.topology.rails import Rails, rails, spare
-
-SHOWN = 4
-
 
 Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
@@ -37,7 +35,7 @@ def findings(wiring: Wiring) -> tuple[Finding, ...]:
         *_rails(wiring),
         *_sockets(wiring),
         *_links(wiring),
-        *_ports(wiring),
+        *_told(defects.ports(wiring)),
         *_nvlinks(wiring),
         *_silent(wiring),
     ]
@@ -93,7 +91,7 @@ def _rails(wiring: Wiring) -> Iterator[Finding]:
     if left:
         yield Finding(
             kind="rail",
-            message=f"paired with no GPU: {_shown([named(wiring, hca.function.address) for hca in left])}",
+            message=f"paired with no GPU: {shown([named(wiring, hca.function.address) for hca in left])}",
             hint="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
             places=tuple(hca.function.address for hca in left),
         )
@@ -140,7 +138,7 @@ def _sockets(wiring: Wiring) -> Iterator[Finding]:
     ]
     if pairs:
         without = "" if wiring.nvlinks.pairs is not None else ", as far as is known"
-        message = f"GPUs on different sockets without NVLink between them{without}: {_shown(pairs)}"
+        message = f"GPUs on different sockets without NVLink between them{without}: {shown(pairs)}"
         yield Finding(kind="socket", message=message, note=True)
 
 
@@ -151,42 +149,19 @@ def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
 
 
 def _links(wiring: Wiring) -> Iterator[Finding]:
-    idle = []
-    for one in lowered(wiring):
-        if one.idle:
-            idle.append(named(wiring, one.function.address).partition(" (")[0])
-            continue
-        unseen = "" if one.port else "; the port above is not seen from here"
-        yield Finding(
-            kind="link",
-            message=f"the PCIe link of {named(wiring, one.function.address)} is {one.found}, its ends support {one.possible}{unseen}",
-            hint=way_out(one),
-            places=(one.function.address, one.port),
-        )
+    idle = [one.function.address for one in lowered(wiring) if one.idle]
+    yield from _told(defects.links(wiring))
     if idle:
-        message = f"the PCIe links of {_shown(idle)} are slow while the GPUs are idle, which says nothing"
+        names = shown([named(wiring, address).partition(" (")[0] for address in idle])
+        message = f"the PCIe links of {names} are slow while the GPUs are idle, which says nothing"
         yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
 
 
-def _ports(wiring: Wiring) -> Iterator[Finding]:
-    for one in slow_ports(hca.device for hca in wiring.hcas if hca.tells_rate):
-        message, _, hint = str(one).partition(": ")
-        yield Finding(kind="link", message=message, hint=hint, places=(one.address,))
-
-
-def way_out(one: Lowered) -> str:
-    """What to do about a lowered link."""
-    return f"lspci -vv -s {one.function.address} | grep LnkSta; reseat the card or its riser, or set the slot right in the firmware"
-
-
-def named(wiring: Wiring, address: str) -> str:
-    """A function as a person knows it: `GPU3 (0000:1b:00.0)`."""
-    names = {gpu.function.address: gpu.name for gpu in wiring.gpus}
-    names |= {hca.function.address: hca.name for hca in (*wiring.hcas, *wiring.bridges)}
-    names |= {one.address: f"NVSwitch{number}" for number, one in enumerate(wiring.nvswitches)}
-    below = [names[end] for end in names if address in wiring.tree.functions[end].bridges]
-    name = names.get(address, f"the PCIe switch above {_shown(below)}" if below else "a function")
-    return f"{name} ({address})"
+def _told(found: Iterable[Defect]) -> Iterator[Finding]:
+    for one in found:
+        yield Finding(
+            kind=one.kind, message=one.found, hint="" if one.unproven else one.fix, note=one.unproven, places=one.places
+        )
 
 
 def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
@@ -199,26 +174,15 @@ def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
             message = f"nvidia-smi does not show {named(wiring, gpu.function.address)}"
             hint = "journalctl -k | grep -E 'Xid|NVRM'"
             yield Finding(kind="driver", message=message, hint=hint, places=(gpu.function.address,))
-    for one in unlinked(wiring):
-        yield Finding(
-            kind="nvlink",
-            message=f"{one.gpu.name} has {one.active} NVLinks up; {one.why} {one.expected}",
-            hint=f"nvidia-smi nvlink -s -i {one.gpu.function.address}; journalctl -k | grep -E 'Xid|SXid'; "
-            "systemctl status nvidia-fabricmanager",
-            places=(one.gpu.function.address,),
-        )
+    yield from _told(defects.nvlinks(wiring))
 
 
 def _silent(wiring: Wiring) -> Iterator[Finding]:
     if wiring.silent:
-        told = _shown([f"{one.address} [{one.identifier}]" for one in wiring.silent])
+        told = shown([f"{one.address} [{one.identifier}]" for one in wiring.silent])
         message = f"NVIDIA network functions without an RDMA device: {told}"
         yield Finding(kind="driver", message=message, hint="modprobe mlx5_ib, if they are HCAs", note=True)
 
 
 def _names(gpus: Sequence[Gpu]) -> str:
     return " and ".join(gpu.name for gpu in gpus)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

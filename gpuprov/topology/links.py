@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
 from gpuprov.probe.gpus.topology import Function
+from gpuprov.probe.host.virtualization import hidden
 from gpuprov.topology.model import Gpu, Wiring
 
 WORKING = "P0"
@@ -17,10 +19,15 @@ Without persistence mode the state says nothing: nvidia-smi wakes the GPU, and t
 (https://docs.nvidia.com/deploy/driver-persistence)."""
 
 
-class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """A link below what it could be. `port` is the bridge above, empty where this host does not see it.
+UNSEEN_PORT = "the port above is not seen from here"
 
-    `idle`: only the speed is low, and the GPU at its end saves power, so that it says nothing.
+
+class Lowered(msgspec.Struct, frozen=True, kw_only=True):
+    """A link below what it could be. `port` is the bridge above, empty where this host does not see it. `usual`: only its like on this
+    host say that it could be more.
+
+    `idle`: only the speed is low, and the GPU at its end saves power, so that it says nothing. `unseen`: why nobody can say from here
+    whether it could be more.
     """
 
     function: Function
@@ -28,6 +35,12 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
     found: str
     possible: str
     idle: bool = False
+    usual: bool = False
+    unseen: str = ""
+
+    @property
+    def is_defect(self) -> bool:
+        return not self.idle and not self.unseen
 
 
 def lowered(wiring: Wiring) -> Iterator[Lowered]:
@@ -37,7 +50,7 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
     seen: set[str] = set()
     for end in ends:
         way = [*(wiring.tree.functions[one] for one in end.bridges if one in wiring.tree.functions), end]
-        if len(way) != len(end.bridges) + 1:
+        if wiring.guest or len(way) != len(end.bridges) + 1:
             way = [end]
         for number, function in enumerate(way):
             # A port and the function below it are the ends of a link; a switch's upstream and downstream ports are not.
@@ -45,25 +58,65 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
                 continue
             seen.add(function.address)
             port = way[number - 1] if number else None
-            if found := _lowered(function, port, gpus.get(function.address)):
+            idle = not _is_working(gpus[function.address]) if function.address in gpus else False
+            if port is None:
+                found = _lone(
+                    function, [one for one in ends if one.identifier == function.identifier], idle, wiring.guest
+                )
+            else:
+                found = _lowered(function, port, idle)
+            if found:
                 yield found
 
 
-def _lowered(function: Function, port: Function | None, gpu: Gpu | None) -> Lowered | None:
-    mine, above = function.link, port.link if port else None
-    width = _least(mine.max_width, above.max_width if above else 0)
-    speed = _least(mine.max_speed, above.max_speed if above else 0)
+def _is_working(gpu: Gpu) -> bool:
+    return gpu.nvlink is not None and gpu.nvlink.persistent and gpu.nvlink.pstate == WORKING
+
+
+def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
+    mine, above = function.link, port.link
+    width, speed = _least(mine.max_width, above.max_width), _least(mine.max_speed, above.max_speed)
     narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
     if not narrow and not slow:
         return None
-    working = gpu is None or (gpu.nvlink is not None and gpu.nvlink.persistent and gpu.nvlink.pstate == WORKING)
     return Lowered(
         function=function,
-        port=port.address if port else "",
+        port=port.address,
         found=told(mine.width, mine.speed),
         possible=told(width, speed),
-        idle=not narrow and not working,
+        idle=idle and not narrow,
     )
+
+
+def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
+    """Of a link whose other end is not seen: what most of its like on this host have is possible here, too; what its own end supports
+    need not be."""
+    mine = function.link
+    width, speed = _usual([one.link.width for one in alike]), _usual([one.link.speed for one in alike])
+    narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
+    if narrow or slow:
+        possible = told(max(width, mine.width), max(speed, mine.speed))
+        return Lowered(
+            function=function, port="", found=told(mine.width, mine.speed), possible=possible, idle=idle and not narrow,
+            usual=True,
+        )  # fmt: skip
+    narrow, slow = 0 < mine.width < mine.max_width, 0 < mine.speed < mine.max_speed
+    if not narrow and not slow:
+        return None
+    return Lowered(
+        function=function,
+        port="",
+        found=told(mine.width, mine.speed),
+        possible=told(mine.max_width, mine.max_speed),
+        idle=idle and not narrow,
+        unseen=hidden(guest, "port") or UNSEEN_PORT,
+    )
+
+
+def _usual(figures: Sequence[float]) -> float:
+    """What more than half of them are; 0 where there is no such figure."""
+    value, count = Counter(figures).most_common(1)[0]
+    return value if count * 2 > len(figures) else 0
 
 
 def _least(one: float, other: float) -> float:
@@ -90,7 +143,7 @@ def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
 
     Cards that take bridges may have none: then all of the model have none. A GPU in MIG mode is not judged: its NVLinks carry
     nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). Where nothing is known of
-    NVLinks, no GPU is judged.
+    NVLinks, no GPU is judged. A guest may have been given GPUs without their NVLinks: there, each is judged by its like.
     """
     if wiring.nvlinks.complaint:
         return
@@ -106,6 +159,8 @@ def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
         expected, why = most[gpu.model], f"another {gpu.model} here has"
         if asked:
             expected, why = asked, "topology.nvlinks asks for"
+        elif hidden(wiring.guest, "nvswitches") and not most[gpu.model]:
+            continue
         elif known and not (bridged and not most[gpu.model]):
             expected, why = known, f"{gpu.model} has"
         elif gpu.entry is not None and gpu.entry.nvlink == "yes" and not expected:

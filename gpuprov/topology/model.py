@@ -18,14 +18,16 @@ from gpuprov.onhost.at_boot.devices import DATA_DIRECT
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus.nvlink import NVLINKS, LinkedGpu, NvLinks
 from gpuprov.probe.gpus.topology import PCI, Function, PciTree
+from gpuprov.probe.host.virtualization import MACHINE
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.shared import nccl_topology
+from gpuprov.topology.ports import tells_rate
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far."""
-PROBES = (PCI, DEVICES, NVLINKS, NCCL_TOPOLOGY)
+PROBES = (PCI, DEVICES, NVLINKS, MACHINE, NCCL_TOPOLOGY)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,22 +73,24 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tells_rate(self) -> bool:
-        """Alibaba's eRDMA shows 100 Gb/s whatever it has: https://github.com/alibaba/elastic-rdma-drivers"""
-        return self.device.driver != "erdma"
+        return tells_rate(self.device)
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a host has. `bridges` are NVLink bridges (SW_MNG), which are no HCAs; `silent` NVIDIA network functions without an
-    RDMA device; `unplaced` RDMA devices that are no PCI function, as software devices are. `told_nccl`: what is wrong with
-    the topology file that /etc/nccl.conf names."""
+    RDMA device; `devices` all RDMA devices, and `unplaced` those that are no PCI function, as software devices are. `told_nccl`: what
+    is wrong with the topology file that /etc/nccl.conf names. `guest`: the hypervisor that the host is a virtual machine of; empty on
+    bare metal, and where nobody knows."""
 
     tree: PciTree
+    guest: str = ""
     gpus: tuple[Gpu, ...] = ()
     hcas: tuple[Hca, ...] = ()
     nvswitches: tuple[Function, ...] = ()
     bridges: tuple[Hca, ...] = ()
     silent: tuple[Function, ...] = ()
     unplaced: tuple[str, ...] = ()
+    devices: tuple[RdmaDevice, ...] = ()
     nvlinks: NvLinks = NvLinks()
     told_nccl: tuple[str, ...] = ()
 
@@ -143,7 +147,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def read(facts: Facts) -> Wiring:
     """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
-    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+    machine = facts.known(MACHINE)
+    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS), guest=machine.kind if machine else "")
 
 
 def read_and_told(facts: Facts) -> Wiring:
@@ -166,7 +171,7 @@ def told_nccl(file: TopologyFile, found: Wiring) -> tuple[str, ...]:
     return tuple(f"{file.path}: {one}" for one in wrong)
 
 
-def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks) -> Wiring:
+def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
     ordered = sorted(tree.functions.values(), key=lambda one: place(one.address))
     linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
     found = [one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:2] == "03" and not one.virtual]
@@ -182,11 +187,13 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks) -> Wi
     ]
     return Wiring(
         tree=tree,
+        guest=guest,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         hcas=tuple(hca for hca in placed if hca.device.works and not hca.function.virtual),
         nvswitches=tuple(one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:4] == "0680"),
         bridges=tuple(hca for hca in placed if hca.device.bridge),
         silent=tuple(one for one in ordered if _is_silent(one)),
+        devices=tuple(devices),
         unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
         nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),
     )

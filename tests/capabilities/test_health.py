@@ -123,10 +123,10 @@ ROWS = [
     Row("of a MIG instance", XID, None, said(xid(95, "pid=7062, Uncontained: LTC TAG (0x2,0x0)", bus="0000:19:00 GPU-I:05 GPU-CI:00")),
         "fail", "Xid 95 on 0000:19:00,", "reset the GPU"),
     Row("the most severe first", XID, None, said(OFF_THE_BUS, GSP), "fail", "Xid 79 on 0000:19:00", "restart the host"),
-    Row("the driver says what it needs", XID, None, said(NEEDS_RESET), "fail", "reset the GPU", "reset the GPU"),
+    Row("the driver says what it needs", XID, None, said(NEEDS_RESET), "fail", "reset the GPU", "nvidia-smi --gpu-reset"),
     Row("the driver says that it needs nothing", XID, None, said(GSP, NEEDS_RESET, NEEDS_NOTHING), "pass", "let pass: Xid 119, 154"),
     Row("another GPU still does", XID, None, said(GSP.replace("19:", "3b:"), NEEDS_NOTHING), "fail", "Xid 119 on 0000:3b:00"),
-    Row("a need that nobody knows", XID, None, said(NEEDS_RESET.replace("GPU Reset", "Exorcism")), "skip", "not known"),
+    Row("a need that nobody knows", XID, None, said(NEEDS_RESET.replace("GPU Reset", "Exorcism")), "fail", "does not know"),
     Row("from before the boot", XID, Health(since="7d"), said(OFF_THE_BUS, since=BOOT - 9000, at=BOOT - 500, first=BOOT - 99999),
         "pass", "let pass: Xid 79"),
     Row("which a boot does not fix", XID, Health(since="7d"),
@@ -551,6 +551,10 @@ NOT_SIMULATED = {
     LOG: "a container without a journal shows its machine's own dmesg",
     GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
     PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
+    "health.pcie_links": "pcie-link-narrow makes it fail, too; what names that fault is topology.pcie",
+    "health.nvlinks": "nvlink-down makes it fail, too; what names that fault is topology.nvlinks",
+    "health.port_state": "ib-port-down and ib-rate-low make it fail, too; what names them are rdma.ports and rdma.rate",
+    "health.fabric": "fabric-manager-dead makes it fail, too; what names that fault is fabric_manager.alive",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 
@@ -562,9 +566,10 @@ def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
 
 
 def test_every_check_of_health_is_seen_to_fail() -> None:
+    from tests.capabilities.test_health_wiring import ROWS as WIRING
     from tests.probe.gpus.test_gpu_processes import ROWS as PROCESSES
 
-    failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
+    failing = {row.check for row in (*ROWS, *REST, *PROCESSES, *WIRING) if row.status == "fail"}
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
 
 

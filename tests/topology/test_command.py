@@ -46,6 +46,7 @@ def ask(
                 "rdma_devices",
                 "topology_nvlinks",
                 "nccl_topology",
+                "machine",
             }
             told = (
                 texts

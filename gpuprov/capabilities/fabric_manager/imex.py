@@ -17,6 +17,7 @@ from gpuprov.probe.gpus.imex import Imex as State
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import words
 from gpuprov.shared import resolve
+from gpuprov.topology import fabric as rules
 
 Ctx = Context[FabricManager]
 HERE = "fabric_manager"
@@ -128,17 +129,17 @@ def alive(ctx: Ctx) -> Outcome:
     expected = f"{UNIT} active, READY"
     if process is None and (kind := ctx.facts.get(system.CONTAINER)) and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    is_alive, told = rules.imex(state)
     if state.active != "active" or process is None:
         change = Change(kind="service", name=UNIT, before=state.active, after="active")
-        told = f"{UNIT} is {state.active if state.load == 'loaded' else state.load}{'' if process else ', no process'}"
         return fail(expected, told, JOURNAL, changes=[change])
     if state.daemon.installed > process.started + SLACK:
         change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
         told = f"process {process.pid} was started before {catalogue.IMEX_PROGRAM} was replaced"
         return fail("a process of the installed program", told, APPLY, changes=[change])
-    if state.ready != "READY":
-        return fail(expected, f"nvidia-imex-ctl -q says {state.ready or 'nothing'}", JOURNAL)
-    return ok(f"active, process {process.pid}, READY", expected)
+    if not is_alive:
+        return fail(expected, told, JOURNAL)
+    return ok(told, expected)
 
 
 @in_domains
@@ -257,31 +258,16 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
     if not driver:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
-    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := detached(states.get(bus)))]
+    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := rules.detached(states.get(bus)))]
     groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}
     if not bad and len(groups) > 1:
         bad = [f"several: {', '.join(sorted(f'{cluster}.{clique}' for cluster, clique in groups))}"]
     if bad or not on_bus:
-        hint = "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then nvidia-smi -r"
-        return fail(expected, "; ".join(bad) or "no GPU on the bus", hint)
+        return fail(expected, "; ".join(bad) or "no GPU on the bus", rules.RACK)
     cluster, clique = groups.pop()
     if not clique:
         return skip(f"{len(on_bus)} GPUs Completed, Success; this nvidia-smi does not tell in which clique")
     return ok(f"{len(on_bus)} GPUs attached, clique {clique} of {cluster}", expected)
-
-
-def detached(gpu: fabric.GpuFabric | None) -> str:
-    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is, or where the clique is not told.
-
-    Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
-    """
-    if gpu is None:
-        return "not told by nvidia-smi"
-    if gpu.state != "Completed" or gpu.status != "Success":
-        return f"{gpu.state} ({gpu.status or 'no status'})"
-    if gpu.clique and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
-        return f"in no clique (CliqueId {gpu.clique}, ClusterUUID {gpu.cluster or 'not told'})"
-    return ", ".join(gpu.ill())
 
 
 CHECKS = (version, held, enabled, alive, nodes, domain, channel, in_fabric, hardware)

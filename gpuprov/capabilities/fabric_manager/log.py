@@ -9,16 +9,12 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.gpus import fabric
+from gpuprov.topology.fabric import SWITCH_RESET, fatal_errors
 
 Ctx = Context[FabricManager]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
 # https://github.com/NVIDIA/gpu-operator/issues/544
 MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not) match with driver version ([\d.]*\d)")
-FATAL = re.compile(r"detected NVSwitch fatal error")
-RESET = (
-    "drain the host; with Fabric Manager stopped reset all its GPUs at once (nvidia-smi -r), and the NVSwitches with them, or restart "
-    "it; journalctl -k | grep SXid names the link"
-)
 
 
 def mismatched(daemon: fabric.Daemon) -> str:
@@ -32,8 +28,8 @@ def log(ctx: Ctx) -> Outcome:
     """The daemon's present or last run did not complain of the driver's version, nor of a fatal error of an NVSwitch. Errors that are
     not fatal, and GPUs that it did not find, are told."""
     daemon = ctx.facts.get(fabric.DAEMON)
-    if fatal := [line for line in daemon.errors if FATAL.match(line)]:
-        return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", RESET)
+    if fatal := fatal_errors(daemon):
+        return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", SWITCH_RESET)
     if mismatch := mismatched(daemon):
         return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
     if not daemon.log:

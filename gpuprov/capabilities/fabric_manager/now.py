@@ -27,12 +27,13 @@ from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
 from gpuprov.shared import resolve
+from gpuprov.topology import fabric as rules
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
 SLACK = 0.2
 """Seconds by which a start time, which the kernel tells in ticks, may be off."""
-RESTART = "stop CUDA programs and DCGM, stop Fabric Manager, nvidia-smi -r, start it again (gpuprov apply does)"
+RESTART = rules.RESTART
 
 
 @check(
@@ -100,16 +101,14 @@ def alive(ctx: Ctx) -> Outcome:
     if process is None and (reason := _machine_without_driver(ctx)):
         return skip(reason)
     expected = f"{UNIT} active, its process alive"
-    if unit.active == "active" and process:
+    is_alive, found = rules.manager(unit, daemon)
+    if is_alive and process:
         if daemon.installed > process.started + SLACK:
             change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
             found = f"process {process.pid} was started before {catalogue.PROGRAM} was replaced"
             waits = _waits(ctx)
             return fail("a process of the installed program", found, waits or RESTART, changes=[change], reboot=waits)
-        return ok(f"active, process {process.pid}", expected)
-    state = f"{UNIT} is {unit.active if unit.load == 'loaded' else unit.load}"
-    found = state if process is None else f"{state}, process {process.pid} lives on without it"
-    found += "" if process else ", no process"
+        return ok(found, expected)
     latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
     found += f"; {latched} GPUs still report their fabric state as Completed, which is latched" if latched else ""
     waits = _waits(ctx)
@@ -160,14 +159,10 @@ def registered(ctx: Ctx) -> Outcome:
     bad, waiting = [], 0
     for bus in on_bus:
         gpu = states.get(bus)
-        if gpu is None:
-            bad.append(f"{bus} not told by nvidia-smi")
-        elif gpu.state == "In Progress" and shared:
+        if wrong := rules.unregistered(gpu, shared=shared):
+            bad.append(f"{bus} {wrong}")
+        elif gpu and gpu.state == "In Progress":
             waiting += 1
-        elif gpu.state != "Completed" or gpu.status != "Success":
-            bad.append(f"{bus} {gpu.state} ({gpu.status or 'no status'})")
-        elif ill := gpu.ill():
-            bad.append(f"{bus} {', '.join(ill)}")
     if bad:
         return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
     told = [f"{len(on_bus) - waiting} GPUs: Completed, Success"] * (len(on_bus) > waiting)

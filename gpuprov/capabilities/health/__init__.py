@@ -7,11 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.health import clocks, gpus, links, log, machine, nics, processes
+from gpuprov.capabilities.health import clocks, gpus, links, log, machine, nics, processes, wiring
 from gpuprov.capabilities.health.fragment import HERE, Health
 from gpuprov.probe.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
+
+HARDWARE = wiring.HARDWARE
 
 
 def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
@@ -48,7 +50,10 @@ CAPABILITY = Capability(
     name=HERE,
     summary="errors of GPUs, links and kernel of a host in work, and whether it is fit for work; read, never changed",
     fragment=Health,
-    checks=log.CHECKS + gpus.CHECKS + clocks.CHECKS + processes.CHECKS + links.CHECKS + nics.CHECKS + machine.CHECKS,
+    checks=(
+        *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
+        *(*links.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
+    ),
     rules=rules,
     driverless=True,
     needs_gpu=True,
@@ -56,6 +61,16 @@ CAPABILITY = Capability(
     presupposes={
         "gpus": LOADED,
         **dict.fromkeys(("xid", "programs", "sxid", "pcie_errors", "rdma_log", "kernel"), ("health.kernel_log",)),
+        "pcie_links": ("topology.pcie",),
+        "nvlinks": ("topology.nvlinks", "health.gpus", *LOADED),
+        "port_state": ("rdma.ports", "rdma.rate"),
+        "fabric": (
+            *(
+                f"fabric_manager.{name}"
+                for name in ("alive", "registered", "subnet_manager", "log", "imex_alive", "imex_fabric")
+            ),
+            *LOADED,
+        ),
         "recovery": ("health.gpus", "health.xid", *LOADED),
         **dict.fromkeys(
             (

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
-from gpuprov.catalog.xids import Action
+from gpuprov.catalog.xids import Action, Recovery
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_state import GpuHealth, State
@@ -18,9 +18,13 @@ Gpus = tuple[GpuHealth, ...]
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
 """Brands of which cards that have ECC come with it off: those of data centres have it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
-RESET = "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
 GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
 BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
+
+
+def reset_fix() -> str:
+    """Return what a person does about a GPU that needs a reset."""
+    return catalogue.recovery("GPU Reset").fix
 
 
 def shown(ctx: Ctx) -> Gpus:
@@ -64,6 +68,9 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     # A container sees the machine's whole bus, and has the GPUs that it was given.
     least = (wanted or 1) if container else state.present
     expected = f"{least} GPUs answer"
+    if state.gone:
+        words = f"{', '.join(state.gone)} on the bus, and does not answer (rev ff)"
+        return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
     if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
         lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
@@ -73,7 +80,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
         if any("lost" in gpu.broken for gpu, _ in broken):
             return fail(expected, told(broken), "restart the host; gpuprov explain 79", action="reboot")
-        return fail(expected, told(broken), RESET, action="reset")
+        return fail(expected, told(broken), reset_fix(), action="reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
         return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
     return ok("; ".join(filter(None, (f"{len(state.gpus)} GPUs", given))), expected)
@@ -86,24 +93,19 @@ def recovery(ctx: Ctx) -> Outcome:
     asked, nothing = having(gpus, lambda one: bool(one.recovery) or one.reset_required is not None, "recovery action")
     if nothing:
         return nothing
-    bad: list[tuple[GpuHealth, str]] = []
-    actions: list[Action] = []
+    needs: list[tuple[GpuHealth, Recovery, str]] = []
     for gpu in asked:
         known = catalogue.recovery(gpu.recovery) if gpu.recovery else None
-        if gpu.recovery and known is None:
-            bad.append((gpu, f"needs: {gpu.recovery}"))
-            actions.append("drain")
-        elif known and known.action != "none":
-            bad.append((gpu, f"needs: {gpu.recovery}, {known.words}"))
-            actions.append(known.action)
+        if known and known.action != "none":
+            needs.append((gpu, known, f"needs: {gpu.recovery}, {known.words}"))
         elif gpu.reset_required:
-            bad.append((gpu, "needs a reset"))
-            actions.append("reset")
+            needs.append((gpu, catalogue.recovery("GPU Reset"), "needs a reset"))
         elif gpu.reset_advised and not known:
-            bad.append((gpu, "is to be drained and reset"))
-            actions.append("reset")
-    if bad:
-        return fail("no GPU that needs it", told(bad), RESET, action=catalogue.worst(tuple(actions)))
+            needs.append((gpu, catalogue.recovery("Drain and Reset"), "is to be drained and reset"))
+    if needs:
+        top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
+        bad = told([(gpu, words) for gpu, _, words in needs])
+        return fail("no GPU that needs it", bad, top.fix, action=top.action)
     return ok(also(asked, gpus, "a word of it"), "no GPU that needs it")
 
 
@@ -154,7 +156,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
         if count is not None and count > limit
     ]
     if bad:
-        return fail(expected, told(bad), RESET, action="reset")
+        return fail(expected, told(bad), reset_fix(), action="reset")
     if silent := [gpu.address for gpu, count in counts if count is None]:
         return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
     corrected = sum(gpu.volatile.corrected or 0 for gpu in asked)
@@ -188,7 +190,7 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     if worn:
         return fail(expected, told(worn + waiting), RETURN, action="return")
     if waiting:
-        return fail(expected, told(waiting), f"{RESET}: it takes effect then", action="reset")
+        return fail(expected, told(waiting), f"{reset_fix()}: it takes effect then", action="reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in asked)
     return ok(f"{also(asked, gpus, 'row remapping')}; {many} rows remapped", expected)
 
@@ -204,7 +206,7 @@ def retired_pages(ctx: Ctx) -> Outcome:
     if worn := [(gpu, f"has {gpu.retired}") for gpu in asked if (gpu.retired or 0) >= limit]:
         return fail(expected, told(worn), RETURN, action="return")
     if waiting := [(gpu, "has one pending") for gpu in asked if gpu.retired_pending]:
-        return fail(expected, told(waiting), f"{RESET}: the page is retired then", action="reset")
+        return fail(expected, told(waiting), f"{reset_fix()}: the page is retired then", action="reset")
     return ok(f"{also(asked, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in asked)} pages", expected)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.gpus import shown
 from gpuprov.capabilities.health.log import moment, readable, span
+from gpuprov.catalog import health as catalogue
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
-from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, PortErrors
+from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 from gpuprov.probe.rdma import DEVICES
@@ -24,6 +26,11 @@ UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 
 
+COUNTS = {"crc": "CRC errors", "replays": "replays", "recoveries": "recoveries", "faults": "errors"}
+RATES = {"effective_ber": "effective BER", "symbol_ber": "symbol BER"}
+"""What is known of a GPU's NVLinks, in words."""
+
+
 def quoted(lines: tuple[Line, ...]) -> str:
     """The last of them, and how many there are."""
     last = lines[-1]
@@ -32,7 +39,8 @@ def quoted(lines: tuple[Line, ...]) -> str:
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
 def nvlink_errors(ctx: Ctx) -> Outcome:
-    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass; CRC errors are told."""
+    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass, and no bit error rate
+    above its limit; CRC errors are told. What a GPU does not count is not said of it."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
     if state.nameless and len(shown(ctx)) == 1:
@@ -42,20 +50,45 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
     if not linked:
         return not_asked("no GPU has NVLinks")
     expected = f"at most {limit} replays and recoveries, or errors, of each GPU's NVLinks"
-    bad = [
-        f"GPU {gpu.index} has {gpu.replays or 0} replays and {gpu.recoveries or 0} recoveries"
-        for gpu in linked
-        if (gpu.replays or 0) + (gpu.recoveries or 0) > limit
-    ]
-    bad += [f"GPU {gpu.index} has {gpu.faults} errors" for gpu in linked if (gpu.faults or 0) > limit]
-    if bad:
+    if bad := [f"GPU {gpu.index} has {words}" for gpu in linked if (words := _bad_links(gpu, limit))]:
         hint = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
         return fail(expected, "; ".join(bad), hint, action="reset")
-    if silent := [
-        str(gpu.index) for gpu in linked if gpu.replays is None and gpu.recoveries is None and gpu.faults is None
-    ]:
+    if silent := [str(gpu.index) for gpu in linked if not _measured([gpu])]:
         return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
-    return ok(f"{len(linked)} GPUs; {sum(gpu.crc or 0 for gpu in linked)} CRC errors", expected)
+    if unread := [f"GPU {gpu.index}, {words}" for gpu in linked for words in gpu.unread]:
+        more = f"; and {len(unread) - 3} more" if len(unread) > 3 else ""
+        return skip(f"values that are no numbers: {'; '.join(unread[:3])}{more}")
+    lacking = dict.fromkeys(name for gpu in linked for name in gpu.uncounted)
+    without = f"; not counted: {', '.join(lacking)}" if lacking else ""
+    return ok(f"{len(linked)} GPUs; {', '.join(_measured(linked))}{without}", expected)
+
+
+def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
+    """What is too much of a GPU's NVLinks, in words."""
+    told = []
+    if (gpu.replays or 0) + (gpu.recoveries or 0) > limit:
+        counts = ((gpu.replays, "replays"), (gpu.recoveries, "recoveries"))
+        told.append(" and ".join(f"{count} {name}" for count, name in counts if count is not None))
+    if (gpu.faults or 0) > limit:
+        told.append(f"{gpu.faults} errors")
+    for key, words in RATES.items():
+        if (getattr(gpu, key) or 0) > (most := catalogue.limit(key)):
+            told.append(f"{words} {getattr(gpu, key):g}, above {most:g}")
+    return ", ".join(told)
+
+
+def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
+    """What these GPUs count, in words: nothing of a counter that none has."""
+    told = []
+    for name, words in COUNTS.items():
+        counts = [count for gpu in gpus if (count := getattr(gpu, name)) is not None]
+        if counts:
+            told.append(f"{sum(counts)} {words}")
+    for name, words in RATES.items():
+        rates = [rate for gpu in gpus if (rate := getattr(gpu, name)) is not None]
+        if rates:
+            told.append(f"{words} at most {max(rates):g}")
+    return told
 
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
-from gpuprov.catalog.xids import SEVERITY, Action
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.catalog.xids import SEVERITY, Action, Recovery
+from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.host import system
-from gpuprov.probe.kernel.kernel_log import FATAL, KERNEL_LOG, Event, KernelLog, sxids, xids
+from gpuprov.probe.kernel.kernel_log import (
+    FATAL,
+    KERNEL_LOG,
+    XID,
+    Event,
+    KernelLog,
+    Line,
+    last_reset,
+    sxids,
+    xids,
+)
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
@@ -21,17 +33,48 @@ NVLINK5 = range(144, 151)
 """Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
 
 
+RECOVERY = 154
+WITHIN = 30.0
+"""Seconds in which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
+(gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
+
+
+class Change(NamedTuple):
+    """The driver says in an Xid 154 that a GPU needs something else than before."""
+
+    at: float
+    needs: Recovery
+
+
+def recovery_word(text: str) -> str:
+    """Return the driver's word for what the GPU needs now, from the text of an Xid 154; nothing where there is none."""
+    match = re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", text)
+    return match[1] if match else ""
+
+
+def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
+    """Return these of each GPU, the oldest first."""
+    found: dict[str, list[Change]] = {}
+    for line in log.lines:
+        match = XID.match(line.text)
+        if match and int(match[2]) == RECOVERY:
+            change = Change(line.at, catalogue.recovery(recovery_word(match[3] or "")))
+            found.setdefault(match[1].lower(), []).append(change)
+    return found
+
+
 ENDED = r".{1,15}\[\d+\]: segfault at .* in libnccl|(Memory cgroup out|Out) of memory: Kill|oom-kill:"
 """Programs that ended by a crash in NCCL, or because memory ran out."""
 
 
 class Judged(NamedTuple):
-    """An event with what is to be done; `named`: somebody says so."""
+    """An event with what is to be done; `named`: somebody says so. `fix`: what a person does, where it is more than the words."""
 
     event: Event
     action: Action
     words: str
     named: bool = True
+    fix: str = ""
 
     def told(self) -> str:
         one = self.event
@@ -41,13 +84,24 @@ class Judged(NamedTuple):
         return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.words}"
 
 
+NO_CLOCK = 100_000_000
+"""Below this a time is none of a clock: dmesg in a record tells seconds since the boot alone."""
+
+
 def moment(at: float) -> str:
+    if at < NO_CLOCK:
+        return f"{at:.0f} s after the boot"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def readable(ctx: Ctx) -> KernelLog:
-    """The log. Raises ProbeFailed where there is none to read."""
+ONLY_NVIDIA = "the record has but NVIDIA's lines of the kernel log"
+
+
+def readable(ctx: Ctx, *, of_nvidia: bool = False) -> KernelLog:
+    """The log. Raises ProbeFailed where there is none to read. `of_nvidia`: NVIDIA's lines are enough."""
     log: KernelLog = ctx.facts.get(KERNEL_LOG)
+    if log.searched and not of_nvidia:
+        raise NotRecorded(ONLY_NVIDIA)
     if not log.source:
         raise ProbeFailed("the kernel log cannot be read: neither the journal nor dmesg says anything", "run as root")
     return log
@@ -61,18 +115,17 @@ def span(log: KernelLog) -> str:
 
 def judge(event: Event) -> Judged:
     """What is to be done after an Xid."""
-    if event.number == 154 and (match := re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", event.text)):
-        wanted = catalogue.recovery(match[1])
-        if wanted:
-            return Judged(event, wanted.action, wanted.words)
-        return Judged(event, "none", "the driver's word for what it needs is not known", named=False)
+    if event.number == RECOVERY:
+        needs = catalogue.recovery(recovery_word(event.text))
+        return Judged(event, needs.action, needs.words, fix=needs.fix)
     if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(FATAL, event.text):
         return Judged(event, "none", "nothing is to be done")
     known = catalogue.find_xid(event.number)
     found = catalogue.resolution(known.nvidia) if known else None
     if found is None:
         return Judged(event, "none", "NVIDIA's catalogue names nothing that is to be done", named=False)
-    return Judged(event, found.action, f"{found.key}, {found.words}")
+    words = f"{found.key}, {found.words}" if found.named else found.words
+    return Judged(event, found.action, words, named=found.named)
 
 
 MENDED: tuple[Action, ...] = ("reset", "reboot")
@@ -80,15 +133,40 @@ MENDED: tuple[Action, ...] = ("reset", "reboot")
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
-    """Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then."""
-    events, left = xids(log), set(ignored)
-    well = {one.device: one.at for one in events if one.number == 154 and "(None)" in one.text.rpartition(" to ")[2]}
-    found = [judge(one) for one in events if one.number not in left]
-    return severe(
-        one
-        for one in found
-        if one.action not in MENDED or one.event.at > max(log.booted(), well.get(one.event.device, 0.0))
-    )
+    """Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; of those of which
+    the driver said in an Xid 154 what the GPU needs, the 154."""
+    changes, left = recovery_changes(log), set(ignored)
+    fresh = max(log.booted(), last_reset(log))
+    own = msgspec.structs.replace(log, lines=tuple(line for line in log.lines if not _decided(line, changes, fresh)))
+    well = {device: found[-1].at for device, found in changes.items() if found[-1].needs.action == "none"}
+    found = [judge(event) for event in xids(own) if event.number not in left]
+    return severe(one for one in found if one.event.at > _mended(log, one.action, well.get(one.event.device, 0.0)))
+
+
+def _mended(log: KernelLog, action: Action, well: float = 0.0) -> float:
+    """When something last happened that does away with what asks for this action."""
+    if action not in MENDED:
+        return -1.0
+    return max(log.booted(), well, last_reset(log) if action == "reset" else 0.0)
+
+
+def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) -> bool:
+    """Whether the driver said of this Xid's GPU what it needs: seconds later, or before it, so that nothing changed. `fresh`: when the
+    GPUs last began anew."""
+    match = XID.match(line.text)
+    if match is None or int(match[2]) == RECOVERY:
+        return False
+    of_gpu = changes.get(match[1].lower(), ())
+    before = [change for change in of_gpu if change.at < line.at and (change.at > fresh or line.at <= fresh)]
+    if before and before[-1].needs.action != "none":
+        return _is_severe(line)
+    return any(0 <= change.at - line.at <= WITHIN for change in of_gpu) and _is_severe(line)
+
+
+def _is_severe(line: Line) -> bool:
+    """Whether it asks for more than that a program is restarted, which is told in any case, or nobody says what it asks for."""
+    found = [judge(event) for event in xids(KernelLog(lines=(line,)))]
+    return any(SEVERITY.index(one.action) > SEVERITY.index("restart") or not one.named for one in found)
 
 
 def severe(found: Iterable[Judged]) -> list[Judged]:
@@ -110,6 +188,8 @@ def kernel_log(ctx: Ctx) -> Outcome:
             "neither the journal nor dmesg says anything",
             "run as root; systemctl status systemd-journald",
         )
+    if log.searched:
+        return skip(ONLY_NVIDIA)
     late = log.missing()
     if late is not None and not ctx.facts.get(system.CONTAINER):
         return skip(
@@ -121,12 +201,12 @@ def kernel_log(ctx: Ctx) -> Outcome:
 @check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
 def xid(ctx: Ctx) -> Outcome:
     """No Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
-    log = readable(ctx)
+    log = readable(ctx, of_nvidia=True)
     found = standing(log, ctx.fragment.ignored_xids)
     bad = [one for one in found if SEVERITY.index(one.action) > SEVERITY.index("restart")]
     if bad:
         top = bad[0]
-        hint = f"{top.words}; gpuprov explain {top.event.number}"
+        hint = f"{top.fix or top.words}; gpuprov explain {top.event.number}"
         return fail("no Xid that asks for it", listed(bad), hint, action=top.action)
     if unknown := [one for one in found if not one.named]:
         return skip(listed(unknown))
@@ -159,11 +239,11 @@ def programs(ctx: Ctx) -> Outcome:
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
 def sxid(ctx: Ctx) -> Outcome:
     """No fatal SXid of an NVSwitch in the kernel log."""
-    log = readable(ctx)
+    log = readable(ctx, of_nvidia=True)
     found = []
     for one in sxids(log):
         course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))
-        if course.action not in MENDED or one.at > log.booted():
+        if one.at > _mended(log, course.action):
             found.append(Judged(one, course.action, course.words))
     bad = severe(one for one in found if one.action != "none")
     if bad:

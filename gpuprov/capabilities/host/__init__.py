@@ -70,6 +70,9 @@ def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
     names = [model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else f.identifier for f in found]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
+    if gone := [f"{one.address} is on the bus, and does not answer (rev ff)" for one in found if one.gone]:
+        hint = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
+        return fail("each GPU answers on the bus", "; ".join(gone), hint, action="reboot")
     if wanted is None and not found and not needed:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
     if wanted is None:

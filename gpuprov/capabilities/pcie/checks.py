@@ -73,8 +73,8 @@ def iommu(ctx: Ctx) -> Outcome:
         hint = "another parameter may switch it on: cat /proc/cmdline"
         return fail("no IOMMU groups", f"in IOMMU groups: {' '.join(grouped)}", hint) if grouped else ok("no IOMMU")
     if functions and not grouped:
-        if ctx.facts.get(virtualization.MACHINE).kind:
-            return skip("the virtual machine has no IOMMU of its own")
+        if unseen := virtualization.hidden(ctx.facts.get(virtualization.MACHINE).kind, "iommu"):
+            return skip(unseen)
         return fail(f"IOMMU {mode}", "no IOMMU groups", "switch it on in the firmware: VT-d, AMD-Vi or SMMU")
     domains = catalogue.DOMAINS[mode]
     wrong = [f"{one.address} is {one.domain}" for one in functions if one.domain and one.domain not in domains]

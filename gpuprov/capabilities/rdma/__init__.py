@@ -59,7 +59,6 @@ CAPABILITY = Capability(
     fleet_rules=fleet_rules,
     contribute=contribute,
     export=reality.export,
-    doubts=reality.doubts,
     export_probes=reality.PROBES,
     packages=True,
     driverless=True,

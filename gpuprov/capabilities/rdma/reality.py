@@ -77,11 +77,6 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, Rdma) else None
 
 
-def doubts(facts: Facts) -> list[str]:
-    """What looks like a defect and no wish: the spec asks of these ports what their like have."""
-    return [str(one) for one in slow_ports(hcas(facts.get(DEVICES)))]
-
-
 def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
     drivers = {device.driver for device in devices}
     if any(speaks("infiniband", device) for device in devices):

@@ -66,7 +66,7 @@ def export(facts: Facts) -> Fragment | None:
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
         return None
-    full = not [one for one in lowered(wiring) if not one.idle]
+    full = not any(one.is_defect for one in lowered(wiring))
     return Topology(
         gpu_hca=_farthest(wiring) or "any",
         rails="matched" if rails(wiring, _limit(wiring)).matched else "any",

@@ -10,14 +10,16 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import nvlink, topology
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
-from gpuprov.topology import DISTANCES, Wiring, read
-from gpuprov.topology.judge import crosses, named, theirs, way_out
-from gpuprov.topology.links import lowered, unlinked
+from gpuprov.probe.host.virtualization import MACHINE, hidden
+from gpuprov.topology import DISTANCES, Wiring, defects, read
+from gpuprov.topology.defects import named
+from gpuprov.topology.judge import crosses, theirs
+from gpuprov.topology.links import lowered
 from gpuprov.topology.model import Distance
 from gpuprov.topology.rails import rails, spare
 
 Ctx = Context[Topology]
-PROBES = (topology.PCI, rdma.DEVICES, nvlink.NVLINKS)
+PROBES = (topology.PCI, rdma.DEVICES, nvlink.NVLINKS, MACHINE)
 SHOWN = "nvidia-smi topo -m; lspci -tv; ls -l /sys/class/infiniband"
 SEE = "gpuprov topology HOST draws it"
 NO_HCA = "no HCA on the PCI bus"
@@ -49,6 +51,8 @@ def gpu_hca(ctx: Ctx) -> Outcome:
         told.append(str(distance))
         if distance and DISTANCES.index(distance) > DISTANCES.index(limit):
             far.append(f"{gpu.name} {distance} to {best[gpu.index].name}")
+    if far and (unseen := _unseen(wiring)):
+        return skip(f"{'; '.join(far)}; {unseen}", "give the guest the host's PCIe switches; else gpu_hca: any")
     if far:
         return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
     return ok(f"{len(wiring.gpus)} GPUs, at most {max(told, key=lambda one: DISTANCES.index(_known(one)))}", expected)
@@ -56,6 +60,11 @@ def gpu_hca(ctx: Ctx) -> Outcome:
 
 def _known(text: str) -> Distance:
     return next(distance for distance in DISTANCES if distance == text)
+
+
+def _unseen(wiring: Wiring) -> str:
+    """Why nobody can say from here how far an HCA is from a GPU: a guest that sees no bridge above any of its GPUs."""
+    return "" if any(gpu.function.bridges for gpu in wiring.gpus) else hidden(wiring.guest, "switches")
 
 
 def _wanting(wiring: Wiring, expected: str) -> Outcome | None:
@@ -86,6 +95,8 @@ def rail(ctx: Ctx) -> Outcome:
     left = ", ".join(named(wiring, hca.function.address) for hca in spare(wiring, found))
     if told:
         told += [f"paired with no GPU: {left}"] * bool(left and found.pairs)
+        if unseen := _unseen(wiring):
+            return skip(f"{'; '.join(told)}; {unseen}", "give the guest the host's PCIe switches; else rails: any")
         if not found.pairs:
             hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
         return fail(expected, "; ".join(told), hint)
@@ -115,7 +126,9 @@ def same_socket(ctx: Ctx) -> Outcome:
         )
     if unknown:
         where = f"the machine does not tell on which socket {', '.join(unknown)} or its nearest HCA is"
-        return fail(expected, where, "in a VM: give it the host's NUMA nodes; else same_socket: false")
+        if unseen := hidden(wiring.guest, "socket"):
+            return skip(f"{where}; {unseen}", "give the guest the host's NUMA nodes; else same_socket: false")
+        return fail(expected, where, "the firmware tells it (SRAT, _PXM); else same_socket: false")
     return ok(f"{len(wiring.gpus)} GPUs", expected)
 
 
@@ -136,22 +149,25 @@ def hcas(ctx: Ctx) -> Outcome:
 @check("topology.pcie", *PROBES, fields=("pcie",), evidence="lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")
 def pcie(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support."""
-    if ctx.fragment.pcie == "any":
-        return not_asked("pcie: any")
     wiring = read(ctx.facts)
+    found = tuple(defects.links(wiring))
+    told = "; ".join(one.brief for one in found)
+    if ctx.fragment.pcie == "any":
+        return not_asked("; ".join(filter(None, ("pcie: any", told))))
     expected = "PCIe links at full width and speed"
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
-    found = tuple(lowered(wiring))
-    bad = [one for one in found if not one.idle]
-    if bad:
-        told = [f"{named(wiring, one.function.address)} is {one.found} of {one.possible}" for one in bad]
-        return fail(expected, "; ".join(told), f"{way_out(bad[0])}; pcie: any, if the machine was built so")
+    if bad := [one for one in found if not one.unproven]:
+        hint = f"{bad[0].fix}; pcie: any, if the machine was built so"
+        return fail(expected, "; ".join(one.brief for one in bad), hint, action=bad[0].action)
+    if found:
+        return skip(told, "see the machine itself, or pcie: any")
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
     if not any(one.link.width for one in ends):
         return skip("the bus reports no link's width, as in some VMs")
-    idle = f"; {len(found)} idle GPUs' links are slow now, which says nothing" if found else ""
-    return ok(f"{len(ends)} devices{idle}", expected)
+    idle = sum(one.idle for one in lowered(wiring))
+    slow = f"; {idle} idle GPUs' links are slow now, which says nothing" if idle else ""
+    return ok(f"{len(ends)} devices{slow}", expected)
 
 
 @check(
@@ -159,9 +175,9 @@ def pcie(ctx: Ctx) -> Outcome:
 )
 def links(ctx: Ctx) -> Outcome:
     """As many NVLinks as asked for, else as its model has, are up on each GPU that is not in MIG mode."""
-    if ctx.fragment.nvlinks == "any":
-        return not_asked("nvlinks: any")
     wiring, asked = read(ctx.facts), number(ctx.fragment)
+    if ctx.fragment.nvlinks == "any":
+        return not_asked("; ".join(["nvlinks: any", *(one.brief for one in defects.nvlinks(wiring))]))
     known = [of_model(gpu.entry) for gpu in wiring.gpus]
     wanted = f"{asked}" if asked else " or ".join(dict.fromkeys(str(one) for one in known if one))
     expected = f"{wanted or 'equally many'} NVLinks up on each GPU"
@@ -182,8 +198,8 @@ def links(ctx: Ctx) -> Outcome:
     if wiring.nvlinks.complaint or untold:
         told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
         return fail(expected, told, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
-    if missing := tuple(unlinked(wiring, asked)):
-        return fail(expected, "; ".join(f"{one.gpu.name} has {one.active} of {one.expected}" for one in missing), hint)
+    if missing := tuple(defects.nvlinks(wiring, asked)):
+        return fail(expected, "; ".join(one.brief for one in missing), hint, action=missing[0].action)
     cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]
     if len(cut) == len(wiring.gpus):
         return skip("every GPU is in MIG mode, where NVLinks carry nothing")

@@ -32,6 +32,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
     `configured`, `installed`: when configuration and program last changed (seconds since 1970; 0: not there). `log`: the
     last lines of the unit's present or last run; `errors`: what that whole run said of NVSwitches, in the journal or its own log.
+    `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
     """
 
     processes: tuple[Process, ...] = ()
@@ -41,6 +42,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     installed: float = 0
     log: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    elsewhere: bool = False
 
     def process(self, name: str) -> Process | None:
         """The live process of the unit that runs this program, or a script of that name."""
@@ -132,6 +134,7 @@ def parse_daemon(output: Output) -> Daemon:
         installed=found.get("program", 0),
         log=tuple(log),
         errors=tuple(errors),
+        elsewhere=any(row[0] == "elsewhere" for row in rows),
     )
 
 
@@ -214,7 +217,8 @@ DAEMON = Probe(
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
 """
     + RUNNING
-    + """i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+    + """grep -lsx nv-fabricmanage /proc/[0-9]*/comm | head -n 1 | sed 's/^/elsewhere|/'
+i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
 [ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
 e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
 [ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'

@@ -17,7 +17,7 @@ SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW The
 BROKEN = ("GPU is lost", "GPU requires reset")
 """In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
-JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages")
+JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error hides what would be judged."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
@@ -29,6 +29,7 @@ def parse(output: Output) -> State:
     present = int(match[1]) if match else 0
     match = re.search(r"^@given (\d{1,4})$", head, re.MULTILINE)
     given = int(match[1]) if match else 0
+    gone = tuple(re.findall(r"^@gone (\S{7,16})$", head, re.MULTILINE))
     if output.status == 127:
         return State(present=present, given=given, complaint="nvidia-smi is not installed")
     later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
@@ -39,7 +40,7 @@ def parse(output: Output) -> State:
     complaint = "" if gpus else said or "nvidia-smi lists no GPU"
     if complaint and output.status == 124 and not said:
         complaint = "nvidia-smi does not answer within 50 s"
-    return State(gpus=gpus, present=present, given=given, warnings=warnings, complaint=complaint)
+    return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint)
 
 
 def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:

@@ -85,10 +85,12 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), beside those that
-    vfio-pci has for virtual machines (`given`), lines of warning, and its words where it shows none."""
+    vfio-pci has for virtual machines (`given`), those that do not answer on it any more (`gone`), lines of warning, and its words
+    where it shows none."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0
     given: int = 0
+    gone: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     complaint: str = ""

@@ -11,7 +11,9 @@ from gpuprov.reading import is_whole
 
 
 class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one GPU, all its links together; None where it does not tell them. `faults`: what Blackwell tells instead."""
+    """Of one GPU, all its links together; None where it has no such counter. `faults` and the BERs, errors per bit of the worst link:
+    what Blackwell tells; of its recoveries those that failed are faults. `uncounted`: names of
+    counters that it says it has not; `unread`: values that are no numbers, each with its link and its name."""
 
     index: int
     links: int = 0
@@ -19,6 +21,10 @@ class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: int | None = None
     crc: int | None = None
     faults: int | None = None
+    effective_ber: float | None = None
+    symbol_ber: float | None = None
+    uncounted: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,33 +64,36 @@ FAULTS = (
     "Link recovery failed events",
 )
 """Lines of NVLink 5 that count errors, as public tools read them; symbols that its code corrects are none."""
+RECOVERED = "Link recovery successful events"
+COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
+RATES = ("Effective BER", "Symbol BER")
+"""Of an NVLink 5 without errors `15e-255`, the least that NVML can tell (NvmlBerParser of https://github.com/NVIDIA/DCGM)."""
+NOTHING = ("N/A", "[N/A]", "Not Supported")
+RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[eE][+-]?[0-9]{1,3})?")
 
 
 def parse_nvlinks(output: Output) -> NvLinkState:
     if output.status == 127:
         return NvLinkState(complaint="nvidia-smi is not installed")
-    counted: dict[int, dict[str, int | None]] = {}
+    counted: dict[int, dict[str, list[float]]] = {}
     links: dict[int, set[str]] = {}
+    unread: dict[int, list[tuple[str, str, str]]] = {}
     index = -1
     for line in output.text.splitlines():
         if match := re.match(r"GPU (\d{1,3}):", line.strip()):
             index = int(match[1])
-            counted[index], links[index] = {}, set()
-        elif index >= 0 and (match := re.match(r"Link (\d{1,3}): ([\w ]+): (\S+)\Z", line.strip())):
-            links[index].add(match[1])
-            before = counted[index].get(match[2])
-            number = int(match[3]) if is_whole(match[3]) else None
-            counted[index][match[2]] = before if number is None else (before or 0) + number
+            counted[index], links[index], unread[index] = {}, set(), []
+        elif index >= 0 and (match := re.match(r"Link (\d{1,3}): ([\w ]+):\s*(.*)\Z", line.strip())):
+            number, name, value = match.groups()
+            links[index].add(number)
+            if name not in (*COUNTED, *RATES):
+                continue
+            if bool(RATE.fullmatch(value)) if name in RATES else is_whole(value):
+                counted[index].setdefault(name, []).append(float(value) if name in RATES else int(value))
+            else:
+                unread[index].append((number, name, value))
     gpus = tuple(
-        NvLinkErrors(
-            index=number,
-            links=len(links[number]),
-            replays=found.get("Replay Errors"),
-            recoveries=found.get("Recovery Errors"),
-            crc=found.get("CRC Errors"),
-            faults=_sum([found[name] for name in FAULTS if name in found]),
-        )
-        for number, found in sorted(counted.items())
+        _errors(number, len(links[number]), found, unread[number]) for number, found in sorted(counted.items())
     )
     text, _, status = output.text.partition("@status ")
     said = " ".join((text or output.error).split())[:200]
@@ -92,9 +101,25 @@ def parse_nvlinks(output: Output) -> NvLinkState:
     return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not said and status.strip() == "0")
 
 
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+def _errors(index: int, links: int, found: dict[str, list[float]], unread: list[tuple[str, str, str]]) -> NvLinkErrors:
+    def total(*names: str) -> int | None:
+        told = [value for name in names for value in found.get(name, ())]
+        return int(sum(told)) if told else None
+
+    return NvLinkErrors(
+        index=index,
+        links=links,
+        replays=total("Replay Errors"),
+        recoveries=total("Recovery Errors", RECOVERED),
+        crc=total("CRC Errors"),
+        faults=total(*FAULTS),
+        effective_ber=max(found.get("Effective BER", ()), default=None),
+        symbol_ber=max(found.get("Symbol BER", ()), default=None),
+        uncounted=tuple(dict.fromkeys(name for _, name, value in unread if value in NOTHING)),
+        unread=tuple(
+            f"link {link}: {name} {value[:40] or 'nothing'}" for link, name, value in unread if value not in NOTHING
+        ),
+    )
 
 
 COUNTERS = (

@@ -11,6 +11,8 @@ from gpuprov.probe.base import Output, Probe
 VFIO = "*vfio[-_]pci"
 """Drivers that have a function for a virtual machine, as a pattern of the shell: vfio-pci, and its variants for single devices
 (nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
+GONE, NO_DRIVER = "gone", "-"
+"""Words behind a function of a record: it did not answer; and in the place of its driver."""
 
 
 def is_lent(driver: str) -> bool:
@@ -19,13 +21,15 @@ def is_lent(driver: str) -> bool:
 
 
 class PciFunction(msgspec.Struct, frozen=True):
-    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound."""
+    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound. `gone`:
+    it does not answer any more, as lspci shows it with `(rev ff)`."""
 
     address: str
     identifier: str
     subsystem: str
     pci_class: str
     driver: str
+    gone: bool = False
 
     @property
     def is_gpu(self) -> bool:
@@ -35,9 +39,12 @@ class PciFunction(msgspec.Struct, frozen=True):
 def parse(output: Output) -> tuple[PciFunction, ...]:
     functions = []
     for line in output.text.splitlines():
-        address, vendor, device, sub_vendor, sub_device, pci_class, driver = (line.split() + [""])[:7]
+        address, vendor, device, sub_vendor, sub_device, pci_class, driver, *more = line.split() + [""]
         bare = [part.removeprefix("0x") for part in (vendor, device, sub_vendor, sub_device, pci_class)]
-        functions.append(PciFunction(address, f"{bare[0]}:{bare[1]}", f"{bare[2]}:{bare[3]}", bare[4], driver))
+        identifier, subsystem = f"{bare[0]}:{bare[1]}", f"{bare[2]}:{bare[3]}"
+        functions.append(
+            PciFunction(address, identifier, subsystem, bare[4], driver.removeprefix(NO_DRIVER), GONE in more)
+        )
     return tuple(functions)
 
 

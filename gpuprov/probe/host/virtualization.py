@@ -68,6 +68,23 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
         return () if window and window.assigned else (f"region {2 if first.flags & 0x100000 else 1}",)
 
 
+Unseen = Literal["port", "switches", "socket", "iommu", "nvswitches"]
+UNSEEN: dict[Unseen, str] = {
+    "port": "the port above is the hypervisor's, and what a guest sees of it is made up",
+    "switches": "the PCIe switches are the hypervisor's machine's",
+    "socket": "a guest sees the sockets and NUMA nodes that its hypervisor makes up",
+    "iommu": "it has no IOMMU of its own",
+    "nvswitches": "the NVSwitches, and Fabric Manager, may be the hypervisor's machine's",
+}
+"""What a device in pass-through does not bring along: a guest is given the function alone (https://docs.kernel.org/driver-api/vfio.html),
+and QEMU makes the port above it (https://github.com/qemu/qemu/blob/master/docs/pcie.txt)."""
+
+
+def hidden(guest: str, what: Unseen) -> str:
+    """Why a guest of this hypervisor cannot see something of the machine it runs on; empty on bare metal."""
+    return f"virtual machine ({guest}): {UNSEEN[what]}" if guest else ""
+
+
 def parse_machine(output: Output) -> Machine:
     values = dict(line.split("|", 1) for line in output.text.splitlines() if "|" in line)
     if not values.get("kind"):

@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins, and `whole`: with the kernel's own
-    first words. `boot`: when the kernel was started,
+    first words; `searched`: of a record, in which NVIDIA's lines alone are. `boot`: when the kernel was started,
     `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first; of one kind the last ones."""
 
     source: str = ""
@@ -49,6 +49,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     since: float | None = None
     first: float | None = None
     whole: bool = False
+    searched: bool = False
     lines: tuple[Line, ...] = ()
 
     def begins(self) -> float:
@@ -99,7 +100,7 @@ def parse(output: Output) -> KernelLog:
                 lines.append(msgspec.structs.replace(line, times=int(number)))
         elif kind == "first":
             told[kind] = rest
-        elif kind in ("now", "boot", "since", "source"):
+        elif kind in ("now", "boot", "since", "source", "searched"):
             told[kind] = rest.strip()
     if not is_whole(told.get("now", "")) or not is_whole(told.get("boot", "")):
         raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
@@ -115,6 +116,7 @@ def parse(output: Output) -> KernelLog:
         boot=float(told["boot"]),
         since=since,
         first=first.at if first else None,
+        searched="searched" in told,
         whole=first is not None and FIRST.match(first.text) is not None,
         lines=tuple(sorted((one for one in lines if since is None or one.at >= since), key=lambda one: one.at)),
     )
@@ -172,6 +174,12 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
     return _events(log, SXID, switch=True)
 
 
+def last_reset(log: KernelLog) -> float:
+    """When GPUs were last reset, as far as the kernel says so: a reset of GPUs joined by NVSwitches takes the switches with it, and
+    their driver finds them anew. 0 where it does not say."""
+    return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
+
+
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
     found: dict[tuple[str, int, bool], Event] = {}
     for line in log.lines:
@@ -210,7 +218,12 @@ def asked(host: Any) -> Mapping[str, str]:
 
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
-XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
+SWITCH_FOUND = "nvidia-nvswitch: Probing device "
+"""Oracle's checks take this line behind the last Xid for the reset (gpu_reset_reboot in
+https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes it
+(https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). Of one GPU that is reset alone,
+no line is known."""
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}"
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
     f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: ",

@@ -1,0 +1,103 @@
+"""What no field of a spec asks for: links and ports below what they should be, and daemons of the NVLink fabric that are dead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.catalog.xids import worst
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus.nvlink import ALONE
+from gpuprov.probe.host import system
+from gpuprov.probe.host.virtualization import hidden
+from gpuprov.probe.rdma import hcas
+from gpuprov.topology import defects, read
+from gpuprov.topology import fabric as rules
+from gpuprov.topology.defects import Defect
+from gpuprov.topology.fabric import Fault
+from gpuprov.topology.model import PROBES as WIRING
+
+PROBES = tuple(one for one in WIRING if one.name != "nccl_topology")
+BUS = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
+
+
+def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
+    """Return a failure where something is wrong, with the most severe action; else what nobody can say from here is told."""
+    every = tuple(found)
+    bad = [one for one in every if not one.unproven]
+    told = "; ".join(one.found for one in every if one.unproven)
+    if not bad:
+        return ok(f"{passed}; told: {told}" if told else passed, expected)
+    action = worst(tuple(one.action for one in bad))
+    fixes = dict.fromkeys(one.fix for one in bad if one.action == action)
+    return fail(expected, "; ".join(one.found for one in bad), "; ".join(fixes), action=action)
+
+
+def _block(ctx: Ctx, name: str) -> Any:
+    return ctx.host.capabilities.get(name)
+
+
+@check("health.pcie_links", *PROBES, evidence=BUS)
+def pcie_links(ctx: Ctx) -> Outcome:
+    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless topology.pcie is
+    any. What a virtual machine cannot see is told; idle GPUs' speed is not judged."""
+    if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
+        return not_asked("topology.pcie is any")
+    wiring = read(ctx.facts)
+    ends = len(wiring.gpus) + len(wiring.hcas)
+    if not ends:
+        return not_asked("no NVIDIA GPU and no HCA on the PCI bus")
+    return _outcome(defects.links(wiring), "PCIe links at full width and speed", f"{ends} devices")
+
+
+@check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
+def nvlinks(ctx: Ctx) -> Outcome:
+    """As many NVLinks are up on each GPU as its model has, or its like here, unless topology.nvlinks is any."""
+    if getattr(_block(ctx, "topology"), "nvlinks", "all") == "any":
+        return not_asked("topology.nvlinks is any")
+    wiring = read(ctx.facts)
+    linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.links]
+    if wiring.nvlinks.complaint:
+        bare = all(gpu.entry is None or gpu.entry.nvlink != "yes" for gpu in wiring.gpus)
+        if len(wiring.gpus) < 2 or bare or hidden(wiring.guest, "nvswitches"):
+            return not_asked(wiring.nvlinks.complaint + f", {ALONE}" * (len(wiring.gpus) == 1))
+        raise ProbeFailed(f"NVLinks are not known: {wiring.nvlinks.complaint}", "see health.gpus")
+    found = tuple(defects.nvlinks(wiring))
+    if not linked and not found:
+        return not_asked("no GPU has NVLinks")
+    return _outcome(found, "all NVLinks of each GPU up", f"{len(linked)} GPUs with NVLinks")
+
+
+@check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
+def port_state(ctx: Ctx) -> Outcome:
+    """No port of an RDMA device is down or slow whose like on this host are up, or faster. With rdma in the spec, every port that it
+    is about is up."""
+    wiring = read(ctx.facts)
+    ports = sum(len(one.ports) for one in hcas(wiring.devices))
+    if not ports:
+        return not_asked("no RDMA device")
+    return _outcome(
+        defects.ports(wiring, _block(ctx, "rdma")), "each port ACTIVE, as fast as its like", f"{ports} ports"
+    )
+
+
+@check(
+    "health.fabric",
+    *(*rules.PROBES, nvidia.DRIVER, system.CONTAINER),
+    evidence="systemctl status nvidia-fabricmanager nvidia-imex; nvidia-smi -q | grep -A 14 -w Fabric",
+)
+def fabric(ctx: Ctx) -> Outcome:
+    """Where GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex lives, and no GPU is out of the fabric or ill in it."""
+    if kind := ctx.facts.get(system.CONTAINER):
+        return not_asked(f"{kind} container: the daemons are its machine's")
+    if not ctx.facts.get(nvidia.DRIVER).version:
+        return not_asked("no NVIDIA module is loaded: see health.gpus")
+    return _outcome(rules.faults(ctx.facts), "daemons and GPUs of the NVLink fabric well", "nothing is wrong")
+
+
+CHECKS = (pcie_links, nvlinks, port_state, fabric)
+HARDWARE = tuple(one.id for one in CHECKS)
+"""What export tells of a host beside its spec."""

@@ -1,0 +1,104 @@
+"""What is wrong with a host's links and ports, without anybody having asked for it: one rule for each fact, with what is to be done.
+
+Health, verify, export, topology and the exporter judge by these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.xids import Action
+from gpuprov.topology.links import UNSEEN_PORT, Lowered, lowered, unlinked
+from gpuprov.topology.model import Wiring
+from gpuprov.topology.ports import BadPort, bad_ports
+
+Kind = Literal["link", "nvlink"]
+LINK: Action = "drain"
+"""Somebody has to go to the machine."""
+NVLINK: Action = "reset"
+"""As after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"""
+NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
+
+
+class Defect(msgspec.Struct, frozen=True, kw_only=True):
+    """`found` in words, and `brief` in few; `fix` for a person, `action` as after an Xid. `places`: PCI addresses of what it is about.
+    `unproven`: nobody can say from here whether it is one, or whether it is meant to be so."""
+
+    kind: Kind
+    found: str
+    brief: str
+    fix: str
+    action: Action
+    places: tuple[str, ...] = ()
+    unproven: bool = False
+
+
+def links(wiring: Wiring) -> Iterator[Defect]:
+    """PCIe links below what they could be; idle ones say nothing, and are left out."""
+    for one in lowered(wiring):
+        if one.idle:
+            continue
+        name, who = named(wiring, one.function.address), "its like here" if one.usual else "its ends support"
+        unseen = "" if one.port else f"; {one.unseen or UNSEEN_PORT}"
+        yield Defect(
+            kind="link",
+            found=f"the PCIe link of {name} is {one.found}, {who} {one.possible}{unseen}",
+            brief=f"{name} is {one.found} of {one.possible}{f'; {one.unseen}' if one.unseen else ''}",
+            fix=link_fix(one),
+            action=LINK,
+            places=(one.function.address, one.port),
+            unproven=bool(one.unseen),
+        )
+
+
+def nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
+    """GPUs with fewer NVLinks up than `asked`, or than they should have."""
+    for one in unlinked(wiring, asked):
+        yield Defect(
+            kind="nvlink",
+            found=f"{one.gpu.name} has {one.active} NVLinks up; {one.why} {one.expected}",
+            brief=f"{one.gpu.name} has {one.active} of {one.expected}",
+            fix=NVLINK_FIX.format(one.gpu.function.address),
+            action=NVLINK,
+            places=(one.gpu.function.address,),
+        )
+
+
+def ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
+    """Ports of RDMA devices, as `bad_ports` judges them."""
+    for one in bad_ports(wiring.devices, block):
+        yield of_port(one)
+
+
+def of_port(one: BadPort) -> Defect:
+    """Return what a bad port comes to."""
+    places = (one.address,) if one.address else ()
+    fix = f"the cable, its seat, and the switch's port; mlxlink -d {one.address or one.device} shows lanes and errors"
+    return Defect(kind="link", found=str(one), brief=str(one), fix=fix, action=LINK, places=places, unproven=one.unused)
+
+
+def link_fix(one: Lowered) -> str:
+    """What to do about a lowered link."""
+    where = one.function.address
+    return f"lspci -vv -s {where} | grep LnkSta; reseat the card or its riser, or set the slot right in the firmware"
+
+
+def named(wiring: Wiring, address: str) -> str:
+    """A function as a person knows it: `GPU3 (0000:1b:00.0)`."""
+    names = {gpu.function.address: gpu.name for gpu in wiring.gpus}
+    names |= {hca.function.address: hca.name for hca in (*wiring.hcas, *wiring.bridges)}
+    names |= {one.address: f"NVSwitch{number}" for number, one in enumerate(wiring.nvswitches)}
+    below = [names[end] for end in names if address in wiring.tree.functions[end].bridges]
+    name = names.get(address, f"the PCIe switch above {shown(below)}" if below else "a function")
+    return f"{name} ({address})"
+
+
+SHOWN = 4
+
+
+def shown(names: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

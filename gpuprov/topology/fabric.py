@@ -1,0 +1,164 @@
+"""Whether what a fabric of NVLinks needs on a host lives and works: Fabric Manager, nvidia-imex, and the GPUs' registration.
+
+One rule for each, for those who ask for it in a spec and for health, which nobody needs to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog import gpus
+from gpuprov.catalog.xids import Action
+from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import fabric
+from gpuprov.probe.gpus.fabric import Daemon, GpuFabric
+from gpuprov.probe.gpus.imex import IMEX, Imex
+from gpuprov.probe.host import pci, systemd
+from gpuprov.probe.host.pci import PciFunction
+from gpuprov.probe.host.systemd import Unit
+from gpuprov.probe.host.virtualization import MACHINE, hidden
+
+UNIT, IMEX_UNIT, PROGRAM, IMEX_PROGRAM = catalogue.UNIT, catalogue.IMEX_UNIT, "nv-fabricmanager", "nvidia-imex"
+RESTART = "stop CUDA programs and DCGM, stop Fabric Manager, nvidia-smi -r, start it again (gpuprov apply does)"
+RACK = "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then nvidia-smi -r"
+SWITCH_RESET = (
+    "drain the host; with Fabric Manager stopped reset all its GPUs at once (nvidia-smi -r), and the NVSwitches with them, or restart "
+    "it; journalctl -k | grep SXid names the link"
+)
+PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.STATE, IMEX, MACHINE)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong in words, what a person does about it, and what that comes to. `unproven`: it may be meant to be so."""
+
+    found: str
+    fix: str
+    action: Action
+    unproven: bool = False
+
+
+def manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
+    """Whether Fabric Manager's unit is active and its process lives, and both in words."""
+    process = daemon.process(PROGRAM)
+    state = f"{UNIT} is {unit.active if unit.load == 'loaded' else unit.load}"
+    if process is None:
+        return False, f"{state}, no process"
+    if unit.active != "active":
+        return False, f"{state}, process {process.pid} lives on without it"
+    return True, f"active, process {process.pid}"
+
+
+def fatal_errors(daemon: Daemon) -> list[str]:
+    """What Fabric Manager's present or last run said of NVSwitches that only a reset undoes."""
+    return [line for line in daemon.errors if line.startswith("detected NVSwitch fatal error")]
+
+
+def imex(state: Imex) -> tuple[bool, str]:
+    """Whether nvidia-imex's unit is active, its process lives and calls itself READY; and what it is."""
+    process = state.daemon.process(IMEX_PROGRAM)
+    if state.active != "active" or process is None:
+        shown = f"{IMEX_UNIT} is {state.active if state.load == 'loaded' else state.load}"
+        return False, f"{shown}{'' if process else ', no process'}"
+    if state.ready != "READY":
+        return False, f"nvidia-imex-ctl -q says {state.ready or 'nothing'}"
+    return True, f"active, process {process.pid}, READY"
+
+
+def unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
+    """Why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty where it is. `shared`: virtual
+    machines share the switches, so that it waits for a partition."""
+    if gpu is None:
+        return "not told by nvidia-smi"
+    if gpu.state == "In Progress" and shared:
+        return ""
+    if gpu.state != "Completed" or gpu.status != "Success":
+        return f"{gpu.state} ({gpu.status or 'no status'})"
+    return ", ".join(gpu.ill())
+
+
+def detached(gpu: GpuFabric | None) -> str:
+    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is, or where the clique is not told.
+
+    Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
+    """
+    if gpu is None or gpu.state != "Completed" or gpu.status != "Success":
+        return unregistered(gpu)
+    if gpu.clique and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
+        return f"in no clique (CliqueId {gpu.clique}, ClusterUUID {gpu.cluster or 'not told'})"
+    return ", ".join(gpu.ill())
+
+
+def faults(facts: Facts) -> Iterator[Fault]:
+    """What is wrong on a host with a loaded driver, whatever its spec asks for. Raises ProbeFailed."""
+    functions = [one for one in facts.get(pci.NVIDIA_FUNCTIONS) if not one.driver.endswith("vfio-pci")]
+    on_bus = [one for one in functions if one.is_gpu]
+    generation = catalogue.generation([one.identifier for one in functions], bridged=bool(facts.get(fabric.BRIDGES)))
+    trays = bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
+    daemon = facts.get(fabric.DAEMON)
+    if generation and on_bus:
+        yield from _manager(facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING), daemon, generation)
+    if trays:
+        yield from _imex(facts.get(IMEX))
+    machine = facts.known(MACHINE)
+    yield from _states(
+        facts.get(fabric.STATE), on_bus, generation, trays=trays,
+        shared=daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
+    )  # fmt: skip
+
+
+def _is_of_rack(function: PciFunction) -> bool:
+    model = gpus.by_pci_id(function.identifier, function.subsystem)
+    return bool(model and model.fabric_manager.imex)
+
+
+def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
+    alive, words = manager(unit, daemon)
+    registers = generation >= catalogue.REGISTERS_SINCE
+    action: Action = "reset" if registers else "restart"
+    fix = f"journalctl -u {UNIT}; {RESTART if registers else f'systemctl restart {UNIT}'}"
+    if unit.load != "loaded":
+        fix = "fabric_manager: {} in the spec, then gpuprov apply"
+    if not alive and not daemon.elsewhere:
+        yield Fault(found=f"Fabric Manager is dead: {words}", fix=fix, action=action)
+    elif alive and generation >= catalogue.BRIDGED_GENERATION and daemon.process("nvlsm") is None:
+        yield Fault(found=f"no nvlsm process in {UNIT}", fix=f"tail /var/log/nvlsm.log; {fix}", action=action)
+
+    if fatal := fatal_errors(daemon):
+        yield Fault(found=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
+
+
+def _imex(state: Imex) -> Iterator[Fault]:
+    """Where Kubernetes starts the daemon, its unit is off."""
+    alive, words = imex(state)
+    if state.file == "enabled" and not alive:
+        fix = f"journalctl -u {IMEX_UNIT}; systemctl restart {IMEX_UNIT}; nvidia-imex-ctl -N"
+        yield Fault(found=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
+
+
+def _states(
+    states: Sequence[GpuFabric],
+    on_bus: Sequence[PciFunction],
+    generation: int,
+    *,
+    trays: bool,
+    shared: bool,
+    guest: str,
+) -> Iterator[Fault]:
+    """Of a GPU without such a state nothing is known: it has none, or its driver tells none."""
+    wanted = {one.address for one in on_bus}
+    told = [one for one in states if one.bus in wanted and one.state not in fabric.NOTHING]
+    switched = generation >= catalogue.REGISTERS_SINCE
+    bad = [(one, detached(one) if trays else unregistered(one, shared=shared)) for one in told]
+    bad = [(one, words) for one, words in bad if words]
+    elsewhere = [(one, words) for one, words in bad if one.state != "Completed" and not switched and not trays]
+    here = [pair for pair in bad if pair not in elsewhere]
+    if here:
+        found = "; ".join(f"{one.bus} {words}" for one, words in here)
+        yield Fault(found=found, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
+    if elsewhere:
+        why = hidden(guest, "nvswitches") or "there is no NVSwitch on the bus"
+        found = "; ".join(f"{one.bus} {words}" for one, words in elsewhere)
+        yield Fault(found=f"{found}: {why}", fix="", action="none", unproven=True)

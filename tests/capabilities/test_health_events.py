@@ -1,0 +1,214 @@
+"""health: what the driver says that a GPU needs, a reset as an event, and Xids of which an Xid 154 decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.health.fragment import Health
+from gpuprov.catalog.xids import xids_file
+from tests.capabilities.asking import ask
+from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
+
+XID, SXID, RECOVERY, GPUS = "health.xid", "health.sxid", "health.recovery", "health.gpus"
+SWITCH_FOUND = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
+UNCONTAINED = xid(95, "pid='<unknown>', name=<unknown>, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No")
+BAD_TSG = xid(51, "BAD_TSG encountered on runlist: 0 with error code: 4")
+FATAL = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+NONE, FLR = "0x0 (None)", "0x1 (PF FLR)"
+
+
+def changed(before: str, after: str, bus: str = "0000:19:00") -> str:
+    return xid(154, f"GPU recovery action changed from {before} to {after}", bus=bus)
+
+
+def timed(*lines: tuple[float, str], since: int | None = None, first: int = BOOT + 2) -> str:
+    """The probe's output with lines at seconds after the first one, an hour ago."""
+    told = "".join(f"line|{NOW - 3600 + after:.6f} gpu1 kernel: {line}\n" for after, line in lines)
+    return log(since=since, first=first) + told
+
+
+def judged(
+    *lines: tuple[float, str], check: str = XID, fragment: Health | None = None, since: int | None = None
+) -> Outcome:
+    first = BOOT + 2 if since is None else since - 10
+    return ask(check, fragment, kernel_log=timed(*lines, since=since, first=first))
+
+
+def driver_says(word: str) -> dict[str, str]:
+    line = f"    GPU Recovery Action : {word}\n    MIG Mode"
+    return {"gpu_health": smi().replace("    MIG Mode", line, 1)}
+
+
+@pytest.mark.parametrize(
+    ("word", "action", "fix"),
+    [
+        ("Reset", "reset", "nvidia-smi --gpu-reset"),
+        ("GPU_RESET", "reset", "nvidia-smi --gpu-reset"),
+        ("Reboot", "reboot", "restart it"),
+        ("OS Reboot", "reboot", "restart it"),
+        ("Drain P2P", "drain", "UVM persistence off"),
+        ("Drain and Reset", "reset", "take no new work on"),
+        ("Recover IMEX Domain", "drain", "restart nvidia-imex"),
+        ("RECOVER_IMEX_DOMAIN", "drain", "restart nvidia-imex"),
+        ("Bus Reset", "reboot", "restart it"),
+        ("SYSTEM_REBOOT", "reboot", "restart the machine"),
+        ("Exorcism", "drain", "NVIDIA's reference of NVML"),
+    ],
+)
+def test_nvidia_smi_and_an_xid_154_say_the_same(word: str, action: str, fix: str) -> None:
+    shown = ask(RECOVERY, None, **driver_says(word))
+    logged = judged((0, changed(NONE, f"0x9 ({word})")))
+    assert (shown.status, shown.action, logged.status, logged.action) == ("fail", action, "fail", action)
+    assert fix in shown.hint
+    assert logged.hint.startswith(shown.hint)
+    assert ("gpu-reset" in shown.hint) == (action == "reset"), "another action's fix"
+
+
+def test_the_fix_is_that_of_the_most_severe_action() -> None:
+    told = driver_says("Reset")["gpu_health"]
+    two = f"{told}GPU 00000000:3B:00.0\n    GPU Recovery Action : OS Reboot\n".replace("@present 1", "@present 2")
+    outcome = ask(RECOVERY, None, gpu_health=two)
+    assert (outcome.action, outcome.hint) == ("reboot", "drain the host, then restart it")
+
+
+@pytest.mark.parametrize("text", ["GPU recovery action changed from 0x0 (None) to 0x9", "GPU recovery action", ""])
+def test_a_154_without_a_word_is_never_well(text: str) -> None:
+    assert judged((0, xid(154, text))).action == "drain"
+
+
+def test_an_error_in_place_of_the_word_is_not_proven() -> None:
+    outcome = ask(GPUS, None, **driver_says("Unknown Error"))
+    assert (outcome.status, "GPU Recovery Action" in outcome.found) == ("skip", True)
+
+
+def test_every_need_but_none_has_a_fix() -> None:
+    assert [row.key for row in xids_file().recoveries if not row.fix] == ["none"]
+
+
+def test_a_reset_that_the_switches_tell_of_is_past() -> None:
+    assert judged((0, UNCONTAINED)).action == "reset"
+    assert judged((0, UNCONTAINED), (10, SWITCH_FOUND)).status == "pass"
+    assert judged((0, FATAL), (1, FATAL), check=SXID).action == "reset"
+    assert judged((0, FATAL), (10, SWITCH_FOUND), check=SXID).status == "pass"
+    assert judged((0, changed(NONE, "0x1 (GPU Reset Required)")), (10, SWITCH_FOUND)).status == "pass"
+
+
+def test_what_comes_after_a_reset_is_not_past() -> None:
+    assert judged((0, SWITCH_FOUND), (10, UNCONTAINED)).action == "reset"
+    assert judged((0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)).action == "reset"
+    assert judged((0, SWITCH_FOUND), (10, FATAL), check=SXID).action == "reset"
+
+
+def test_a_reset_mends_no_more_than_a_reset_mends() -> None:
+    for number, action in ((79, "reboot"), (142, "drain"), (54, "drain")):
+        assert judged((0, xid(number, "x")), (10, SWITCH_FOUND)).action == action
+
+
+def test_a_program_may_not_say_that_a_gpu_was_reset() -> None:
+    said = f"{SWITCH_FOUND[:15]}[7]: segfault at 0 ip 0 sp 0 error 4 in x[1+2]"
+    assert judged((0, UNCONTAINED), (10, said)).action == "reset"
+
+
+def test_the_driver_decides_what_an_xid_asks_for() -> None:
+    assert judged((0, BAD_TSG), (10, changed(NONE, FLR)), (20, changed(FLR, NONE))).status == "pass"
+    assert judged((0, BAD_TSG), (1, changed(NONE, FLR))).action == "reset"
+    assert judged((0, xid(142, "x")), (1, changed(NONE, FLR))).action == "reset", "a milder word than the catalogue's"
+    assert judged((0, UNCONTAINED), (1, changed(NONE, "0x2 (OS Reboot)"))).action == "reboot"
+
+
+def test_the_driver_says_nothing_more_while_the_gpu_needs_the_same() -> None:
+    assert judged((0, BAD_TSG), (1, changed(NONE, FLR)), (600, xid(142, "x"))).action == "reset"
+    assert judged((0, changed(NONE, FLR)), (60, changed(FLR, NONE)), (600, xid(142, "x"))).action == "drain"
+    assert judged((0, changed(NONE, FLR)), (60, SWITCH_FOUND), (600, xid(142, "x"))).action == "drain"
+
+
+def test_neither_another_gpu_nor_another_hour_decides() -> None:
+    assert judged((0, xid(142, "x")), (1, changed(NONE, FLR, bus="0000:3b:00"))).action == "drain"
+    assert judged((0, xid(142, "x")), (900, changed(FLR, NONE))).action == "drain"
+
+
+def test_a_154_before_the_boot_decides_nothing_after_it() -> None:
+    before = BOOT - NOW + 3600 - 500
+    lines = [(before, changed(NONE, FLR)), (0.0, xid(142, "x"))]
+    assert judged(*lines, fragment=Health(since="7d"), since=BOOT - 9000).action == "drain"
+
+
+def test_numbers_that_nvidia_calls_unused_do_not_drain() -> None:
+    (unused,) = [row for row in xids_file().xids if row.nvidia == "UNUSED"]
+    assert len(unused.xids) == 61
+    for number in unused.xids:
+        outcome = judged((0, xid(number, "x")))
+        assert (outcome.status, outcome.action) == ("skip", ""), number
+        assert "unused" in outcome.found
+
+
+BLACKWELL = """GPU 0: NVIDIA GB200 (UUID: GPU-00000001-0000-0000-0000-000000000000)
+\t Link 0: Tx packets: 1000
+\t Link 0: Rx Errors: 0
+\t Link 0: Link recovery successful events: 0
+\t Link 0: Link recovery failed events: 0
+\t Link 0: Total link recovery events: 0
+\t Link 0: Effective Errors: 0
+\t Link 0: Effective BER: 15e-255
+\t Link 0: Symbol Errors: 9
+\t Link 0: Symbol BER: 15e-255
+\t Link 0: FEC Errors - 0: 36140749276
+@status 0
+"""
+NVLINK = "health.nvlink_errors"
+
+
+def blackwell(**changed: str) -> Outcome:
+    text = BLACKWELL
+    for name, value in changed.items():
+        line = f"{name.replace('_', ' ')}: "
+        before, found, rest = text.partition(line)
+        assert found, line
+        text = f"{before}{line}{value}\n{rest.partition(chr(10))[2]}"
+    return ask(NVLINK, None, nvlink_errors=text)
+
+
+def test_of_an_nvlink_5_that_is_well_what_it_counts_is_said() -> None:
+    outcome = blackwell()
+    assert outcome.status == "pass"
+    assert (
+        outcome.found == "1 GPUs; 0 recoveries, 0 errors, effective BER at most 1.5e-254, symbol BER at most 1.5e-254"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"Link_recovery_successful_events": "214"}, "214 recoveries"),
+        ({"Link_recovery_failed_events": "1"}, "1 errors"),
+        ({"Effective_BER": "15e-6"}, "effective BER 1.5e-05, above 1e-09"),
+        ({"Symbol_BER": "15e-4"}, "symbol BER 0.0015, above 1e-25"),
+        ({"Symbol_BER": "15e-26"}, "symbol BER 1.5e-25, above 1e-25"),
+    ],
+)
+def test_an_nvlink_5_that_is_not(changed: dict[str, str], words: str) -> None:
+    outcome = blackwell(**changed)
+    assert (outcome.status, outcome.action) == ("fail", "reset")
+    assert words in outcome.found
+
+
+@pytest.mark.parametrize("rate", ["15e-255", "0", "1e-9", "9e-10"])
+def test_a_bit_error_rate_that_is_borne(rate: str) -> None:
+    assert blackwell(Effective_BER=rate).status == "pass"
+
+
+@pytest.mark.parametrize("value", ["Unknown Error", "ERR!", "-1", "nan", "inf", "1e9999", "2.5.1", ""])
+def test_a_value_that_is_no_number_is_told_and_proves_nothing(value: str) -> None:
+    for name in ("Effective_BER", "Rx_Errors"):
+        outcome = blackwell(**{name: value})
+        assert outcome.status == "skip", (name, value)
+        assert f"link 0: {name.replace('_', ' ')} {value or 'nothing'}" in outcome.found
+
+
+def test_a_counter_that_a_gpu_has_not_is_no_zero() -> None:
+    outcome = blackwell(Effective_BER="N/A")
+    assert outcome.status == "pass"
+    assert outcome.found.endswith("; not counted: Effective BER")
+    assert "CRC" not in blackwell().found
+    assert "BER" not in ask(NVLINK, None, nvlink_errors=nvlinks()).found

@@ -1,0 +1,66 @@
+"""Of real hosts' links and ports nothing is called a defect that a person does not call one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpuprov.probe import rdma
+from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.probe.gpus import fabric, topology
+from gpuprov.probe.gpus.nvlink import NvLinks
+from gpuprov.topology import defects
+from gpuprov.topology.fabric import unregistered
+from gpuprov.topology.model import wiring
+from tests.real.corpus import HERE, Capture, captures, command_of
+from tests.real.scripts import SCRIPTS, pieces_of, printed
+
+BUS = {"lspci-vv", "lspci-nn", "nccl-topo"}
+DEVICES = {"ibstat", "ibv-devinfo", "show-gids", "ibdev2netdev"}
+
+
+def said(capture: Capture, probe: str, pieces: set[str]) -> Output:
+    """What the probe prints on the capture's host; nothing where no piece of it is there."""
+    if not pieces & pieces_of(capture.about.commands, capture.files):
+        return Output("")
+    (script,) = [one for one in SCRIPTS if one.probe.name == probe]
+    kernel = capture.about.kernel if re.fullmatch(r"\S+", capture.about.kernel) else ""
+    return printed(script, HERE / capture.name, kernel, "debian", tuple(capture.about.commands.items()))
+
+
+@pytest.mark.install
+def test_links_and_ports_of_real_hosts() -> None:
+    judged, wrong = 0, []
+    for capture in captures():
+        tree = topology.parse(said(capture, "topology_pci", BUS))
+        devices = rdma.parse(said(capture, "rdma_devices", DEVICES))
+        judged += bool(tree.functions or devices)
+        found = wiring(tree, devices, NvLinks(complaint="nothing is told"))
+        if "health" not in capture.about.facts:
+            wrong += [
+                f"{capture.name}: {one.found}"
+                for one in (*defects.links(found), *defects.ports(found))
+                if not one.unproven
+            ]
+    assert judged > 15
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_fabric_of_real_hosts() -> None:
+    verdicts = {}
+    for capture in captures():
+        for name, output in capture.files.items():
+            if command_of(name) not in ("nvidia-smi-q", "nvidia-smi-q-block"):
+                continue
+            try:
+                states = fabric.parse_state(Output(output.text))
+            except ProbeFailed:
+                continue
+            known = [one for one in states if one.state not in fabric.NOTHING]
+            if known:
+                verdicts[capture.name] = any(unregistered(one) for one in known)
+    assert verdicts
+    for name, bad in verdicts.items():
+        about = next(one.about for one in captures() if one.name == name)
+        assert bad == (about.facts.get("health") == "unhealthy"), name
