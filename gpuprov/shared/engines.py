@@ -26,7 +26,7 @@ MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/conf
 CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
 # that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
-CDI_SINCE = {"docker": (25,), "containerd": (1, 7), "podman": (4, 1)}
+CDI_SINCE = {"docker": (25,), "containerd": (1, 7)}
 CDI_BY_ITSELF = (28, 2)
 MERGES_SINCE = (2, 1)
 CRUN_SINCE = (1, 31)  # cri-o's default runtime: https://github.com/cri-o/cri-o/releases/tag/v1.31.0

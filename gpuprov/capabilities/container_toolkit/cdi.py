@@ -14,10 +14,18 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     registrable,
     specification_file,
 )
+from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old, unread
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import SPECIFICATION, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
+from gpuprov.probe.containers.container_toolkit import (
+    CDI,
+    CDI_ANSWERS,
+    DEVICES,
+    TOOLKIT,
+    Devices,
+    Specification,
+)
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
 
@@ -26,13 +34,14 @@ Ctx = Context[ContainerToolkit]
 
 @check(
     "container_toolkit.cdi",
-    *(CDI, DEVICES, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    *(CDI, CDI_ANSWERS, ENGINES, DEVICES, TOOLKIT, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
     fields=("cdi_directory",),
-    evidence="nvidia-ctk cdi list; nvidia-smi -L",
+    evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device nvidia.com/gpu=all IMAGE true",
 )
 def specification(ctx: Ctx) -> Outcome:
     """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no
-    CUDA program starts, and with files of the installed driver."""
+    CUDA program starts, and with files of the installed driver; and each engine can read it: by its own word (podman, docker 28.2 and
+    newer), or else by its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
@@ -62,6 +71,11 @@ def specification(ctx: Ctx) -> Outcome:
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
+    unreadable, newer = unread(ctx.fragment, ctx.facts, mine)
+    if unreadable:
+        flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)
+        again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
+        return fail(f"{mine.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
     return ok(f"{mine.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
 
 
@@ -90,13 +104,14 @@ def of_other_driver(found: Specification, version: str) -> str:
 
 @check(
     "container_toolkit.cdi_refresh",
-    *(systemd.SYSTEMD_UNITS, TOOLKIT),
+    *(systemd.SYSTEMD_UNITS, TOOLKIT, ENGINES),
     fields=("cdi_directory",),
     moment="next-boot",
     evidence="systemctl is-enabled nvidia-cdi-refresh.path nvidia-cdi-refresh.service; cat /etc/nvidia-container-toolkit/*.env",
 )
 def refresh(ctx: Ctx) -> Outcome:
-    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for."""
+    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for, and so that
+    each engine can read it."""
     units = refresh_units(ctx.facts)
     known = ctx.facts.get(systemd.SYSTEMD_UNITS)
     expected = f"{' and '.join(units)} enabled, writing {specification_file(ctx.fragment)}"
@@ -120,6 +135,14 @@ def refresh(ctx: Ctx) -> Outcome:
         place = catalogue.REFRESH_ENVIRONMENT
         change = Change(kind="file", name=place, before=written, after=specification_file(ctx.fragment))
         return fail(expected, f"{place} says {written}", APPLY, changes=[change])
+    toolkit = ctx.facts.get(TOOLKIT)
+    if missing := [
+        flag for flag in needed_flags(ctx.fragment, ctx.facts, toolkit.version) if flag not in toolkit.flags
+    ]:
+        after = ",".join([*toolkit.flags, *missing])
+        change = Change(kind="file", name=catalogue.REFRESH_ENVIRONMENT, before=",".join(toolkit.flags), after=after)
+        told = f"{catalogue.FLAGS_VARIABLE} lacks {' '.join(missing)}: {', '.join(too_old(ctx.fragment, ctx.facts))} could not read"
+        return fail(expected, f"{told} the specification of a boot", APPLY, changes=[change])
     return ok(expected)
 
 
