@@ -153,8 +153,7 @@ def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
     """What tells of a package (and whether its versions stand beside each other) whether it is held."""
     lines = rows.get("lock", [])
     if "suse" in rows:
-        locked = zypper_locks.blocks("\n".join(lines))
-        return lambda nevra, _: bool(zypper_locks.held(locked, [nevra.name]))
+        return lambda nevra, _: bool(zypper_locks.held(zypper_locks.blocks("\n".join(lines)), [nevra.name]))
     locks = [] if _not_locking(rows) else lines
     return lambda nevra, several: rpm.held(locks, nevra, beside=several)
 
