@@ -36,7 +36,7 @@ ROWS = [
         {"units": units(OFF)},
         "fail",
         "nvidia-persistenced.service is not-found",
-        "systemctl enable --now nvidia-persistenced.service",
+        "gpuprov apply",
         change="service nvidia-persistenced.service: not-found -> enabled",
     ),
     Row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.answers import APPLY, enabling
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -115,17 +115,10 @@ def refresh(ctx: Ctx) -> Outcome:
     units = refresh_units(ctx.facts)
     known = ctx.facts.get(systemd.SYSTEMD_UNITS)
     expected = f"{' and '.join(units)} enabled, writing {specification_file(ctx.fragment)}"
-    off = [name for name in units if known.get(name, systemd.MISSING).file != "enabled"]
+    off = {name: known[name].file or known[name].load for name in units if known[name].file != "enabled"}
     if off:
-        changes = [
-            Change(
-                kind="service", name=name, before=known.get(name, systemd.MISSING).file or "not-found", after="enabled"
-            )
-            for name in off
-        ]
-        return fail(
-            expected, f"not enabled: {' '.join(off)}", f"systemctl enable --now {' '.join(off)}", changes=changes
-        )
+        changes = [Change(kind="service", name=name, before=before, after="enabled") for name, before in off.items()]
+        return fail(expected, f"not enabled: {' '.join(off)}", enabling(off), changes=changes)
     if units[-1] not in ctx.facts.get(TOOLKIT).makers:
         place = catalogue.REFRESH_DROP_IN if units == catalogue.REFRESH_UNITS else units[-1]
         told = f"{units[-1]} makes no device files: after a boot, the specification would be without {UVM}"

@@ -136,7 +136,7 @@ def boot(ctx: Ctx, version: str) -> dict[str, Any]:
     own = {f"{UNITS}/{name}": text for name, text in zip(catalogue.OWN_UNITS, (OWN_PATH, OWN_SERVICE), strict=True)}
     file = specification_file(ctx.fragment)
     mine = {catalogue.REFRESH_DROP_IN: DROP_IN} if new else {at: text.replace("FILE", file) for at, text in own.items()}
-    retired = [name for name in catalogue.OWN_UNITS if new and units.get(name, systemd.MISSING).load == "loaded"]
+    retired = [name for name in catalogue.OWN_UNITS if new and units[name].load == "loaded"]
     return {
         "files": {catalogue.UDEV_RULE: RULE, **mine},
         "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],

@@ -12,7 +12,7 @@ from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import dcgm, fabric
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.host import pci, system
 from gpuprov.shared import followers, resolve
 
 Ctx = Context[Dcgm]
@@ -86,21 +86,21 @@ def held(ctx: Ctx) -> Outcome:
 @check("dcgm.enabled", dcgm.UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
     """The host engine starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(dcgm.UNITS)[UNIT]
     return answers.enabled(UNIT, unit.load, unit.file)
 
 
 @check("dcgm.alive", dcgm.UNITS, dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
 def alive(ctx: Ctx) -> Outcome:
     """The host engine lives, answers dcgmi, and is of the installed version: a process keeps its old libraries."""
-    unit, found = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    unit, found = ctx.facts.get(dcgm.UNITS)[UNIT], ctx.facts.get(dcgm.DCGM)
     engine, expected = found.engine, f"{UNIT} active, its host engine answers dcgmi"
     restart = Change(kind="service", name=UNIT, before="older than its program or settings", after="restarted")
     if unit.active != "active" or not engine.pid:
         change = Change(kind="service", name=UNIT, before=unit.active, after="active")
         state = unit.active if unit.load == "loaded" else unit.load
         beside = f"; a host engine outside the unit answers dcgmi ({found.running})" if found.running else ""
-        return fail(expected, f"{UNIT} is {state}{beside}", JOURNAL, changes=[change])
+        return fail(expected, f"{UNIT} is {state}{beside}", answers.by_unit(unit.load, JOURNAL), changes=[change])
     if found.running and found.running != found.installed:
         told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
         return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
@@ -187,7 +187,7 @@ def listening(ctx: Ctx) -> Outcome:
 )
 def exporter(ctx: Ctx) -> Outcome:
     """The exporter is enabled, reads the counters asked for from the one host engine, and answers on its port with metrics."""
-    unit, found = ctx.facts.get(dcgm.UNITS).get(EXPORTER_UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    unit, found = ctx.facts.get(dcgm.UNITS)[EXPORTER_UNIT], ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
         return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
@@ -203,7 +203,7 @@ def exporter(ctx: Ctx) -> Outcome:
         change = Change(
             kind="service", name=EXPORTER_UNIT, before=f"{unit.file or unit.load}, {unit.active}", after="active"
         )
-        hint = "tail /var/log/dcgm-exporter.log"
+        hint = answers.by_unit(unit.load, "tail /var/log/dcgm-exporter.log")
         return fail(expected, f"{EXPORTER_UNIT} is {unit.file or unit.load}, {unit.active}", hint, changes=[change])
     set_to, engine = found.exporter.environment, catalogue.reached_at(ctx.fragment.listen)
     wanted = {"DCGM_EXPORTER_LISTEN": f":{port}", "DCGM_REMOTE_HOSTENGINE_INFO": engine}

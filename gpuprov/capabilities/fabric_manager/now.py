@@ -83,7 +83,7 @@ def held(ctx: Ctx) -> Outcome:
 @check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
     """The unit starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
     return answers.enabled(UNIT, unit.load, unit.file)
 
 
@@ -94,7 +94,7 @@ def enabled(ctx: Ctx) -> Outcome:
 )
 def alive(ctx: Ctx) -> Outcome:
     """The daemon's process lives and its unit is active. The GPUs' fabric state is latched, and stays Completed without it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
     daemon = ctx.facts.get(fabric.DAEMON)
     process = daemon.process(DAEMON)
     if process is None and (reason := _machine_without_driver(ctx)):
@@ -117,7 +117,13 @@ def alive(ctx: Ctx) -> Outcome:
     found += f"; {mismatch}" if mismatch else ""
     both = "gpuprov apply brings both to one version; then reload the driver, or reboot"
     change = Change(kind="service", name=UNIT, before=unit.active, after="active")
-    return fail(expected, found, both if mismatch or waits else JOURNAL, changes=[change], reboot=waits)
+    return fail(
+        expected,
+        found,
+        both if mismatch or waits else answers.by_unit(unit.load, JOURNAL),
+        changes=[change],
+        reboot=waits,
+    )
 
 
 def _machine_without_driver(ctx: Ctx) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import by_unit, enabling
 from gpuprov.capabilities.base import (
     DRIVER_PACKAGES,
     LOADED,
@@ -31,8 +32,8 @@ def units_for(mode: str, facts: Facts) -> tuple[str, str]:
     Whether there is a daemon is told by its unit: it has a package of its own, or is in one with another name (Ubuntu).
     """
     units = facts.get(systemd.SYSTEMD_UNITS)
-    legacy_in_force = units.get(LEGACY, systemd.MISSING).file == "enabled"
-    no_daemon = units.get(DAEMON, systemd.MISSING).load == "not-found"
+    legacy_in_force = units[LEGACY].file == "enabled"
+    no_daemon = units[DAEMON].load == "not-found"
     legacy = mode == "legacy" or (mode == "auto" and legacy_in_force and no_daemon)
     return (LEGACY, DAEMON) if legacy else (DAEMON, LEGACY)
 
@@ -42,15 +43,15 @@ def enabled(ctx: Context[Persistence]) -> Outcome:
     """The unit that keeps the GPUs initialised starts at boot and switches the mode on; no second one competes with it."""
     units = ctx.facts.get(systemd.SYSTEMD_UNITS)
     wanted, other = units_for(ctx.fragment.mode, ctx.facts)
-    state = units.get(wanted, systemd.MISSING)
-    competing = units.get(other, systemd.MISSING).file == "enabled"
+    state = units[wanted]
+    competing = units[other].file == "enabled"
     expected = f"{wanted} enabled" + (f", {other} off" if competing else "")
     if state.file != "enabled":
         change = Change(kind="service", name=wanted, before=state.file or state.load, after="enabled")
         hint = (
             f"{WRITES} [Install] WantedBy=multi-user.target"
             if state.file == "static"
-            else f"systemctl enable --now {wanted}"
+            else enabling({wanted: state.file or state.load})
         )
         return fail(expected, f"{wanted} is {state.file or state.load}", hint, changes=[change])
     if competing:
@@ -71,10 +72,13 @@ def active(ctx: Context[Persistence]) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
     wanted, _ = units_for(ctx.fragment.mode, ctx.facts)
-    state = ctx.facts.get(systemd.SYSTEMD_UNITS).get(wanted, systemd.MISSING)
+    state = ctx.facts.get(systemd.SYSTEMD_UNITS)[wanted]
     if state.active != "active":
         change = Change(kind="service", name=wanted, before=state.active, after="active")
-        return fail(f"{wanted} active", state.active, f"journalctl -u {wanted} -n 20", changes=[change])
+        hint = by_unit(state.load, f"journalctl -u {wanted} -n 20")
+        return fail(
+            f"{wanted} active", state.active if state.load != "not-found" else state.load, hint, changes=[change]
+        )
     return ok(f"{wanted} active")
 
 
@@ -106,9 +110,9 @@ def mode_on(ctx: Context[Persistence]) -> Outcome:
 
 def export(facts: Facts) -> Fragment | None:
     units = facts.get(systemd.SYSTEMD_UNITS)
-    if units.get(DAEMON, systemd.MISSING).file == "enabled":
+    if units[DAEMON].file == "enabled":
         return Persistence(mode="daemon")
-    return Persistence(mode="legacy") if units.get(LEGACY, systemd.MISSING).file == "enabled" else None
+    return Persistence(mode="legacy") if units[LEGACY].file == "enabled" else None
 
 
 CAPABILITY = Capability(
