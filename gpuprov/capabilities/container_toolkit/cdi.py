@@ -28,6 +28,7 @@ from gpuprov.probe.containers.container_toolkit import (
 )
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
+from gpuprov.shown import counted
 
 Ctx = Context[ContainerToolkit]
 
@@ -45,7 +46,7 @@ def specification(ctx: Ctx) -> Outcome:
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
-    expected = f"{specification_file(ctx.fragment)} with {len(devices.names)} devices"
+    expected = f"{specification_file(ctx.fragment)} with {counted(len(devices.names), 'device')}"
     change = Change(kind="file", name=specification_file(ctx.fragment), after="made anew")
     hint = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
     kind = ctx.facts.get(system.CONTAINER)
@@ -166,7 +167,7 @@ def daemon_reload(ctx: Ctx) -> Outcome:
         told = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
         hint = "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain container-nvml-unknown"
         return fail(expected, told, hint)
-    return ok(f"mode {how}, {len(toolkit.linked)} device files linked in /dev/char")
+    return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 
 def _by_systemd(name: str, engine: dict[str, object]) -> bool:

@@ -14,6 +14,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import dcgm, fabric
 from gpuprov.probe.host import pci, system
 from gpuprov.shared import followers, resolve
+from gpuprov.shown import counted
 
 Ctx = Context[Dcgm]
 UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT
@@ -127,9 +128,9 @@ def gpus(ctx: Ctx) -> Outcome:
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
     if found.gpus != on_bus:
-        told = f"{found.gpus} GPUs" if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
-        return fail(f"{on_bus} GPUs", told, f"nvidia-smi -L; then systemctl restart {UNIT}")
-    return ok(f"{on_bus} GPUs")
+        told = counted(found.gpus, "GPU") if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
+        return fail(counted(on_bus, "GPU"), told, f"nvidia-smi -L; then systemctl restart {UNIT}")
+    return ok(counted(on_bus, "GPU"))
 
 
 @check(
@@ -153,7 +154,7 @@ def switches(ctx: Ctx) -> Outcome:
     container, found = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
-    expected = f"{on_bus} NVSwitches" if on_bus else "the NVSwitches behind the board's bridges"
+    expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
     hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
     if found.gpus is None or found.switches is None:
         return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL)

@@ -27,6 +27,7 @@ from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
@@ -111,7 +112,7 @@ def alive(ctx: Ctx) -> Outcome:
     found = state if process is None else f"{state}, process {process.pid} lives on without it"
     found += "" if process else ", no process"
     latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
-    found += f"; {latched} GPUs still report their fabric state as Completed, which is latched" if latched else ""
+    found += f"; the latched fabric state is still Completed on {counted(latched, 'GPU')}" if latched else ""
     waits = _waits(ctx)
     mismatch = mismatched(daemon)
     found += f"; {mismatch}" if mismatch else ""
@@ -156,7 +157,7 @@ def registered(ctx: Ctx) -> Outcome:
     lent = [gpu.address for gpu in functions if shared and pci.is_lent(gpu.driver)]
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
-    expected = f"{len(on_bus)} GPUs: Completed, Success{', or In Progress' if shared else ''}"
+    expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success{', or In Progress' if shared else ''}"
     if reason := _machine_without_driver(ctx):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
@@ -176,7 +177,7 @@ def registered(ctx: Ctx) -> Outcome:
             bad.append(f"{bus} {', '.join(ill)}")
     if bad:
         return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
-    told = [f"{len(on_bus) - waiting} GPUs: Completed, Success"] * (len(on_bus) > waiting)
+    told = [f"{counted(len(on_bus) - waiting, 'GPU')}: Completed, Success"] * (len(on_bus) > waiting)
     told += [f"{waiting} In Progress until a partition with them is activated"] * bool(waiting)
     told += [f"{len(lent)} lent to virtual machines"] * bool(lent)
     return ok("; ".join(told), expected)

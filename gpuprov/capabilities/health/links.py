@@ -15,6 +15,7 @@ from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
+from gpuprov.shown import counted
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
@@ -55,7 +56,7 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
         str(gpu.index) for gpu in linked if gpu.replays is None and gpu.recoveries is None and gpu.faults is None
     ]:
         return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
-    return ok(f"{len(linked)} GPUs; {sum(gpu.crc or 0 for gpu in linked)} CRC errors", expected)
+    return ok(f"{counted(len(linked), 'GPU')}; {sum(gpu.crc or 0 for gpu in linked)} CRC errors", expected)
 
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
@@ -86,7 +87,7 @@ def pcie_replays(ctx: Ctx) -> Outcome:
         )
     if silent := [gpu.address for gpu in gpus if gpu.replays is None]:
         return skip(f"replays are not told: {' '.join(silent)}")
-    return ok(f"{len(gpus)} GPUs; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
+    return ok(f"{counted(len(gpus), 'GPU')}; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
 
 
 def counting_ports(ctx: Ctx) -> list[PortErrors]:
@@ -124,7 +125,7 @@ def ports(ctx: Ctx) -> Outcome:
         return fail(", ".join(limits), "; ".join(told), f"{CABLE}; perfquery -R sets the counters to zero")
     if silent:
         return skip(f"link_downed is not told: {', '.join(silent)}")
-    return ok(f"{len(found)} ports", ", ".join(limits))
+    return ok(counted(len(found), "port"), ", ".join(limits))
 
 
 @check("health.link_flaps", LINK_FLAPS, fields=("since", "link_flaps"), evidence=LINK_FLAPS.evidence)
@@ -155,7 +156,7 @@ def link_flaps(ctx: Ctx) -> Outcome:
     expected = f"fewer than {limit} times within {FLAPPING // 3600} hours"
     if bad:
         return fail(expected, "; ".join(bad), f"drain the host; {CABLE}; then health --since TIME", action="drain")
-    return ok(f"{len(found.interfaces)} interfaces; {few or 'none'} went down and came back", expected)
+    return ok(f"{counted(len(found.interfaces), 'interface')}; {few or 'none'} went down and came back", expected)
 
 
 @check(

@@ -20,6 +20,7 @@ from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEG
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
+from gpuprov.shown import counted
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]
@@ -105,7 +106,7 @@ def mode_on(ctx: Context[Persistence]) -> Outcome:
             f"not Enabled: {' '.join(off)}",
             f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
         )
-    return ok(f"Enabled on {len(smi.gpus)} GPUs")
+    return ok(f"Enabled on {counted(len(smi.gpus), 'GPU')}")
 
 
 def export(facts: Facts) -> Fragment | None:
