@@ -122,7 +122,7 @@ def test_an_archive_that_reaches_out_of_its_folder(
 
 def test_an_archive_that_is_too_large(host: Path, install: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_host("archives"), "MOST_ENTRIES", 1)
-    assert "holds more than 16 GiB or 1 entry" in install(archive(host, entry("x")))["msg"]
+    assert "holds more than 16 GiB or 1 entries" in install(archive(host, entry("x")))["msg"]
     monkeypatch.setattr(on_host("archives"), "MOST_BYTES", 10)
     assert "holds more than" in install(archive(host))["msg"]
 
