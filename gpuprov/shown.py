@@ -183,6 +183,15 @@ def _lost(character: str, encoding: str) -> bool:
     return False
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 GPU`, `0 GPUs`, `2 policies`."""
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{number} {noun}es"
+    return f"{number} {noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{number} {noun}s"
+
+
 def apart(hosts: Sequence[str], room: int) -> list[str]:
     """Each name in so much room; where what is cut off is what tells them apart, it is their common beginning that goes."""
     cut = [cut_to(host, room) for host in hosts]

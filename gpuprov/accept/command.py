@@ -30,6 +30,7 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.report import retry
 from gpuprov.report.page import About
 from gpuprov.shared.signals import ended_politely
+from gpuprov.shown import counted
 
 
 def run(pairs: Sequence[Pair], options: Options, about: About | None = None) -> int:
@@ -92,7 +93,7 @@ def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[F
         console.progress(f"{one.host} is left out: {one.found}")
     planned = rounds([name for name, host in hosts.items() if host.devices], options.pairs)
     count = sum(len(one) for one in planned)
-    pairs = f", {count} pairs in {len(planned)} rounds" if "rdma" in options.only else ""
+    pairs = f", {counted(count, 'pair')} in {counted(len(planned), 'round')}" if "rdma" in options.only else ""
     asked = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}: GPUs and network are loaded fully. Run?"
     return console.confirm(asked)
 

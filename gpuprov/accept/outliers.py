@@ -11,6 +11,7 @@ from gpuprov.accept.maps import MUCH, Cell, Level, Map, figure, maps
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.inventory.names import folded as names
 from gpuprov.probe.acceptance import Measurement
+from gpuprov.shown import counted
 
 BAD: tuple[Level, ...] = ("far", "none", "missed", "slow")
 """Levels that stand out, the worst first."""
@@ -188,7 +189,7 @@ def _slower(found: Sequence[Finding]) -> Iterator[Outlier]:
             by = (value / usual - 1) * (1 if unit in ("us", "ns") else -1)
             if len(group) > 2 and by >= MUCH:
                 test, part = one.check.removeprefix("acceptance."), f"{by:.0%}".replace("%", " %")
-                others = f"{part} worse than the median of {len(group)} hosts, {figure(usual)} {unit}"
+                others = f"{part} worse than the median of {counted(len(group), 'host')}, {figure(usual)} {unit}"
                 told = f"{one.host}: {figure(value)} {unit}; not missed, but {others}"
                 yield _outlier(test, "pass", told, (one.host,), one)
 

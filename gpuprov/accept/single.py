@@ -19,6 +19,7 @@ from gpuprov.catalog import dcgm
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.probe.acceptance import Measurement, outputs
 from gpuprov.probe.acceptance.outputs import Unreadable
+from gpuprov.shown import counted
 
 DIAG_SECONDS = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10800.0}
 """Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled."""
@@ -167,7 +168,7 @@ def across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> I
         why = why or "a host has no GPU, or no address"
     elif len({host.network.main for host in joined}) < len(joined):
         why = why or "two hosts have the same address on their default route"
-    say(f"{name} over {len(joined)} hosts")
+    say(f"{name} over {counted(len(joined), 'host')}")
     if not why:
         why = _reached(first, joined[1:], lock)
     ranks = sum(len(host.gpus) for host in joined)
@@ -262,7 +263,9 @@ def _figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement
         )
     if plain.test == "stream":
         rate, count = outputs.stream(ran.text)
-        return msgspec.structs.replace(plain, value=rate, unit="GB/s", detail=f"read and written by {count} processes")
+        return msgspec.structs.replace(
+            plain, value=rate, unit="GB/s", detail=f"read and written by {counted(count, 'process')}"
+        )
     if plain.test.endswith("_perf"):
         run = outputs.collective(ran.text)
         if ran.status:

@@ -49,13 +49,33 @@ def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool)
     return ok(expected)
 
 
+CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", "masked", "masked-runtime")
+"""What `systemctl is-enabled` says of units that have something to enable: https://www.freedesktop.org/software/systemd/man/systemctl.html"""
+
+
+def enabling(units: Mapping[str, str]) -> str:
+    """How units are enabled, by name and by what systemd says of each: by apply, where one is not there or has nothing to enable."""
+    if not units or not set(units.values()) <= set(CAN_BE_ENABLED):
+        return APPLY
+    masked = [name for name, state in units.items() if state == "masked"]
+    briefly = [name for name, state in units.items() if state == "masked-runtime"]
+    steps = [f"systemctl unmask {' '.join(masked)}"] * bool(masked)
+    steps += [f"systemctl unmask --runtime {' '.join(briefly)}"] * bool(briefly)
+    return "; ".join([*steps, f"systemctl enable --now {' '.join(units)}"])
+
+
+def by_unit(load: str, hint: str) -> str:
+    """What to do about a unit that does not run: apply, where there is none."""
+    return APPLY if load == "not-found" else hint
+
+
 def enabled(unit: str, load: str, file: str) -> Outcome:
     """Whether a unit (its LoadState and UnitFileState) starts at boot."""
     if file == "enabled":
         return ok(f"{unit} enabled")
     before = file or load
     change = Change(kind="service", name=unit, before=before, after="enabled")
-    return fail(f"{unit} enabled", f"{unit} is {before}", f"systemctl enable --now {unit}", changes=[change])
+    return fail(f"{unit} enabled", f"{unit} is {before}", enabling({unit: before}), changes=[change])
 
 
 def without(unit: str, gone: tuple[str, ...]) -> Outcome:

@@ -11,6 +11,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel import initramfs, modules
 from gpuprov.probe.kernel.modules import underscored
+from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -86,7 +87,7 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
         changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
         told = "; ".join(f"{image.image} ({' '.join(sorted(wanted & image.modules))})" for image in armed)
         return fail("no in-tree driver, or its blacklist, in every image", told, armed[0].rebuild, changes=changes)
-    return ok(f"{len(images)} images cannot load {' '.join(sorted(wanted))}")
+    return ok(f"{counted(len(images), 'image')} cannot load {' '.join(sorted(wanted))}")
 
 
 def contribute(_host: HostSpec, nouveau: Nouveau) -> Kernel:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, Written, check, fail, ok
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
@@ -123,7 +123,8 @@ def taken(ctx: Ctx) -> Outcome:
     hint = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
     if found.active != "active":
         change = Change(kind="service", name=TIMER, before=found.active or "absent", after="active")
-        return fail(expected, f"{TIMER} is {found.active or 'absent'}", f"systemctl start {TIMER}", changes=[change])
+        way = f"systemctl start {TIMER}" if found.timer else APPLY
+        return fail(expected, f"{TIMER} is {found.active or 'absent'}", way, changes=[change])
     if found.last is None:
         return fail(expected, "no reading yet", hint)
     age = found.clock - found.last

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +23,10 @@ T = TypeVar("T")
 ROOM = "catalog"
 _DATA = Path(__file__).parent / "data"
 _MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
+
+UNCHANGED = "correct the file; in an installation whose files nobody has changed, reinstall gpuprov"
+MOST = 5
+"""Mistakes of a file that are told."""
 
 LEGEND = "~ inferred, ? unconfirmed"
 
@@ -77,7 +81,7 @@ def load(name: str, kind: type[T]) -> T:
     try:
         text = (_DATA / f"{name}.yaml").read_bytes()
     except OSError as error:
-        raise GpuprovError(f"{where}: cannot be read: {error}", "Reinstall gpuprov.") from error
+        raise GpuprovError(f"{where}: cannot be read: {error}", "reinstall gpuprov") from error
     kept = f"{name}-{hashlib.sha256(text).hexdigest()}"
     plain = _kept(kept)
     if plain is None:
@@ -100,7 +104,7 @@ def read_yaml(text: str | bytes, where: str) -> object:
     try:
         return reading.yaml(text, reading.FILE)
     except reading.Unreadable as error:
-        raise GpuprovError(f"{where}: {error}", "Reinstall gpuprov.") from error
+        raise GpuprovError(f"{where}: {error}", UNCHANGED) from error
 
 
 def typed(plain: object, kind: type[T], where: str) -> T:
@@ -108,7 +112,31 @@ def typed(plain: object, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
-        raise GpuprovError(f"{where}: {error}", "Reinstall gpuprov.") from error
+        raise _mistaken(plain, kind, where, str(error)) from error
+
+
+def _mistaken(plain: object, kind: type[T], where: str, otherwise: str) -> GpuprovError:
+    """What is wrong with a file: the row by its name, the value, and what is allowed."""
+    from gpuprov.spec import build
+
+    found = build.mistakes(plain, kind)
+    told = [f"{_row(plain, path)}{message} ({hint})" for path, message, hint in found[:MOST]] or [otherwise]
+    told += [f"and {len(found) - MOST} more"] * (len(found) > MOST)
+    return GpuprovError(f"{where}: {'; '.join(told)}", UNCHANGED)
+
+
+def _row(plain: object, path: tuple[str | int, ...]) -> str:
+    """The innermost row of a list on the way to a value, by its first text; empty where there is none."""
+    row: object = None
+    here: Any = plain
+    for part in path:
+        try:
+            here = here[part]
+        except (LookupError, TypeError):  # a key that is missing
+            break
+        row = here if isinstance(part, int) else row
+    texts = [(key, value) for key, value in row.items() if isinstance(value, str)] if isinstance(row, dict) else []
+    return f'the row with {texts[0][0]} "{texts[0][1][:60]}": ' if texts else ""
 
 
 def mark(value: object, confidence: Confidence) -> str:

@@ -29,6 +29,7 @@ from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
+from gpuprov.shown import counted
 
 FILE = Written()
 
@@ -104,7 +105,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     write(rendered, out)
     for secret in rendered.left_out:
         console.warning(f"not rendered, because it is a secret: {secret}")
-    console.progress(f"{len(fleet.pairs)} hosts, {len(rendered.files)} files in {out}")
+    console.progress(f"{counted(len(fleet.pairs), 'host')}, {counted(len(rendered.files), 'file')} in {out}")
     return 0
 
 

@@ -10,6 +10,7 @@ import click
 
 from gpuprov.cli import options
 from gpuprov.cli.sections import Command
+from gpuprov.shown import counted
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -103,12 +104,12 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     for one in (licences.classes()[key] for key in made.licences):
         console.warning(f"not free, {one.key}: {one.told} ({source(one)})")
     for each in made.manifest.repositories:
-        console.progress(f"{each.folder}: {len(each.packages)} packages")
+        console.progress(f"{each.folder}: {counted(len(each.packages), 'package')}")
     if made.kept:
         console.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
     console.progress(
-        f"{chosen.out}: {size / 1e6:.0f} MB, for {len(made.manifest.specs)} specs; expires at {made.manifest.expires_at}"
+        f"{chosen.out}: {size / 1e6:.0f} MB, for {counted(len(made.manifest.specs), 'spec')}; expires at {made.manifest.expires_at}"
     )
     return 0
 

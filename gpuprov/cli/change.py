@@ -15,6 +15,7 @@ from gpuprov.cli.seconds import WEEK
 from gpuprov.cli.sections import Command, Written
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import LEASE
+from gpuprov.shown import counted
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
@@ -179,7 +180,9 @@ def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...
     manifest = opened.opened(given["bundle"], given["signers"])
     repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
     opened.keep_keys(given["bundle"], manifest)
-    console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
+    console.progress(
+        f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {counted(len(repositories), 'host')}"
+    )
     left = [pair for pair in fleet.pairs if pair[0].name not in refused]
     pairs, without = placed.place(given["bundle"], manifest, left, repositories)
     refused |= without

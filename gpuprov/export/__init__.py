@@ -17,6 +17,7 @@ from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.host import pci
+from gpuprov.shown import counted
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, RawHost, is_secret
 
@@ -40,7 +41,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     if named and len(set(named)) == 1 and len(named) == len(models):
         spec["gpu"] = {"model": named[0], "count": len(named)}
     elif models:
-        unread.append(f"gpu: {len(models)} GPUs of several or unknown models; a spec names one")
+        unread.append(f"gpu: {counted(len(models), 'GPU')} of several or unknown models; a spec names one")
     for capability in CAPABILITIES:
         try:
             fragment = capability.export(facts)

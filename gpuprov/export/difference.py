@@ -19,6 +19,7 @@ from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
 from gpuprov.records import RecordedFacts
 from gpuprov.records import read as read_records
+from gpuprov.shown import counted
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import RawHost
 
@@ -107,12 +108,12 @@ def of_file(path: Path) -> Side:
     if path.suffix not in YAML:
         records = read_records(path)
         if len(records) != 1:
-            raise GpuprovError(f"{path} has records of {len(records)} hosts", "name the record of one host")
+            raise GpuprovError(f"{path} has records of {counted(len(records), 'host')}", "name the record of one host")
         return _of_facts(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
     hosts = [raw for raw in load([str(path)]).hosts if raw.values]
     if len(hosts) != 1:
         raise GpuprovError(
-            f"{path} has specs of {len(hosts)} hosts, and one can be compared",
+            f"{path} has specs of {counted(len(hosts), 'host')}, and one can be compared",
             "export one: gpuprov export --limit HOST > FILE",
         )
     (raw,) = hosts

@@ -14,6 +14,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.init.hostlist import expanded
 from gpuprov.inventory.names import folded
+from gpuprov.shown import counted
 
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
@@ -196,7 +197,7 @@ def _alike(told: Told, nodes: dict[str, Node]) -> Alike:
 def _group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:
     spec: dict[str, Any] = {}
     if len(types) > 1:
-        notes = [f"gpu: {count} GPUs of several types ({', '.join(types)}); a spec names one model"]
+        notes = [f"gpu: {counted(count, 'GPU')} of several types ({', '.join(types)}); a spec names one model"]
     else:
         spec, notes = gpu_block(types[0] if types else "", count if 0 < count <= 64 else None)
     if not count:

@@ -10,6 +10,7 @@ from ansible.plugins import inventory as module
 
 from gpuprov.inventory.origin import plain
 from gpuprov.reading import DIGITS, Unreadable, whole
+from gpuprov.shown import counted
 from gpuprov.spec import build
 
 MOST = 100_000
@@ -48,7 +49,7 @@ def judge(name: str) -> None:
         if bounds[0] is not None and bounds[1] is not None and bounds[2]:
             count *= len(range(bounds[0], bounds[1] + 1, bounds[2]))
     if count > MOST:
-        raise Unreadable(f"{show(name)} is a range of {count} hosts", f"{MOST} in one inventory")
+        raise Unreadable(f"{show(name)} is a range of {counted(count, 'host')}", f"{MOST} in one inventory")
 
 
 def show(name: str) -> str:

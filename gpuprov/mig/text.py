@@ -10,6 +10,7 @@ from gpuprov.mig.picture import Part
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig.fit import Placed, Profile
 from gpuprov.onhost.mig.layout import Instance
+from gpuprov.shown import counted
 
 
 def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:
@@ -34,7 +35,10 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     grid = model.grid or 0
     drawn = [[Part(one.start, known[one.profile].size, (one.profile,)) for one in layout] for layout in layouts]
     inner = max(picture.columns(parts) for parts in drawn)
-    lines = [f"{model.gpu.key}: {len(layouts)} layouts to which no instance can be added, on {grid} memory slices", ""]
+    lines = [
+        f"{model.gpu.key}: {counted(len(layouts), 'layout')} to which no instance can be added, on {grid} memory slices",
+        "",
+    ]
     if grid * (inner + 1) + 1 <= width:
         lines += [picture.ruler(grid, inner), *(picture.strip(parts, grid, inner, plain=plain) for parts in drawn)]
     else:

@@ -24,6 +24,7 @@ from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel import modules
+from gpuprov.shown import counted
 
 AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
 TRUST = (
@@ -110,7 +111,7 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
     foreign = [raw.name for raw, _ in pairs if identifier(raw) not in manifest.specs]
     if foreign:
         raise GpuprovError(
-            f"{foreign[0]}: the bundle was made for other specs than this host's ({len(foreign)} hosts)",
+            f"{foreign[0]}: the bundle was made for other specs than this host's ({counted(len(foreign), 'host')})",
             "make it from this inventory, or limit the run: --limit; nothing was changed",
         )
 

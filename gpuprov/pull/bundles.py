@@ -19,6 +19,7 @@ from gpuprov.onhost.pull.identity import DECLARED, FILES
 from gpuprov.pull import cloud_init, signing, wheels
 from gpuprov.pull.files import put
 from gpuprov.pull.model import Manifest, Mode, Wheel
+from gpuprov.shown import counted
 from gpuprov.slices import cut, frozen, stored
 from gpuprov.slices.model import Host, Job, digest_of, spec_id
 from gpuprov.slices.results import END, file_name
@@ -63,7 +64,9 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     known = {raw.name: identity(raw) for raw, _ in fleet.pairs}
     if nameless := [name for name, one in known.items() if not one]:
         hint = f"give it one of the variables {', '.join(IDENTITY)}: a name alone can be taken by another machine"
-        raise GpuprovError(f"{nameless[0]}: nothing says by what the host is known ({len(nameless)} hosts)", hint)
+        raise GpuprovError(
+            f"{nameless[0]}: nothing says by what the host is known ({counted(len(nameless), 'host')})", hint
+        )
     found = wheels.read(options.wheels)
     signers = signing.allowed_signers(options.key)
     signing.signature(options.key, b"")

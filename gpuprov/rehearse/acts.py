@@ -16,6 +16,7 @@ from gpuprov.rehearse.model import FAST, Options, Rehearsal, Rehearsed, Step, Ve
 from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, blind_to, seen
 from gpuprov.rehearse.shape import Shape, shapes
 from gpuprov.rehearse.stage import Backend, Stage, one_interrupt
+from gpuprov.shown import counted
 from gpuprov.simulate import waivers
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
@@ -156,7 +157,9 @@ class _Rehearsing:
                 found = seen(before[name], after[name], plans.get(name), outcome, blind=blind)
                 self.rehearsals[name].seen = found
             if outcome.state in ("changed", "unchanged"):
-                told = f"{outcome.state} ({len(outcome.changed)} tasks)" if outcome.changed else outcome.state
+                told = (
+                    f"{outcome.state} ({counted(len(outcome.changed), 'task')})" if outcome.changed else outcome.state
+                )
                 self._note(name, "apply", "ok", ran.seconds, told)
             else:
                 self._failed(outcome, "apply", ran.seconds, plans.get(name))
@@ -243,7 +246,8 @@ class _Rehearsing:
             elif outcome.ran or outcome.changed:
                 details = [f"{capability}: {why}" for capability, why in outcome.ran.items()]
                 details += [f"changed {task}" for task in outcome.changed]
-                told = f"not idempotent: {len(outcome.ran)} roles ran again, {len(outcome.changed)} tasks changed something"
+                ran_again, tasks = counted(len(outcome.ran), "role"), counted(len(outcome.changed), "task")
+                told = f"not idempotent: {ran_again} ran again, {tasks} changed something"
                 self._note(outcome.host, "second apply", "differs", ran.seconds, told, details)
             elif ran.seconds > FAST:
                 told = f"unchanged, but it took more than {FAST:g} s"

@@ -18,6 +18,7 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.model import Options
 from gpuprov.shared.resolve import upstream
+from gpuprov.shown import counted
 from gpuprov.simulate import distributions, faults
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution
@@ -155,7 +156,7 @@ def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
         return {"model": key, "count": count}, [f"the spec names no number of GPUs: {count} simulated"]
     if count > MOST_GPUS:
         return {"model": key, "count": MOST_GPUS}, [
-            f"{MOST_GPUS} of {count} GPUs are simulated: the simulation has no more"
+            f"{MOST_GPUS} of {counted(count, 'GPU')} are simulated: the simulation has no more"
         ]
     return {"model": key, "count": count}, []
 

@@ -11,7 +11,7 @@ from gpuprov.rollout.decide import APPROVAL
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.state import State
 from gpuprov.rollout.status import HostStatus, Status, by_state
-from gpuprov.shown import hanging
+from gpuprov.shown import counted, hanging
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
 VERDICTS = {"green": "green", "waits": "waits for a reboot", "failed": "failed", "again": "tried again"}
@@ -23,7 +23,7 @@ def line(event: Event, state: State) -> str:
     """What an event is to those who watch; empty for what they need not know."""
     match event:
         case kinds.Started(by=by):
-            return f"begun by {by}: {count(len(state.hosts))}, {len(state.plan.batches)} batches"
+            return f"begun by {by}: {count(len(state.hosts))}, {counted(len(state.plan.batches), 'batch')}"
         case kinds.Approved(step=step, by=by):
             return f'"{step}" approved by {by}'
         case kinds.Paused(by=by, why=why):
@@ -101,7 +101,7 @@ def _lines(status: Status) -> Iterator[str]:
     why = f" {status.why}" if status.state == "paused" else f": {status.why}" if status.why else ""
     yield f"{status.id}: {status.state}{why}"
     by = f" by {status.by}" if status.by else ""
-    yield f"  {count(len(status.hosts))}, {over} of {len(status.batches)} batches over; begun {status.begun}{by}"
+    yield f"  {count(len(status.hosts))}, {over} of {counted(len(status.batches), 'batch')} over; begun {status.begun}{by}"
     yield from _batches(status)
     for word, hosts in by_state(status.hosts).items():
         if word not in QUIET:

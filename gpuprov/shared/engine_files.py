@@ -97,17 +97,17 @@ def with_default(text: str, name: str, runtime: str) -> str:
     return _with_value(text, path, key, runtime)
 
 
-def with_copied(files: dict[str, str], name: str, section: object) -> dict[str, str]:
-    """The files with what NVIDIA's runtime must have of the one beside it, where nvidia-ctk has written that one: in the last of the
-    files. `section`: where the engine had its runtimes before."""
-    path, value = next(reversed(files), ""), engine_runtimes.copied(name, section)[1]
-    read = _reads(files[path]) if path and value else None
+def with_needed(files: dict[str, str], name: str, first: bool, section: object) -> dict[str, str]:
+    """The files with what NVIDIA's runtime must have beside its program, where nvidia-ctk has written that runtime: in the last of the
+    files. `section`: where the engine had its runtimes before; `first`: whether it is containerd 1."""
+    path = next(reversed(files), "")
+    read = _reads(files[path]) if path else None
     place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]
-    *folders, key = engine_runtimes.COPIED[name]
-    mine = engine_runtimes.at(read, *place, "runtimes", NAME)
-    if not mine or engine_runtimes.at(mine, *folders, key):
-        return files
-    return {**files, path: _with_value(files[path], [*place, "runtimes", NAME, *folders], key, value)}
+    mine = [*place, "runtimes", NAME]
+    text = files.get(path, "")
+    for folders, key, value in engine_runtimes.needed(name, first, section, engine_runtimes.at(read, *mine)):
+        text = _with_value(text, [*mine, *folders], key, value)
+    return {**files, path: text} if path else files
 
 
 def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
@@ -118,6 +118,13 @@ def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
         r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
     )
     tries = (
+        re.sub(
+            rf"^({header}.*(?:\n(?![ \t]*\[).*)*?\n[ \t]*){key}[ \t]*=.*$",
+            lambda found: f"{found[1]}{line}",
+            text,
+            count=1,
+            flags=re.MULTILINE,
+        ),
         re.sub(rf"^([ \t]*){key}[ \t]*=.*$", lambda found: f"{found[1]}{line}", text, flags=re.MULTILINE),
         re.sub(rf"^{header}.*$", lambda found: f"{found[0]}\n{line}", text, count=1, flags=re.MULTILINE),
         f"{text.rstrip()}\n\n[{'.'.join(json.dumps(part) for part in path)}]\n{line}\n",

@@ -1,8 +1,9 @@
-"""What NVIDIA's runtime must have of the one that an engine uses without it; nvidia-ctk copies what the main file has of it."""
+"""What makes NVIDIA's runtime usable beside its program: a type that runs the program, and what it must have of the runtime that an
+engine uses without it, of which nvidia-ctk copies what the main file has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 NAME = "nvidia"
@@ -10,6 +11,15 @@ DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
 COPIED = {"containerd": ("options", "SystemdCgroup"), "crio": ("monitor_path",)}
 """Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on its PATH, where
 its own packages have none, and does not start: https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
+TYPES = {"containerd": ("io.containerd.runc.v2",), "crio": ("oci", "")}
+"""The types of runtimes that run their own program; the first is written. containerd creates no container without one
+("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o takes none for the first:
+https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
+RUNC_V1, LINUX_V1 = "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"
+"""Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both are gone in 2.0:
+https://github.com/containerd/containerd/blob/main/RELEASES.md"""
+BUILT_IN = {"docker": ("runc",), "crio": ("runc", "crun"), "containerd": ()}
+"""Default runtimes that need no table."""
 ON_PATH = ("", *(f"{folder}/{kind}" for folder in ("/usr/local", "/usr", "") for kind in ("sbin", "bin")))
 
 
@@ -30,11 +40,70 @@ def copied(name: str, section: object) -> tuple[str, Any]:
     return "", None
 
 
-def uncopied(name: str, section: object) -> str:
-    """What NVIDIA's runtime lacks of it, in words; empty where there is no such runtime, or nothing is missing."""
-    (other, _), mine = copied(name, section), at(section, "runtimes", NAME)
-    return (
-        f"runtime {NAME} has no {COPIED[name][-1]}, which {other} has"
-        if other and mine and not at(mine, *COPIED[name])
-        else ""
-    )
+def usable_types(name: str, first: bool, runtime: object) -> tuple[str, ...]:
+    """The types that NVIDIA's runtime may be of. `first`: of containerd 1."""
+    if name != "containerd" or not first:
+        return TYPES[name]
+    options = at(runtime, "options")
+    same = at(options, "Runtime") and at(options, "Runtime") == at(options, "BinaryName")
+    return (*TYPES[name], RUNC_V1, *([LINUX_V1] if same else []))
+
+
+def needed(name: str, first: bool, section: object, mine: object) -> list[tuple[list[str], str, Any]]:
+    """What NVIDIA's runtime `mine` lacks: the tables below its own, the key, and the value. `section`: where the engine has its
+    runtimes."""
+    lacking: list[tuple[list[str], str, Any]] = []
+    if mine and (at(mine, "runtime_type") or "") not in usable_types(name, first, mine):
+        lacking.append(([], "runtime_type", TYPES[name][0]))
+    other, value = copied(name, section)
+    if other and mine and not at(mine, *COPIED[name]):
+        *folders, key = COPIED[name]
+        lacking.append((folders, key, value))
+    return lacking
+
+
+def unusable(name: str, first: bool, section: object) -> list[str]:
+    """Why containers of NVIDIA's runtime would not start as they should, in words."""
+    mine, told = at(section, "runtimes", NAME), []
+    for _, key, value in needed(name, first, section, mine):
+        if key != "runtime_type":
+            told.append(f"runtime {NAME} has no {key}, which {copied(name, section)[0]} has")
+        elif kind := at(mine, key):
+            told.append(f"runtime {NAME} is of type {kind}, and not {value}, which runs its program")
+        else:
+            told.append(f"runtime {NAME} has no runtime_type, without which no container of it is created")
+    return told
+
+
+def unusable_in_docker(mine: object) -> list[str]:
+    """Why docker does not start with NVIDIA's runtime: https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
+    both = f"runtime {NAME} has both path and runtimeType: docker does not start with both"
+    return [both] if at(mine, "path") and at(mine, "runtimeType") else []
+
+
+def missing_default(name: str, runtimes: object, default: str) -> list[str]:
+    """That there is no such default runtime, so that the engine does not start.
+    https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
+    https://github.com/containerd/containerd/blob/main/internal/cri/config/config.go"""
+    known = default in BUILT_IN[name] or (name == "docker" and default.startswith("io.containerd."))
+    there = not default or default == NAME or known or at(runtimes, default) is not None
+    return [] if there else [f"the default runtime is {default}, which is not among the runtimes"]
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """One table over another, table by table."""
+    result = dict(under)
+    for key, value in over.items():
+        mine = result.get(key)
+        result[key] = merged(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting as a dotted path with its value."""
+    for key, value in config.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{path}.")
+        else:
+            yield path, value

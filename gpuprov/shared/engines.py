@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/conf
 CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
 # that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
-CDI_SINCE = {"docker": (25,), "containerd": (1, 7), "podman": (4, 1)}
+CDI_SINCE = {"docker": (25,), "containerd": (1, 7)}
 CDI_BY_ITSELF = (28, 2)
 MERGES_SINCE = (2, 1)
 CRUN_SINCE = (1, 31)  # cri-o's default runtime: https://github.com/cri-o/cri-o/releases/tag/v1.31.0
@@ -71,7 +71,7 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         return _with_option(read, path, engine.get("default", ""))
     merged: dict[str, Any] = {}
     for path in sorted(files, key=lambda found: (found != MAIN[name], found)):
-        merged = _merge(merged, _toml(files[path]["text"], path))
+        merged = engine_runtimes.merged(merged, _toml(files[path]["text"], path))
     return merged
 
 
@@ -95,18 +95,11 @@ def _toml(text: str, place: str) -> dict[str, Any]:
         raise ValueError(f"{place} is not valid TOML: {error}") from None
 
 
-def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(under)
-    for key, value in over.items():
-        mine = result.get(key)
-        result[key] = _merge(mine, value) if isinstance(mine, Mapping) and isinstance(value, Mapping) else value
-    return result
-
-
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """What a configuration says of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not said)."""
     if name == "docker":
-        path, default = at(config, "runtimes", NAME, "path"), config.get("default-runtime")
+        mine, default = at(config, "runtimes", NAME), config.get("default-runtime")
+        path = at(mine, "options", "BinaryName") if at(mine, "runtimeType") else at(mine, "path")
         return {"path": path or "", "default": default or "", "cdi": at(config, "features", "cdi")}
     if name == "crio":
         runtime = at(config, "crio", "runtime") or {}
@@ -171,20 +164,35 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
     if untold and not first_version(name, engine):
         told.append("CDI is off")
-    told += filter(None, [uncopied(name, engine)])
+    told += unusable(name, engine)
+    if not default:
+        told += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), found["default"])
     hidden = shadowed(engine) if name == "containerd" else []
     return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
-def uncopied(name: str, engine: Engine) -> str:
-    """What NVIDIA's runtime lacks of the one beside it, in words."""
-    return engine_runtimes.uncopied(name, runtimes(name, engine)) if name != "docker" else ""
+def unusable(name: str, engine: Engine) -> list[str]:
+    """What keeps containers of NVIDIA's runtime from starting as they should, in words."""
+    if name == "docker":
+        return engine_runtimes.unusable_in_docker(at(configuration(name, engine), "runtimes", NAME))
+    return engine_runtimes.unusable(name, has_old_shims(name, engine), runtimes(name, engine))
+
+
+def has_old_shims(name: str, engine: Engine) -> bool:
+    """Whether this is a containerd that still has the types of runtimes which are gone in 2.0."""
+    return name == "containerd" and number(engine["version"]) < NO_FILE_SINCE
 
 
 def runtimes(name: str, engine: Engine) -> Any:
-    """Where containerd or cri-o has its runtimes, and which is the default one."""
+    """Where an engine has its runtimes, and which is the default one."""
     config = configuration(name, engine)
-    return at(config, "crio", "runtime") if name == "crio" else at(_cri(config), "containerd")
+    return (
+        config
+        if name == "docker"
+        else at(config, "crio", "runtime")
+        if name == "crio"
+        else at(_cri(config), "containerd")
+    )
 
 
 def in_force(name: str, engine: Engine, default: bool) -> str:
@@ -216,22 +224,12 @@ def _docker_says(engine: Engine, default: bool) -> str:
     return ""
 
 
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting as a dotted path with its value."""
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{path}.")
-        else:
-            yield path, value
-
-
 def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The user's settings that a change of the configuration lost or altered, as `path = value`."""
-    now = dict(leaves(after))
+    now = dict(engine_runtimes.leaves(after))
     return [
         f"{path} = {json.dumps(value, default=str)}"
-        for path, value in leaves(before)  # an empty table means no more than a missing one
+        for path, value in engine_runtimes.leaves(before)  # an empty table means no more than a missing one
         if value != {} and not re.fullmatch(OURS[name], path) and now.get(path, lost) != value
     ]
 

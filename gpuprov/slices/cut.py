@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.shown import counted
 from gpuprov.slices import stored
 from gpuprov.slices.model import Fleet, Host, Job, digest_of
 
@@ -102,4 +103,4 @@ def told(jobs: Sequence[Job]) -> Iterator[str]:
     """Each job in a line."""
     for job in jobs:
         domain = f", {job.by} {job.domain or '(in none)'}" if job.by else ""
-        yield f"{NAME.format(job.number)}: {len(job.hosts)} hosts{domain}"
+        yield f"{NAME.format(job.number)}: {counted(len(job.hosts), 'host')}{domain}"

@@ -45,6 +45,11 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     return None, findings + [one for one in _walk(value, known, path) if one[0] not in told]
 
 
+def mistakes(value: object, kind: Any) -> list[Finding]:
+    """Every reason why plain data are not of this type, lines of their texts aside."""
+    return _walk(value, _shape(kind), ())
+
+
 @functools.cache
 def _shape(kind: Any) -> shape.Type:
     """What msgspec says of a type: it takes milliseconds to work out, and there are as many specs as hosts."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.base import Check, Outcome
 from gpuprov.explain import all_checks
+from gpuprov.probe.host import systemd
 from gpuprov.probe.software.packages import LOCKING, Package
-from tests.capabilities.asking import facts
+from tests.capabilities.asking import ask, facts
 from tests.capabilities.test_redhat import PLUGIN, ROCKY
 
 DEBIAN = {"os_release": 'ID="debian"\nVERSION_ID="12"\n'}
@@ -79,3 +82,42 @@ def test_every_capability_asks_whether_holding_works() -> None:
 def test_enabled(load: str, file: str, status: str, found: str) -> None:
     outcome = answers.enabled("x.service", load, file)
     assert (outcome.status, outcome.found) == (status, found)
+
+
+@pytest.mark.parametrize(
+    ("units", "hint"),
+    [
+        ({"a.service": "disabled"}, "systemctl enable --now a.service"),
+        ({"a.path": "disabled", "a.service": "indirect"}, "systemctl enable --now a.path a.service"),
+        ({"a.service": "masked"}, "systemctl unmask a.service; systemctl enable --now a.service"),
+        ({"a.service": "masked-runtime"}, "systemctl unmask --runtime a.service; systemctl enable --now a.service"),
+        ({"a.service": "not-found"}, "gpuprov apply"),
+        ({"a.path": "disabled", "a.service": "not-found"}, "gpuprov apply"),
+        ({"a.service": "static"}, "gpuprov apply"),
+        ({"a.service": "generated"}, "gpuprov apply"),
+        ({"a.service": ""}, "gpuprov apply"),
+        ({}, "gpuprov apply"),
+    ],
+)
+def test_a_fix_enables_only_what_systemctl_can_enable(units: dict[str, str], hint: str) -> None:
+    assert answers.enabling(units) == hint
+    if len(units) == 1:
+        ((unit, state),) = units.items()
+        assert answers.enabled(unit, state, state).hint == hint
+
+
+GONE = "\n\n".join(
+    f"Id={unit}\nLoadState=not-found\nActiveState=inactive\nUnitFileState="
+    for unit in (*systemd.UNITS, "nvidia-dcgm.service", "nvidia-dcgm-exporter.service")
+)
+
+
+@pytest.mark.parametrize(
+    "check", [one for one in all_checks() if {"units", "dcgm_units"} & {p.name for p in one.probes}]
+)
+def test_no_fix_starts_or_enables_a_unit_that_is_not_there(check: Check) -> None:
+    outcome = ask(
+        check.id, None, **{probe.name: GONE for probe in check.probes if probe.name in ("units", "dcgm_units")}
+    )
+    if outcome.status == "fail":
+        assert not re.search(r"systemctl (enable|start|restart)|journalctl", outcome.hint), outcome

@@ -70,7 +70,7 @@ ROWS = [
     Row("an old cGPU with a new driver", DRIVER, None, {"cgpu": said(version="1.5.2")}, "fail", "not with 535.261.03", "newer cGPU"),
     Row("a cGPU newer than the table", DRIVER, None, {"cgpu": said(version="1.6.0")}, "pass", "table does not have"),
     Row("nothing to compare", DRIVER, None, {"cgpu": ABSENT}, "skip", "not loaded"),
-    Row("as asked for", SETTINGS, None, {}, "pass", "policy=1, on 1 GPUs"),
+    Row("as asked for", SETTINGS, None, {}, "pass", "policy=1, on 1 GPU"),
     Row("single GPUs as asked for", SETTINGS, SINGLE, {"cgpu": said(*TWO)}, "pass", "max_inst=20 policy=1; max_inst=5 policy=3"),
     Row(
         "the module forgot",

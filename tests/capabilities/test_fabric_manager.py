@@ -136,7 +136,7 @@ ROWS = [
         None,
         {"units": units(fabric=("failed", "enabled")), "fabric_manager": DEAD},
         "fail",
-        "is failed, no process; 1 GPUs still report their fabric state as Completed, which is latched",
+        "is failed, no process; the latched fabric state is still Completed on 1 GPU",
         "journalctl -u nvidia-fabricmanager.service",
         change="service nvidia-fabricmanager.service: failed -> active",
     ),

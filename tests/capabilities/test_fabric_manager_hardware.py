@@ -35,7 +35,7 @@ def fm(check: str) -> str:
 
 
 ROWS = [
-    Row("four generations: 3", fm("hardware"), None, {}, "pass", "1 NVSwitches of generation 3"),
+    Row("four generations: 3", fm("hardware"), None, {}, "pass", "1 NVSwitch of generation 3"),
     Row("generation 2", fm("hardware"), None, {"nvidia_functions": A100}, "pass", "generation 2"),
     Row(
         "generation 1",
@@ -83,7 +83,7 @@ ROWS = [
     Row("a rack", fm("hardware"), None, {"nvidia_functions": GB200}, "fail", "nvidia-imex instead", "false"),
     Row("a board without", fm("hardware"), None, SWITCHLESS, "fail", "H100-SXM5-80GB, and no NVSwitch", "false"),
     Row("nothing at all", fm("hardware"), None, {"nvidia_functions": ""}, "fail", "no GPU, and no NVSwitch"),
-    Row("registered", fm("registered"), None, {}, "pass", "1 GPUs: Completed, Success"),
+    Row("registered", fm("registered"), None, {}, "pass", "1 GPU: Completed, Success"),
     Row(
         "not registered",
         fm("registered"),
@@ -137,7 +137,7 @@ ROWS = [
     Row(
         "the same for vGPUs", fm("registered"), VGPU, {"fabric_state": real_state("fabric-in-progress-580-159")}, "pass"
     ),
-    Row("and a partition that is", fm("registered"), SHARED, {}, "pass", "1 GPUs: Completed, Success"),
+    Row("and a partition that is", fm("registered"), SHARED, {}, "pass", "1 GPU: Completed, Success"),
     Row(
         "but not one that failed",
         fm("registered"),

@@ -58,7 +58,7 @@ def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
 
 
 ROWS = [
-    ("imex_hardware", {}, "pass", "1 GPUs of a rack"),
+    ("imex_hardware", {}, "pass", "1 GPU of a rack"),
     ("imex_hardware", {"nvidia_functions": TRAY.replace("2941", "2901")}, "fail", "none on the bus"),
     ("imex_hardware", {"imex": tray(address="198.51.100.7")}, "fail", "the host has 198.51.100.7"),
     ("imex_hardware", {"imex": ""}, "pass", "of a rack"),
@@ -98,7 +98,7 @@ ROWS = [
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", state="DOWN"))}, "fail", "DOWN: no member says why"),
     ("imex_domain", {"imex": tray(told="Failed to connect")}, "fail", "does not tell: Failed to connect"),
     ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
-    ("imex_fabric", {}, "pass", "1 GPUs attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
+    ("imex_fabric", {}, "pass", "1 GPU attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail", "in no clique"),
     ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip", "does not tell in which clique"),

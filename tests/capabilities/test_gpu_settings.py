@@ -289,10 +289,10 @@ def test_the_pending_ecc_mode_is_the_one_of_the_next_boot() -> None:
 
 
 FITS: list[tuple[Plain, dict[str, str], str, str]] = [
-    ({"power_limit": 500, "ecc": "disabled", "compute_mode": "prohibited", **APPS}, {}, "pass", "2 GPUs take"),
+    ({"power_limit": 500, "ecc": "disabled", "compute_mode": "prohibited", **APPS}, {}, "pass", "supported by 2 GPUs"),
     ({"power_limit": 100}, {}, "fail", f"GPU 0 ({FIRST}): power_limit is 100 W; allowed: 200 to 700 W"),
     ({"power_limit": 701}, {}, "fail", "allowed: 200 to 700 W"),
-    ({"power_limit": "default"}, {}, "pass", "2 GPUs take"),
+    ({"power_limit": "default"}, {}, "pass", "supported by 2 GPUs"),
     ({"power_limit": 500}, {"gpu_settings": both(limit="N/A")}, "fail", "it has none that can be set"),
     ({"ecc": "enabled"}, {"gpu_settings": both(ecc="N/A", pending="N/A")}, "fail", "it has no ECC mode"),
     (
@@ -313,7 +313,7 @@ FITS: list[tuple[Plain, dict[str, str], str, str]] = [
         "fail",
         "no application clocks (N/A); take locked_clocks",
     ),
-    (LOCKED, {}, "pass", "2 GPUs take"),
+    (LOCKED, {}, "pass", "supported by 2 GPUs"),
     (
         {"locked_clocks": {"graphics": [1200, 1985]}},
         {},
@@ -321,7 +321,7 @@ FITS: list[tuple[Plain, dict[str, str], str, str]] = [
         "locked_clocks.graphics is 1985 MHz; allowed: 110 clocks",
     ),
     ({"locked_clocks": {"memory": [2600, 2619]}}, {}, "fail", "locked_clocks.memory is 2600 MHz; allowed: 2619 MHz"),
-    ({"locked_clocks": {"memory": [2619, 2619]}}, {"gpu_clocks": "looked\n"}, "pass", "2 GPUs take"),
+    ({"locked_clocks": {"memory": [2619, 2619]}}, {"gpu_clocks": "looked\n"}, "pass", "supported by 2 GPUs"),
     ({"per_gpu": [{"gpus": [2], "ecc": "enabled"}]}, {}, "fail", "no GPU here is 2"),
     ({"power_limit": 500}, {"nvidia_functions": ""}, "skip", "no NVIDIA GPU"),
 ]
@@ -351,7 +351,7 @@ CLIENTS: list[tuple[Plain, dict[str, str], str, str]] = [
         "pass",
         "shuts",
     ),
-    ({"per_gpu": [{"gpus": [1], "compute_mode": "prohibited"}]}, COMPUTING, "pass", "nobody on 1 GPUs"),
+    ({"per_gpu": [{"gpus": [1], "compute_mode": "prohibited"}]}, COMPUTING, "pass", "nobody on 1 GPU"),
     ({"power_limit": 300, **LOCKED}, COMPUTING, "n/a", "not in the spec"),
 ]
 

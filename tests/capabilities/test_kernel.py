@@ -167,7 +167,7 @@ ROWS = [
     Row("a container has none", LINE, WORDS, PODMAN, "skip", "no kernel command line"),
     Row("a container of which none is asked", LINE, NOTHING, PODMAN, "n/a"),
     Row("no entries asked", ENTRIES, NOTHING, {}, "n/a", "not in the spec"),
-    Row("every entry carries them", ENTRIES, WORDS, {}, "pass", "in 1 boot entries"),
+    Row("every entry carries them", ENTRIES, WORDS, {}, "pass", "in 1 boot entry"),
     Row(
         "an older kernel's entry lacks one; rescue entries do not count",
         ENTRIES,
@@ -188,7 +188,7 @@ ROWS = [
         "n/a",
         "not in the spec",
     ),
-    Row("every image holds the configuration", INITRAMFS, OUT, {}, "pass", "1 images hold"),
+    Row("every image holds the configuration", INITRAMFS, OUT, {}, "pass", "gpuprov.conf in 1 image"),
     Row(
         "an image older than the configuration",
         INITRAMFS,

@@ -67,7 +67,7 @@ ROWS = [
         "fail",
         "powersave in 1 of 2",
         "tuned.service may set another",
-        change="setting governor of 1 policies: powersave -> performance",
+        change="setting governor of 1 policy: powersave -> performance",
     ),
     Row("a governor that is not there", GOVERNOR, Kernel(cpu_governor="ondemand"), METAL, "fail", "performance, powersave"),
     Row("bare metal without", GOVERNOR, FAST, rates(), "fail", "no CPU has a governor", "intel_pstate"),

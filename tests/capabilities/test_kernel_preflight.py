@@ -40,7 +40,7 @@ ROWS = [
         Kernel(sysctl={"vm.swappiness": 1}),
         values("vm.swappiness = 60\n"),
         "pass",
-        "1 sysctls can be set",
+        "1 sysctl can be set",
     ),
     Row(
         "unknown",

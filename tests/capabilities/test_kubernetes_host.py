@@ -101,7 +101,7 @@ ROWS = [
     Row("HAMi with other values", COUNT, {"plugin": "hami", "hami": {"split_count": 4}}, {}, told(allocatable={GPU: 10}),
         "fail", "nvidia.com/gpu: 10"),
     Row("gpushare's count", COUNT, {"plugin": "gpushare"}, {}, told(allocatable={"aliyun.com/gpu-count": 1}), "pass"),
-    Row("no MIG", STRATEGY, {}, {}, {}, "pass", "1 GPUs, 0 in MIG mode"),
+    Row("no MIG", STRATEGY, {}, {}, {}, "pass", "1 GPU, 0 in MIG mode"),
     Row("MIG on a node for whole GPUs", STRATEGY, {}, {}, {"mig": gpus(None, SEVEN)}, "fail", "GPU 1 is in MIG mode",
         "single or mixed"),
     Row("single", STRATEGY, SINGLE, {}, {"mig": gpus(SEVEN, SEVEN)}, "pass", "2 in MIG mode"),

@@ -159,7 +159,7 @@ ROWS = [
     Row("a manager that is off", MANAGER, TWO, {"mig_boot": mh.boot(manager=("disabled", "inactive"))}, "pass", "disabled"),
     Row("no manager", MANAGER, TWO, {}, "pass", "not-found"),
 
-    Row("it fits", FITS, TWO, GOOD, "pass", "fits on 1 of 1 GPUs"),
+    Row("it fits", FITS, TWO, GOOD, "pass", "fits on 1 of 1 GPU"),
     Row("it does not fit", FITS, cut({"1g.10gb+me": 2}), GOOD, "fail", "1g.10gb+me"),
     Row("a GPU without MIG is named", FITS, TWO, PLAIN, "fail", "Tesla T4 has no MIG",
         "mig: false"),
@@ -181,7 +181,7 @@ ROWS = [
     Row("a mode change ends what computes", CLIENTS, TWO, {"mig": mh.state(mh.gpu(on=False)), "mig_holders": HELD}, "fail", "python3"),
     Row("from Hopper on no reset", CLIENTS, TWO, {"mig": mh.state(mh.gpu(on=False)), "mig_holders": DAEMON}, "pass", "nothing"),
     Row("a service is stopped for a reset", CLIENTS, AMPERE, a100(on=False) | {"mig_holders": DAEMON}, "pass",
-        "1 services are stopped",
+        "stopped for it: 1 service",
         change="client nv-hostengine (pid 702, nvidia-dcgm.service):  -> stopped"),
     Row("a reset stops what holds any GPU", CLIENTS, cut({"3g.20gb": 2}, [0]), {"mig_holders": HELD.replace("nvidia0", "nvidia1"),
         "mig": mh.state(mh.gpu(model=mh.A100, on=False), mh.gpu(model=mh.A100, on=False, index=1))}, "fail", "python3"),

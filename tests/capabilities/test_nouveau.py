@@ -82,7 +82,7 @@ ROWS = [
         {"container": "podman", "loaded_modules": LOADED},
         "skip",
     ),
-    Row("the initramfs is clean", INITRAMFS, None, {}, "pass", "1 images"),
+    Row("the initramfs is clean", INITRAMFS, None, {}, "pass", "1 image"),
     Row("nouveau inside, and the blacklist with it", INITRAMFS, None, {"initramfs": initrd(NOUVEAU_KO)}, "pass"),
     Row("no blacklist, and nouveau not inside", INITRAMFS, None, {"initramfs": initrd(fresh=False)}, "pass"),
     Row(

@@ -41,7 +41,7 @@ ROWS = [
     Row("the build host itself", ONCE, ITSELF, {}, "n/a", "itself"),
     Row("a package is left", ONCE, None, brought(), "fail", f"{NAME} is installed", "gpuprov apply"),
     Row("on the build host too", ONCE, ITSELF, brought(), "fail", f"{NAME} is installed", "gpuprov apply"),
-    Row("whole and held", ONCE, SERVED, {**brought(), **held()}, "pass", f"{NAME}: 1 files for 6.1.0-47-amd64"),
+    Row("whole and held", ONCE, SERVED, {**brought(), **held()}, "pass", f"{NAME}: 1 file for 6.1.0-47-amd64"),
     Row("no package", ONCE, SERVED, {}, "fail", "no package", "gpuprov apply"),
     Row("two packages", ONCE, SERVED, {"prebuilt_modules": "package|a|b|b\npackage|c|d|d\n"}, "fail", "a, c"),
     Row("nothing was recorded", ONCE, SERVED, brought(recorded=""), "fail", "not the recorded one", "gpuprov apply"),

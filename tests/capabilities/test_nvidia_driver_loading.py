@@ -30,7 +30,7 @@ def both(other: str) -> dict[str, str]:
 
 
 ROWS = [
-    Row("modules of now", INITRAMFS, None, {}, "pass", "no older NVIDIA module in 1 images"),
+    Row("modules of now", INITRAMFS, None, {}, "pass", "no older NVIDIA module in 1 image"),
     Row("modules of before", INITRAMFS, None, {"initramfs": initrd(MODULE, "older")}, "fail", f"inside: /boot/initrd.img-{KERNEL}",
         "update-initramfs -u -k all"),
     Row("the kernel's own nvidiafb", INITRAMFS, None, {"initramfs": initrd(f"{KERNEL}/kernel/nvidiafb.ko", "older")}, "pass"),

@@ -25,8 +25,8 @@ AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3
 @pytest.mark.parametrize(
     ("changed", "status", "found", "hint"),
     [
-        ({}, "pass", "1 GPUs with all their regions; KVM, UEFI", ""),
-        ({"gpu_functions": vm.function(bars=vm.WIDE)}, "pass", "1 GPUs", ""),
+        ({}, "pass", "1 GPU with all their regions; KVM, UEFI", ""),
+        ({"gpu_functions": vm.function(bars=vm.WIDE)}, "pass", "1 GPU", ""),
         ({"machine": vm.machine("none"), "gpu_functions": PASSED}, "pass", "bare metal, UEFI", ""),
         ({"gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "0000:06:00.0 region 1; KVM, UEFI", "X-PciMmio64Mb"),
         (
@@ -35,7 +35,7 @@ AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3
                 "gpu_functions": vm.function("physical", bars=ONE_REGION, address="000f:01:00.0"),
             },
             "pass",
-            "1 GPUs with all their regions",
+            "1 GPU with all their regions",
             "",
         ),
         ({"gpu_functions": vm.function(bars=vm.WIDE_LOST)}, "fail", "0000:06:00.0 region 2", "maxphysaddr"),
@@ -96,7 +96,7 @@ WITH = HostSpec(name="vm1", capabilities={"nvidia_driver": ANY, "vgpu_guest": Vg
         (WITH, {}, "fail", "vGPU: 0000:06:00.0; vGPU manager 580.95.02; KVM", "nvidia_driver: false for these hosts"),
         (None, {}, "fail", "vGPU: 0000:06:00.0", "nvidia_driver: false for these hosts"),
         (None, {"gpu_functions": vm.function(host="|")}, "fail", "of unknown version", "then vgpu_guest"),
-        (None, {"gpu_functions": PASSED}, "pass", "1 GPUs passed through; KVM", ""),
+        (None, {"gpu_functions": PASSED}, "pass", "1 GPU passed through; KVM", ""),
         (None, {"machine": vm.machine("none")}, "skip", "bare metal", ""),
         (None, NOTHING, "skip", "no NVIDIA GPU", ""),
         (None, PODMAN, "skip", "podman", ""),

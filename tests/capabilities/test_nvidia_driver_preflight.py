@@ -142,7 +142,7 @@ ROWS = [
         NEWEST,
         {"gpu_clients": DAEMON_ONLY},
         "pass",
-        "1 services",
+        "1 service",
         change="client nvidia-persiste (nvidia-persistenced.service 812):  -> stopped",
     ),
     Row(

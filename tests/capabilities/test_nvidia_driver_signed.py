@@ -84,7 +84,7 @@ def test_with_secure_boot_on_the_next_kernels_modules_must_load() -> None:
     """https://github.com/fedora-silverblue/issue-tracker/issues/272: akmods built a module without a signature, and it was refused."""
     assert (of_next(DKMS_KEY).status, of_next(DKMS_KEY).found) == (
         "pass",
-        "1 modules, signed by DKMS module signing key (1b2c), whose certificate is enrolled",
+        "1 module, signed by DKMS module signing key (1b2c), whose certificate is enrolled",
     )
     bare = of_next(DKMS_KEY, f"module|{NEXT}|nvidia-current-uvm||")
     assert (bare.status, "nvidia-current-uvm is not signed" in bare.found) == ("fail", True)

@@ -48,7 +48,7 @@ ROWS = [
         {"units": units(OFF)},
         "fail",
         "nvidia-persistenced.service is not-found",
-        "systemctl enable --now nvidia-persistenced.service",
+        "gpuprov apply",
         change="service nvidia-persistenced.service: not-found -> enabled",
     ),
     Row(
@@ -104,7 +104,7 @@ ROWS = [
     ),
     Row("no GPU to hold", ACTIVE, None, {**NO_GPU, "units": units(FAILED)}, "skip", "no NVIDIA GPU"),
     Row("a container with the machine's GPUs", ACTIVE, None, {**PODMAN, "units": units(FAILED)}, "skip", "podman"),
-    Row("the mode is on", MODE, None, {}, "pass", "Enabled on 1 GPUs"),
+    Row("the mode is on", MODE, None, {}, "pass", "Enabled on 1 GPU"),
     Row(
         "one GPU lost the mode",
         MODE,
@@ -114,7 +114,7 @@ ROWS = [
         "not Enabled: 0000:3b:00.0",
         "systemctl restart nvidia-persistenced.service",
     ),
-    Row("but for a virtual machine's", MODE, None, {"nvidia_functions": H100 + GIVEN}, "pass", "Enabled on 1 GPUs"),
+    Row("but for a virtual machine's", MODE, None, {"nvidia_functions": H100 + GIVEN}, "pass", "Enabled on 1 GPU"),
     Row(
         "one GPU on the bus is dead: nvidia-smi does not list it",
         MODE,

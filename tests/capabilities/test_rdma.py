@@ -93,7 +93,7 @@ ROWS = [
         ROCE,
         {"rdma_devices": BOND.replace("down down", "up up")},
         "pass",
-        "1 ports ACTIVE",
+        "1 port ACTIVE",
     ),
     # SR-IOV functions are their virtual machines' and pods': https://github.com/openshift/sriov-network-operator/issues/635
     Row(
@@ -104,8 +104,8 @@ ROWS = [
         "pass",
         "mlx5_0 (0000:3b:00.0); left out: 1 SR-IOV function",
     ),
-    Row("and are down", PORTS, None, {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 ports ACTIVE"),
-    Row("by driver", PORTS, by(driver="mlx5_core"), {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 ports ACTIVE"),
+    Row("and are down", PORTS, None, {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 port ACTIVE"),
+    Row("by driver", PORTS, by(driver="mlx5_core"), {"rdma_devices": PHYSICAL + VIRTUAL}, "pass", "1 port ACTIVE"),
     Row("one that is named", PORTS, by(netdev="ibs1v0"), {"rdma_devices": PHYSICAL + VIRTUAL}, "fail", "mlx5_1 port 1"),
     Row("no others", PORTS, None, {"rdma_devices": VIRTUAL}, "fail", "mlx5_1 port 1 is DOWN"),
     Row("a PCI address", DEVICES, by(pci="0000:5e:00.0"), {}, "pass", "ibp94s0"),

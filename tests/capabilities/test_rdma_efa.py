@@ -87,10 +87,10 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("TCP", "environment", ASKED, said("env|/etc/environment|FI_PROVIDER='tcp'"), "fail", "FI_PROVIDER=tcp", "/etc/environment"),
     ("no RDMA", "environment", ASKED, said("env|/etc/profile.d/x.sh|FI_EFA_USE_DEVICE_RDMA=0"), "fail", "RDMA=0", "x.sh"),
     ("fork", "environment", ASKED, said("env|/etc/environment|RDMAV_FORK_SAFE=1"), "fail", "RDMAV_FORK_SAFE=1", "/etc/environment"),
-    ("each kernel", "kernels", ASKED, said(), "pass", "1 kernels", ""),
+    ("each kernel", "kernels", ASKED, said(), "pass", "1 kernel", ""),
     ("a kernel with its own alone", "kernels", ASKED, said(kernels=(f"{KERNEL}|1|{KO}|3.1.0", f"6.8.0-1030-aws|0|{IN_TREE}|")),
      "fail", "none for 6.8.0-1030-aws", "dkms autoinstall"),
-    ("which is enough", "kernels", INBOX, said(kernels=(f"{KERNEL}|1|{IN_TREE}|",)), "pass", "1 kernels", ""),
+    ("which is enough", "kernels", INBOX, said(kernels=(f"{KERNEL}|1|{IN_TREE}|",)), "pass", "1 kernel", ""),
     ("a kernel without", "kernels", INBOX, said(kernels=(f"{KERNEL}|1|{IN_TREE}|", "6.8.0-1030-aws|0||")), "fail", "none", "headers"),
 ]  # fmt: skip
 

@@ -147,7 +147,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("overruled", "stale", COMPAT, host.nccl(host.CONF, 'other|/etc/environment|NCCL_IB_GID_INDEX="3"'),
      "fail", "/etc/environment says NCCL_IB_GID_INDEX=3, which counts before", "rdma.nccl"),
     ("something else", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_DEBUG=WARN"),
-     "pass", "1 other settings", ""),
+     "pass", "1 other setting", ""),
     ("a file that is not there", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_CONF_FILE=/opt/n",
      "file|/opt/n|0"),
      "fail", "NCCL_CONF_FILE=/opt/n, which is not there", "environment"),

@@ -65,7 +65,7 @@ ROWS = [
     ("boot", BLOCK, {"state": said(config=("set tos 0",))}, "fail", "roce.conf says set tos 0", "gpuprov apply"),
     ("boot", BLOCK, {"state": said(unit=("loaded", "inactive", "disabled"))}, "fail", "gpuprov-roce.service is disabled",
      "systemctl enable"),
-    ("boot", BLOCK, {"state": said(unit=("not-found", "inactive", ""))}, "fail", "is not-found", "systemctl enable"),
+    ("boot", BLOCK, {"state": said(unit=("not-found", "inactive", ""))}, "fail", "is not-found", "gpuprov apply"),
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"), log="roce: mlx5_0: pfc is none")}, "fail",
      'gpuprov-roce.service failed ("roce: mlx5_0: pfc is none")', "journalctl"),
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"))}, "fail", "failed", "journalctl"),

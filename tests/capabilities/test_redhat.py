@@ -86,7 +86,7 @@ ROWS = [
         OUT,
         {**ROCKY, "kernels": KERNELS, **images((OLD, 1, NOUVEAU), (NEW, 1, ""))},
         "pass",
-        "2 images hold",
+        "gpuprov.conf in 2 images",
     ),
     Row(
         "the older kernel's image is stale",

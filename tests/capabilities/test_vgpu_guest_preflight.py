@@ -23,7 +23,7 @@ def host(model: str = "", **capabilities: Fragment) -> HostSpec:
 @pytest.mark.parametrize(
     ("fragment", "changed", "status", "found", "hint"),
     [
-        (PLAIN, {}, "pass", "1 vGPUs, feature_type vgpu", ""),
+        (PLAIN, {}, "pass", "1 vGPU, feature_type vgpu", ""),
         (PLAIN, {"gpu_functions": PHYSICAL}, "fail", "no vGPU: 0000:06:00.0", "take vgpu_guest out"),
         (
             PLAIN,
@@ -34,7 +34,7 @@ def host(model: str = "", **capabilities: Fragment) -> HostSpec:
         ),
         (PLAIN, {"gpu_functions": vm.function("unknown")}, "fail", "not readable", "root"),
         (PLAIN, {"nvidia_functions": ""}, "fail", "no NVIDIA GPU", "give the VM a vGPU"),
-        (WHOLE, {"gpu_functions": PHYSICAL}, "pass", "1 whole GPUs, feature_type vws", ""),
+        (WHOLE, {"gpu_functions": PHYSICAL}, "pass", "1 whole GPU, feature_type vws", ""),
         (WHOLE, {}, "fail", "vGPU: 0000:06:00.0", "feature_type: vgpu"),
         (PROVIDER, {"gpu_functions": PHYSICAL}, "pass", "the provider licenses either", ""),
         (PROVIDER, {}, "pass", "the provider licenses either", ""),

@@ -31,6 +31,7 @@ WRITE = [one.name for one in CAPABILITIES if one.written]
 
 
 def block(name: str, values: dict[str, Any]) -> Fragment:
+    fragment: Fragment | None
     fragment, findings = convert(values, BY_NAME[name].fragment)
     assert fragment is not None, findings
     return fragment
@@ -130,7 +131,9 @@ def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
         assert ": masked" in masked.found
         assert (one.path, "masked") in [(change.name, change.before) for change in masked.changes]
         other = f"/etc/systemd/system.control/{unit}"
-        moved = host.ask(**{f"FragmentPath_{one.path}".replace("=", "_"): f"FragmentPath={other}"})
+        moved = host.check.run(
+            host.ctx(contents=host.text().replace(f"FragmentPath={one.path}", f"FragmentPath={other}"))
+        )
         assert f"{one.path}: {other} is loaded in its place" in moved.found
         site = f"/etc/systemd/system/{unit}.d/90-site.conf"
         text = host.text().replace(

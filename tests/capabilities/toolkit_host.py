@@ -116,6 +116,7 @@ def toolkit(
     rule: bool = True,
     output: str = "/var/run/cdi/nvidia.yaml",
     makers: tuple[str, ...] = ("nvidia-cdi-refresh.service", "gpuprov-cdi-refresh.service"),
+    flags: str = "no-additional-gids-for-device-nodes",
 ) -> str:
     """nvidia-ctk, its configuration, device files with their links; `more` are further lines."""
     lines = [f"version NVIDIA Container Toolkit CLI version {version}"] if version else []
@@ -123,15 +124,23 @@ def toolkit(
         "linked /dev/nvidia0",
         "linked /dev/nvidiactl",
     ]
-    lines += [f"maker {unit}" for unit in makers]
+    lines += [f"maker {unit}" for unit in makers] + [f"flags {flags}"] * bool(flags)
     lines += ["rule /etc/udev/rules.d/71-gpuprov-nvidia-dev-char.rules"] * rule + [f"output {output}"] * bool(output)
     return "\n".join([*lines, *more]) + "\n"
 
 
-def cdi(*names: str, path: str = "/var/run/cdi/nvidia.yaml", version: str = DRIVER, uvm: bool = True) -> str:
+def cdi(
+    *names: str,
+    path: str = "/var/run/cdi/nvidia.yaml",
+    version: str = DRIVER,
+    uvm: bool = True,
+    of: str = "0.5.0",
+    fields: tuple[str, ...] = (),
+) -> str:
     devices = names or ("0", "GPU-3c1f6d5e")
     listed = "".join(f'    - name: "{name}"\n' for name in (*devices, "all"))
-    return f"@spec {path}\nkind: nvidia.com/gpu\n{listed}{'@uvm' if uvm else ''}\nlibcuda.so.{version}\n"
+    later = "".join(f"@field {field}\n" for field in fields)
+    return f"@spec {path}\ncdiVersion: {of}\nkind: nvidia.com/gpu\n{listed}{later}{'@uvm' if uvm else ''}\nlibcuda.so.{version}\n"
 
 
 def units(off: tuple[str, ...] = (), names: str = "nvidia-cdi-refresh") -> str:

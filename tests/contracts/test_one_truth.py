@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
@@ -58,3 +59,10 @@ def test_no_table_for_roles_reads_as_a_template() -> None:
 
     read = [place for place, text in strings(fleet_variables(), "") if re.search(r"\{[{%#]", text)]
     assert not read
+
+
+def test_no_check_takes_a_unit_that_no_probe_asks_for_for_one_that_is_missing() -> None:
+    """`units[NAME]` tells them apart; with `units.get(NAME, MISSING)` such a check is red for ever."""
+    package = Path(__file__).parents[2] / "gpuprov"
+    sources = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    assert [path for path, text in sources.items() if re.search(r"\.get\([^()]*\bsystemd\.MISSING\)", text)] == []

@@ -54,10 +54,8 @@ def _defaults(text: str, version: str) -> str:
     return subprocess.run([program, "config", "default"], capture_output=True, text=True, check=True).stdout
 
 
-def main() -> None:
-    cases = every()
-    tapes = {case.name: told for case, told in zip(cases, played(cases), strict=True)}
-    # Each text once: the dumps are long, and most of them are the same.
+def keep(tapes: dict[str, Any]) -> None:
+    """Write the tapes, each text once: the dumps are long, and most of them are the same."""
     texts: list[str] = []
     place: dict[str, int] = {}
 
@@ -76,7 +74,12 @@ def main() -> None:
     short_tapes = short(tapes)
     data = json.dumps({"texts": texts, "tapes": short_tapes}, separators=(",", ":")).encode()
     TAPES.write_bytes(lzma.compress(data, preset=9))
-    print(f"{len(cases)} cases, {len(texts)} texts, {TAPES.stat().st_size} bytes")
+    print(f"{len(tapes)} cases, {len(texts)} texts, {TAPES.stat().st_size} bytes")
+
+
+def main() -> None:
+    cases = every()
+    keep({case.name: told for case, told in zip(cases, played(cases), strict=True)})
 
 
 if __name__ == "__main__":

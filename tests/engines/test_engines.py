@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.shared import engine_files, engine_output, engines
+from gpuprov.shared import engine_files, engine_output, engine_runtimes, engines
 from tests.capabilities.toolkit_host import (
     CLOCK,
     CRIO,
@@ -225,6 +225,7 @@ def test_cgroups_are_systemds_where_those_of_runc_are(
     section = 'plugins."io.containerd.cri.v1.runtime"'
     dump = f'version = 3\n[{section}]\nenable_cdi = true\n[{section}.containerd]\ndefault_runtime_name = "{default}"\n'
     for name, program, cgroup in (("runc", "", runc), ("nvidia", "/usr/bin/nvidia-container-runtime", mine)):
+        dump += f'[{section}.containerd.runtimes.{name}]\nruntime_type = "io.containerd.runc.v2"\n'
         dump += f'[{section}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
         dump += "" if cgroup is None else f"SystemdCgroup = {str(cgroup).lower()}\n"
     engine = one(containerd(main="version = 3\n", drop_in="", dump=dump, version="2.1.4"))
@@ -251,13 +252,13 @@ def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str])
     files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
     engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}
     assert engines.differences("crio", engine, False) == told
-    finished = engine_files.with_copied(
-        {engines.DROP_INS["crio"]: CRIO_DROP_IN}, "crio", engines.runtimes("crio", engine)
+    finished = engine_files.with_needed(
+        {engines.DROP_INS["crio"]: CRIO_DROP_IN}, "crio", False, engines.runtimes("crio", engine)
     )
     mine = tomllib.loads(finished[engines.DROP_INS["crio"]])["crio"]["runtime"]["runtimes"]["nvidia"]
     assert mine.get("monitor_path") == (monitor if told else None)
-    assert engine_files.with_copied(finished, "crio", engines.runtimes("crio", engine)) == finished
-    assert engine_files.with_copied({}, "crio", engines.runtimes("crio", engine)) == {}
+    assert engine_files.with_needed(finished, "crio", False, engines.runtimes("crio", engine)) == finished
+    assert engine_files.with_needed({}, "crio", False, engines.runtimes("crio", engine)) == {}
 
 
 @pytest.mark.parametrize("plugin", engines.CRI)
@@ -370,7 +371,8 @@ def test_another_default_runtime_changes_nothing_else(name: str, text: str, line
     assert line in made.splitlines()
     assert {part for part in text.splitlines() if "default_runtime" not in part} <= set(made.splitlines())
     now, before = (
-        {path: value for path, value in engines.leaves(tomllib.loads(one)) if value != {}} for one in (made, text)
+        {path: value for path, value in engine_runtimes.leaves(tomllib.loads(one)) if value != {}}
+        for one in (made, text)
     )
     assert now == {**before, **{path: "runc" for path in now if "default_runtime" in path}}
 

@@ -27,9 +27,9 @@ COUNTS = {
     "containerd 1.6": (30, 5),
     "containerd 1.7": (34, 5),
     "containerd 2.1": (44, 7),
-    "containerd 2.3": (50, 3),
-    "docker 27.5": (19, 8),
-    "docker 28.3": (19, 8),
+    "containerd 2.3": (53, 3),
+    "docker 27.5": (18, 9),
+    "docker 28.3": (18, 9),
     "crio 1.30": (18, 0),
 }
 """By engine: how many configurations get NVIDIA's runtime (or have it), and how many are refused, rightly and with the reason."""
@@ -126,6 +126,22 @@ def test_a_runtime_is_seen_exactly_where_the_daemon_has_it() -> None:
             # The dump's own words, whichever name the CRI plugin has in this generation.
             there = "runtimes.nvidia.options]" in engine["dump"].replace("'", "").replace('"', "")
             assert bool(path) == there, case.name
+
+
+def test_the_runtime_of_every_accepted_configuration_is_of_a_type_that_runs_its_program() -> None:
+    """nvidia-ctk 1.17.8 copies a runtime without a type, and containerd then creates no container."""
+    kinds = Counter[str]()
+    for case in every():
+        if case.engine == "docker" or ended(case) not in (DONE, NOTHING):
+            continue
+        last = states(case)[-1]
+        kind = str(
+            engines.at(engines.runtimes(case.engine, last), "runtimes", engines.NAME, "runtime_type", default="")
+        )
+        kinds[f"{case.engine} {'1' if engines.has_old_shims(case.engine, last) else '2'} {kind}"] += 1
+    first = kinds.pop("containerd 1 io.containerd.runtime.v1.linux")  # with `Runtime`, which that type runs
+    assert set(kinds) == {"containerd 1 io.containerd.runc.v2", "containerd 2 io.containerd.runc.v2", "crio 2 oci"}
+    assert (first, kinds["containerd 2 io.containerd.runc.v2"]) == (2, 97)
 
 
 def test_files_are_known_where_the_dump_tells_patterns_only() -> None:

@@ -101,7 +101,7 @@ def test_only_what_differs_from_the_defaults_is_written() -> None:
         (H100 + B200, "gpu: 2 GPUs of several or unknown models; a spec names one"),
         (
             "0000:01:00.0 0x10de 0xffff 0x10de 0x0 0x030000 \n",
-            "gpu: 1 GPUs of several or unknown models; a spec names one",
+            "gpu: 1 GPU of several or unknown models; a spec names one",
         ),
         ("damaged\n", "gpu: nvidia_functions cannot be read"),
     ],

@@ -27,6 +27,28 @@ OLD_ROWS = [f"Inst gp-driver {OLD}-1", f"Inst gp-lib {OLD}-1"]
 NEW_ROWS = [f"Inst gp-driver {NEW}-1", f"Inst gp-lib {NEW}-1"]
 
 
+LOCKS_OF_DRIVER = [
+    f"type: package\n{lock}"
+    for lock in (
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: gp-driver",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: GP-DRIVER",
+        "match_type: glob\ncase_sensitive: off\nsolvable_name: GP-DRIVER",
+        "match_type: glob\nsolvable_name: GP-DRIVER",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: gp-driver\nsolvable_arch: noarch",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: gp-driver\nsolvable_arch: x86_64",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: gp-driver\nquery_string: x",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: x\nquery_string: gp-driver",
+        "match_type: regex\ncase_sensitive: on\nsolvable_name: ^gp-dri.*",
+        "match_type: regex\ncase_sensitive: on\nsolvable_name: driver",
+        "match_type: word\ncase_sensitive: on\nsolvable_name: driver",
+        "match_type: exact\ncase_sensitive: on\nsolvable_name: gp-*",
+        "solvable_name: DRIV",
+        "match_type: glob\ncase_sensitive: on\nversion: == 1\nsolvable_name: gp-driver",
+        "match_type: glob\ncase_sensitive: on\nsolvable_name: a\nsolvable_name: gp-driver",
+    )
+]
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("zypper") / "repository"
@@ -97,6 +119,18 @@ class TestReal:
         assert manager.hold([], ["gp-lib", "gp-user"], check=False) == ["release gp-lib"]
         assert manager.read([]).held == ["gp-driver"]
         assert [row[1:5] for row in manager.read([]).rows] == [[name, f"{OLD}-1", name, "noarch"] for name in BOTH]
+
+    @pytest.mark.parametrize("lock", LOCKS_OF_DRIVER)
+    def test_a_lock_holds_what_zypper_leaves_alone(self, manager: Zypper, lock: str) -> None:
+        done(manager, f"gp-driver={OLD}-1", f"gp-lib={OLD}-1")
+        Path(zypper_locks.LOCKS).write_text(f"\n{lock}\n\n")
+        moved = manager._zypper(["update", "--dry-run"]).out.partition("<to-upgrade>")[2]
+        assert ("gp-driver" in manager.read([]).held) == ('name="gp-driver"' not in moved)
+        manager.hold(["gp-driver"], [], check=False)
+        assert manager.hold(["gp-driver"], [], check=False) == [], "done again it changes nothing"
+        assert "gp-driver" in manager.read([]).held
+        manager.hold([], ["gp-driver"], check=False)
+        assert manager.hold([], ["gp-driver"], check=False) == []
 
     def test_somebody_elses_lock_stands(self, manager: Zypper) -> None:
         manager.hold(["gp-lib"], [], check=False)

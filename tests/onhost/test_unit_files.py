@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_drop_in_of_others_is_set_aside_and_kept(
 
     monkeypatch.setattr(systemd, "FILES", f"{tmp_path}/")
     monkeypatch.setattr(systemd, "systemctl", systemctl)
-    given = {"units": {str(unit): UNIT}}
+    given: dict[str, Any] = {"units": {str(unit): UNIT}}
     done = ran(capsys, "gpuprov_files", **given, check=True)
     assert (done["changed"], other.exists()) == (True, True)
     done = ran(capsys, "gpuprov_files", **given)

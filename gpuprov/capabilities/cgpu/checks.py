@@ -12,6 +12,7 @@ from gpuprov.onhost.at_boot.cgpu import Difference
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
+from gpuprov.shown import counted
 
 Ctx = Context[Cgpu]
 FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")
@@ -42,7 +43,7 @@ def module(ctx: Ctx) -> Outcome:
     there = {gpu.index for gpu in state.gpus}
     count = (ctx.host.gpu.count if ctx.host.gpu else None) or 0
     if len(there) < count:
-        told = f"cGPU {state.version} has {len(there)} of {count} GPUs: {_words(there)}"
+        told = f"cGPU {state.version} has {len(there)} of {counted(count, 'GPU')}: {_words(there)}"
         return fail(expected, told, "load cGPU's module anew when the driver has all GPUs")
     strange = [index for index in ctx.fragment.gpus if int(index) not in there]
     if strange:
@@ -135,7 +136,7 @@ def settings(ctx: Ctx) -> Outcome:
         ]
         words = ", ".join(f"GPU {one.gpu.index} {one.node} is {one.found}" for one in told)
         return fail(expected, words, f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
-    return ok(f"{expected}, on {len(state.gpus)} GPUs", expected)
+    return ok(f"{expected}, on {counted(len(state.gpus), 'GPU')}", expected)
 
 
 @check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.answers import APPLY, enabling
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -14,29 +14,39 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     registrable,
     specification_file,
 )
+from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old, unread
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import SPECIFICATION, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
-from gpuprov.probe.containers.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
+from gpuprov.probe.containers.container_toolkit import (
+    CDI,
+    CDI_ANSWERS,
+    DEVICES,
+    TOOLKIT,
+    Devices,
+    Specification,
+)
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
+from gpuprov.shown import counted
 
 Ctx = Context[ContainerToolkit]
 
 
 @check(
     "container_toolkit.cdi",
-    *(CDI, DEVICES, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    *(CDI, CDI_ANSWERS, ENGINES, DEVICES, TOOLKIT, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
     fields=("cdi_directory",),
-    evidence="nvidia-ctk cdi list; nvidia-smi -L",
+    evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device nvidia.com/gpu=all IMAGE true",
 )
 def specification(ctx: Ctx) -> Outcome:
     """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no
-    CUDA program starts, and with files of the installed driver."""
+    CUDA program starts, and with files of the installed driver; and each engine can read it: by its own word (podman, docker 28.2 and
+    newer), or else by its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
-    expected = f"{specification_file(ctx.fragment)} with {len(devices.names)} devices"
+    expected = f"{specification_file(ctx.fragment)} with {counted(len(devices.names), 'device')}"
     change = Change(kind="file", name=specification_file(ctx.fragment), after="made anew")
     hint = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
     kind = ctx.facts.get(system.CONTAINER)
@@ -62,6 +72,11 @@ def specification(ctx: Ctx) -> Outcome:
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
+    unreadable, newer = unread(ctx.fragment, ctx.facts, mine)
+    if unreadable:
+        flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)
+        again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
+        return fail(f"{mine.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
     return ok(f"{mine.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
 
 
@@ -90,27 +105,21 @@ def of_other_driver(found: Specification, version: str) -> str:
 
 @check(
     "container_toolkit.cdi_refresh",
-    *(systemd.SYSTEMD_UNITS, TOOLKIT),
+    *(systemd.SYSTEMD_UNITS, TOOLKIT, ENGINES),
     fields=("cdi_directory",),
     moment="next-boot",
     evidence="systemctl is-enabled nvidia-cdi-refresh.path nvidia-cdi-refresh.service; cat /etc/nvidia-container-toolkit/*.env",
 )
 def refresh(ctx: Ctx) -> Outcome:
-    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for."""
+    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for, and so that
+    each engine can read it."""
     units = refresh_units(ctx.facts)
     known = ctx.facts.get(systemd.SYSTEMD_UNITS)
     expected = f"{' and '.join(units)} enabled, writing {specification_file(ctx.fragment)}"
-    off = [name for name in units if known.get(name, systemd.MISSING).file != "enabled"]
+    off = {name: known[name].file or known[name].load for name in units if known[name].file != "enabled"}
     if off:
-        changes = [
-            Change(
-                kind="service", name=name, before=known.get(name, systemd.MISSING).file or "not-found", after="enabled"
-            )
-            for name in off
-        ]
-        return fail(
-            expected, f"not enabled: {' '.join(off)}", f"systemctl enable --now {' '.join(off)}", changes=changes
-        )
+        changes = [Change(kind="service", name=name, before=before, after="enabled") for name, before in off.items()]
+        return fail(expected, f"not enabled: {' '.join(off)}", enabling(off), changes=changes)
     if units[-1] not in ctx.facts.get(TOOLKIT).makers:
         place = catalogue.REFRESH_DROP_IN if units == catalogue.REFRESH_UNITS else units[-1]
         told = f"{units[-1]} makes no device files: after a boot, the specification would be without {UVM}"
@@ -120,6 +129,14 @@ def refresh(ctx: Ctx) -> Outcome:
         place = catalogue.REFRESH_ENVIRONMENT
         change = Change(kind="file", name=place, before=written, after=specification_file(ctx.fragment))
         return fail(expected, f"{place} says {written}", APPLY, changes=[change])
+    toolkit = ctx.facts.get(TOOLKIT)
+    if missing := [
+        flag for flag in needed_flags(ctx.fragment, ctx.facts, toolkit.version) if flag not in toolkit.flags
+    ]:
+        after = ",".join([*toolkit.flags, *missing])
+        change = Change(kind="file", name=catalogue.REFRESH_ENVIRONMENT, before=",".join(toolkit.flags), after=after)
+        told = f"{catalogue.FLAGS_VARIABLE} lacks {' '.join(missing)}: {', '.join(too_old(ctx.fragment, ctx.facts))} could not read"
+        return fail(expected, f"{told} the specification of a boot", APPLY, changes=[change])
     return ok(expected)
 
 
@@ -150,7 +167,7 @@ def daemon_reload(ctx: Ctx) -> Outcome:
         told = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
         hint = "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain container-nvml-unknown"
         return fail(expected, told, hint)
-    return ok(f"mode {how}, {len(toolkit.linked)} device files linked in /dev/char")
+    return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 
 def _by_systemd(name: str, engine: dict[str, object]) -> bool:

@@ -17,7 +17,9 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     runners,
     specification_file,
 )
+from gpuprov.capabilities.container_toolkit.readers import needed_flags
 from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog import engines as known
 from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
@@ -120,17 +122,27 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
     return rf"/{header}/,/^[[:space:]]*\[/s|^[[:space:]]*{key}[[:space:]]*=.*|{key} = {value}|"
 
 
-def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> dict[str, Any]:
+def refresh_environment(ctx: Ctx, version: str) -> dict[str, str]:
+    """What the toolkit's own unit is told: where to write, and the features without which an engine could not read it; the site's
+    features stay."""
+    there = ctx.facts.get(TOOLKIT).flags
+    missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in there]
+    flags = {catalogue.FLAGS_VARIABLE: ",".join([*there, *missing])} if missing else {}
+    return {catalogue.OUTPUT_VARIABLE: specification_file(ctx.fragment), **flags}
+
+
+def boot(ctx: Ctx, version: str) -> dict[str, Any]:
     """One pair of units that refresh the CDI specification, the toolkit's own or gpuprov's, and the rule for links in /dev/char."""
+    new, units = modern(version), ctx.facts.get(systemd.SYSTEMD_UNITS)
     own = {f"{UNITS}/{name}": text for name, text in zip(catalogue.OWN_UNITS, (OWN_PATH, OWN_SERVICE), strict=True)}
-    file = specification_file(block)
+    file = specification_file(ctx.fragment)
     mine = {catalogue.REFRESH_DROP_IN: DROP_IN} if new else {at: text.replace("FILE", file) for at, text in own.items()}
-    retired = [name for name in catalogue.OWN_UNITS if new and units.get(name, systemd.MISSING).load == "loaded"]
+    retired = [name for name in catalogue.OWN_UNITS if new and units[name].load == "loaded"]
     return {
         "files": {catalogue.UDEV_RULE: RULE, **mine},
         "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],
         "retired": retired,
-        "environment": {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: file}} if new else {},
+        "environment": {catalogue.REFRESH_ENVIRONMENT: refresh_environment(ctx, version)} if new else {},
         "units": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
     }
 
@@ -149,15 +161,15 @@ def make(ctx: Ctx) -> dict[str, Any]:
     `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
     mode. Of each boot: `files`, `absent`, `retired`, `environment`, `units`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
-    new = modern(decision.version or toolkit.version)
+    version = decision.version or toolkit.version
     return {
         "later": waiting(ctx, decision),
         "repository": repository(ctx),
         **packages(ctx, decision),
         "engines": list(registrable(ctx.fragment, ctx.facts)),
-        "drop_ins": new,
+        "drop_ins": modern(version),
         "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
-        **boot(ctx.fragment, new, ctx.facts.get(systemd.SYSTEMD_UNITS)),
+        **boot(ctx, version),
     }
 
 
@@ -169,7 +181,7 @@ def written(ctx: Ctx) -> dict[str, Any]:
 
 def of_installed(ctx: Ctx) -> dict[str, Any]:
     """What is set for each boot, for the toolkit that is installed."""
-    return boot(ctx.fragment, modern(ctx.facts.get(TOOLKIT).version), ctx.facts.get(systemd.SYSTEMD_UNITS))
+    return boot(ctx, ctx.facts.get(TOOLKIT).version)
 
 
 PATHS = (
@@ -180,7 +192,11 @@ PATHS = (
 WRITTEN = Written(
     written,
     lambda _host, _block: PATHS,
-    (TOOLKIT, systemd.SYSTEMD_UNITS),
+    (TOOLKIT, ENGINES, systemd.SYSTEMD_UNITS),
     lambda ctx: of_installed(ctx)["environment"],
 )
-DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS), make)
+DESIRED = Desired(
+    (*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS),
+    make,
+    facts=lambda _host: known.engines_file().reads,
+)

@@ -21,6 +21,7 @@ from gpuprov.probe.host.family import words
 from gpuprov.probe.software import packages as probed
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 
 Ctx = Context[ContainerToolkit]
 
@@ -34,7 +35,9 @@ Ctx = Context[ContainerToolkit]
 def packages(ctx: Ctx) -> Outcome:
     """The toolkit's four packages are whole, of one version, and it is the one that is asked for; nvidia-ctk is of it."""
     found, wanted = installed(ctx.facts), ctx.fragment.version
-    expected = f"{len(catalogue.PACKAGES)} packages of one version" + ("" if wanted == "any" else f": {wanted}")
+    expected = f"{counted(len(catalogue.PACKAGES), 'package')} of one version" + (
+        "" if wanted == "any" else f": {wanted}"
+    )
     missing = [name for name in catalogue.PACKAGES if name not in found]
     if missing:  # what apply would install is told by container_toolkit.resolvable
         return fail(expected, f"not installed: {' '.join(missing)}", APPLY)

@@ -7,6 +7,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog import engines as known
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, USERS
 from gpuprov.probe.host import system
@@ -61,9 +62,10 @@ def present(ctx: Ctx) -> Outcome:
         hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
         return fail(expected, f"not installed: {' '.join(absent)}", hint)
     podman = found.get("podman")
-    if podman and files.number(podman["version"]) < files.CDI_SINCE["podman"]:
-        needed = ".".join(str(part) for part in files.CDI_SINCE["podman"])
-        return fail(f"podman {needed} or newer, which knows CDI", f"podman {podman['version']}", "upgrade podman")
+    if podman and not known.reads_cdi("podman", podman["version"]):
+        needed = known.first_reader("podman", "0")
+        told = f"podman {podman['version'] or 'of a release that it does not tell'}"
+        return fail(f"podman {needed} or newer, which reads CDI files that name GPUs by number", told, "upgrade podman")
     for name, engine in found.items():
         if why := files.refused(name, engine or {"version": "", "files": {}}) if name != "podman" else "":
             hint = f"fix it in {files.MAIN[name]}, or take {name} out of runtimes"

@@ -79,9 +79,10 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
         return [], f"nvidia-ctk: {error}"
     originals = {path: file["text"] for path, file in before["files"].items()}
     finished = engine_files.finished(produced, name, originals, default, engines.ordinary(name, before))
-    host.write(
-        finished if name == "docker" else engine_files.with_copied(finished, name, engines.runtimes(name, before))
-    )
+    if name != "docker":
+        first = engines.has_old_shims(name, before)
+        finished = engine_files.with_needed(finished, name, first, engines.runtimes(name, before))
+    host.write(finished)
     after = read()
     if lost := engines.lost_between(name, before, after):
         return lost, f"nvidia-ctk would lose {', '.join(lost[:8])}"

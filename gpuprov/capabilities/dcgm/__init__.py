@@ -12,7 +12,6 @@ from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus import dcgm
-from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.build import convert
@@ -53,7 +52,7 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """DCGM whose host engine is enabled: its version, parts, address and exporter."""
     units, found, there = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
-    if units.get(catalogue.UNIT, systemd.MISSING).file != "enabled" or not there:
+    if units[catalogue.UNIT].file != "enabled" or not there:
         return None
     core = there.get("datacenter-gpu-manager-4-core") or there.get("datacenter-gpu-manager")
     told = {
@@ -63,7 +62,7 @@ def export(facts: Facts) -> Fragment | None:
         "listen": listens(found.engine.start),
         "hold": all(package.held for package in there.values()),
     }
-    if units.get(catalogue.EXPORTER_UNIT, systemd.MISSING).file == "enabled":
+    if units[catalogue.EXPORTER_UNIT].file == "enabled":
         words = found.exporter.start.split()
         port = found.exporter.environment.get("DCGM_EXPORTER_LISTEN", "").rpartition(":")[2]
         told |= {"exporter": True, "exporter_port": int(port) if is_whole(port) else catalogue.EXPORTER_PORT}

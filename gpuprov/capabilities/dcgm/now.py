@@ -12,8 +12,9 @@ from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import dcgm, fabric
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.host import pci, system
 from gpuprov.shared import followers, resolve
+from gpuprov.shown import counted
 
 Ctx = Context[Dcgm]
 UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT
@@ -86,21 +87,21 @@ def held(ctx: Ctx) -> Outcome:
 @check("dcgm.enabled", dcgm.UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
     """The host engine starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(dcgm.UNITS)[UNIT]
     return answers.enabled(UNIT, unit.load, unit.file)
 
 
 @check("dcgm.alive", dcgm.UNITS, dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
 def alive(ctx: Ctx) -> Outcome:
     """The host engine lives, answers dcgmi, and is of the installed version: a process keeps its old libraries."""
-    unit, found = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    unit, found = ctx.facts.get(dcgm.UNITS)[UNIT], ctx.facts.get(dcgm.DCGM)
     engine, expected = found.engine, f"{UNIT} active, its host engine answers dcgmi"
     restart = Change(kind="service", name=UNIT, before="older than its program or settings", after="restarted")
     if unit.active != "active" or not engine.pid:
         change = Change(kind="service", name=UNIT, before=unit.active, after="active")
         state = unit.active if unit.load == "loaded" else unit.load
         beside = f"; a host engine outside the unit answers dcgmi ({found.running})" if found.running else ""
-        return fail(expected, f"{UNIT} is {state}{beside}", JOURNAL, changes=[change])
+        return fail(expected, f"{UNIT} is {state}{beside}", answers.by_unit(unit.load, JOURNAL), changes=[change])
     if found.running and found.running != found.installed:
         told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
         return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
@@ -127,9 +128,9 @@ def gpus(ctx: Ctx) -> Outcome:
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
     if found.gpus != on_bus:
-        told = f"{found.gpus} GPUs" if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
-        return fail(f"{on_bus} GPUs", told, f"nvidia-smi -L; then systemctl restart {UNIT}")
-    return ok(f"{on_bus} GPUs")
+        told = counted(found.gpus, "GPU") if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
+        return fail(counted(on_bus, "GPU"), told, f"nvidia-smi -L; then systemctl restart {UNIT}")
+    return ok(counted(on_bus, "GPU"))
 
 
 @check(
@@ -153,7 +154,7 @@ def switches(ctx: Ctx) -> Outcome:
     container, found = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
     if container and not ctx.facts.get(nvidia.DRIVER).version:
         return skip(f"{container} container: the driver is the machine's, and none is loaded there")
-    expected = f"{on_bus} NVSwitches" if on_bus else "the NVSwitches behind the board's bridges"
+    expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
     hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
     if found.gpus is None or found.switches is None:
         return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL)
@@ -187,7 +188,7 @@ def listening(ctx: Ctx) -> Outcome:
 )
 def exporter(ctx: Ctx) -> Outcome:
     """The exporter is enabled, reads the counters asked for from the one host engine, and answers on its port with metrics."""
-    unit, found = ctx.facts.get(dcgm.UNITS).get(EXPORTER_UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    unit, found = ctx.facts.get(dcgm.UNITS)[EXPORTER_UNIT], ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
         return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
@@ -203,7 +204,7 @@ def exporter(ctx: Ctx) -> Outcome:
         change = Change(
             kind="service", name=EXPORTER_UNIT, before=f"{unit.file or unit.load}, {unit.active}", after="active"
         )
-        hint = "tail /var/log/dcgm-exporter.log"
+        hint = answers.by_unit(unit.load, "tail /var/log/dcgm-exporter.log")
         return fail(expected, f"{EXPORTER_UNIT} is {unit.file or unit.load}, {unit.active}", hint, changes=[change])
     set_to, engine = found.exporter.environment, catalogue.reached_at(ctx.fragment.listen)
     wanted = {"DCGM_EXPORTER_LISTEN": f":{port}", "DCGM_REMOTE_HOSTENGINE_INFO": engine}

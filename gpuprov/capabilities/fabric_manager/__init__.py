@@ -112,7 +112,7 @@ def export(facts: Facts) -> Fragment | None:
     state = facts.get(IMEX)
     if state.file == "enabled" and state.nodes:
         return FabricManager(imex=Imex(nodes=state.nodes, channel0=state.parameter == "1"))
-    if facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING).file != "enabled":
+    if facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT].file != "enabled":
         return None
     found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
     mode = next((word for word, number in catalogue.MODES.items() if number == found.get("FABRIC_MODE", "0")), None)

@@ -70,7 +70,7 @@ def daemon(ctx: Ctx) -> Daemon:
         files = (program, config, catalogue.IMEX_NODES)
         active = state.active == "active"
         return Daemon(catalogue.IMEX_UNIT, "nvidia-imex", program, config, files, state.daemon, active, state.written)
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[catalogue.UNIT]
     program, config, seen = catalogue.PROGRAM, catalogue.configuration_file(), ctx.facts.get(fabric.DAEMON)
     return Daemon(catalogue.UNIT, "nv-fabricmanager", program, config, (program, config), seen, unit.active == "active")
 

@@ -17,6 +17,7 @@ from gpuprov.probe.gpus.imex import Imex as State
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import words
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 from gpuprov.topology import fabric as rules
 
 Ctx = Context[FabricManager]
@@ -48,7 +49,7 @@ def hardware(ctx: Ctx) -> Outcome:
     if asked(ctx.fragment) and addresses and not set(asked(ctx.fragment)) & addresses:
         told = f"the host has {', '.join(sorted(addresses))}"
         return fail(f"one of {', '.join(asked(ctx.fragment))}", told, "correct fabric_manager.imex.nodes")
-    return ok(f"{len(trays(ctx.facts))} GPUs of a rack")
+    return ok(f"{counted(len(trays(ctx.facts)), 'GPU')} of a rack")
 
 
 @on_trays
@@ -171,7 +172,7 @@ def nodes(ctx: Ctx) -> Outcome:
     if process and max(state.written, state.daemon.configured) > process.started + SLACK:
         change = Change(kind="service", name=UNIT, before="older than its configuration", after="restarted")
         return fail(f"{listed}, in force", f"changed after process {process.pid} had read it", APPLY, changes=[change])
-    return ok(f"{len(wanted)} members", listed)
+    return ok(counted(len(wanted), "member"), listed)
 
 
 def _differing(state: State) -> list[str]:
@@ -186,7 +187,7 @@ def _differing(state: State) -> list[str]:
 def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program tells it."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
-    expected = f"UP, {len(wanted)} members READY and connected"
+    expected = f"UP, {counted(len(wanted), 'member')} READY and connected"
     if (
         not state.daemon.processes
         and (kind := ctx.facts.get(system.CONTAINER))
@@ -209,7 +210,7 @@ def domain(ctx: Ctx) -> Outcome:
             "on these: systemctl status nvidia-imex, one version and one list of nodes, TCP ports 50000 and 50005 open"
         )
         return fail(expected, f"{state.domain.status}: {'; '.join(bad) or 'no member says why'}", hint)
-    return ok(f"UP, {len(state.domain.members)} members", expected)
+    return ok(f"UP, {counted(len(state.domain.members), 'member')}", expected)
 
 
 @on_trays
@@ -252,7 +253,7 @@ def in_fabric(ctx: Ctx) -> Outcome:
     if pci.gpus(functions) and not on_bus:
         return not_asked("all GPUs are with virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
-    expected = f"{len(on_bus)} GPUs: Completed, Success, in one clique of a cluster"
+    expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success, in one clique of a cluster"
     driver = ctx.facts.get(nvidia.DRIVER).version
     if not driver and (kind := ctx.facts.get(system.CONTAINER)):
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
@@ -266,8 +267,8 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(bad) or "no GPU on the bus", rules.RACK)
     cluster, clique = groups.pop()
     if not clique:
-        return skip(f"{len(on_bus)} GPUs Completed, Success; this nvidia-smi does not tell in which clique")
-    return ok(f"{len(on_bus)} GPUs attached, clique {clique} of {cluster}", expected)
+        return skip(f"{counted(len(on_bus), 'GPU')} Completed, Success; this nvidia-smi does not tell in which clique")
+    return ok(f"{counted(len(on_bus), 'GPU')} attached, clique {clique} of {cluster}", expected)
 
 
 CHECKS = (version, held, enabled, alive, nodes, domain, channel, in_fabric, hardware)

@@ -9,6 +9,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.gpus import fabric
+from gpuprov.shown import counted
 from gpuprov.topology.fabric import SWITCH_RESET, fatal_errors
 
 Ctx = Context[FabricManager]
@@ -35,7 +36,7 @@ def log(ctx: Ctx) -> Outcome:
     if not daemon.log:
         return skip("the journal has nothing of the daemon's present or last run")
     told = f"; told: {_last(daemon.errors)}" if daemon.errors else ""
-    return ok(f"no complaint about versions in {len(daemon.log)} lines{told}", "no complaint about versions")
+    return ok(f"no complaint about versions in {counted(len(daemon.log), 'line')}{told}", "no complaint about versions")
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 from gpuprov.topology import fabric as rules
 
 Ctx = Context[FabricManager]
@@ -84,7 +85,7 @@ def held(ctx: Ctx) -> Outcome:
 @check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
     """The unit starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
     return answers.enabled(UNIT, unit.load, unit.file)
 
 
@@ -95,7 +96,7 @@ def enabled(ctx: Ctx) -> Outcome:
 )
 def alive(ctx: Ctx) -> Outcome:
     """The daemon's process lives and its unit is active. The GPUs' fabric state is latched, and stays Completed without it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
     daemon = ctx.facts.get(fabric.DAEMON)
     process = daemon.process(DAEMON)
     if process is None and (reason := _machine_without_driver(ctx)):
@@ -110,13 +111,19 @@ def alive(ctx: Ctx) -> Outcome:
             return fail("a process of the installed program", found, waits or RESTART, changes=[change], reboot=waits)
         return ok(found, expected)
     latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
-    found += f"; {latched} GPUs still report their fabric state as Completed, which is latched" if latched else ""
+    found += f"; the latched fabric state is still Completed on {counted(latched, 'GPU')}" if latched else ""
     waits = _waits(ctx)
     mismatch = mismatched(daemon)
     found += f"; {mismatch}" if mismatch else ""
     both = "gpuprov apply brings both to one version; then reload the driver, or reboot"
     change = Change(kind="service", name=UNIT, before=unit.active, after="active")
-    return fail(expected, found, both if mismatch or waits else JOURNAL, changes=[change], reboot=waits)
+    return fail(
+        expected,
+        found,
+        both if mismatch or waits else answers.by_unit(unit.load, JOURNAL),
+        changes=[change],
+        reboot=waits,
+    )
 
 
 def _machine_without_driver(ctx: Ctx) -> str:
@@ -149,7 +156,7 @@ def registered(ctx: Ctx) -> Outcome:
     lent = [gpu.address for gpu in functions if shared and pci.is_lent(gpu.driver)]
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
-    expected = f"{len(on_bus)} GPUs: Completed, Success{', or In Progress' if shared else ''}"
+    expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success{', or In Progress' if shared else ''}"
     if reason := _machine_without_driver(ctx):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
@@ -165,7 +172,7 @@ def registered(ctx: Ctx) -> Outcome:
             waiting += 1
     if bad:
         return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
-    told = [f"{len(on_bus) - waiting} GPUs: Completed, Success"] * (len(on_bus) > waiting)
+    told = [f"{counted(len(on_bus) - waiting, 'GPU')}: Completed, Success"] * (len(on_bus) > waiting)
     told += [f"{waiting} In Progress until a partition with them is activated"] * bool(waiting)
     told += [f"{len(lent)} lent to virtual machines"] * bool(lent)
     return ok("; ".join(told), expected)

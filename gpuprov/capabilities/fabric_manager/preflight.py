@@ -18,6 +18,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.gpus import fabric
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel.modules import underscored
+from gpuprov.shown import counted
 
 Ctx = Context[FabricManager]
 
@@ -54,7 +55,11 @@ def hardware(ctx: Ctx) -> Outcome:
         return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {found}", told, hint)
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     count = sum(identifier in catalogue.switches() for identifier in ids)
-    seen = f"{count} NVSwitches" if count else f"{len(ctx.facts.get(fabric.BRIDGES))} bridges to NVSwitches"
+    seen = (
+        counted(count, "NVSwitch")
+        if count
+        else f"{counted(len(ctx.facts.get(fabric.BRIDGES)), 'bridge')} to NVSwitches"
+    )
     return ok(f"{seen} of generation {found}")
 
 

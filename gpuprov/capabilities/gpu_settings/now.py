@@ -14,6 +14,7 @@ from gpuprov.onhost.gpu_settings.plan import span
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.probe.host.system import CONTAINER
+from gpuprov.shown import counted
 
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
 """Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Thermal slowdowns are named after theirs."""
@@ -200,7 +201,7 @@ def persistence(ctx: Ctx) -> Outcome:
     off = [one.told for one in found if one.now.address not in on]
     if off:
         return fail("persistence mode Enabled", f"not Enabled: {', '.join(off)}", "add persistence: {} to the spec")
-    return ok(f"Enabled on {len(found)} GPUs")
+    return ok(f"Enabled on {counted(len(found), 'GPU')}")
 
 
 CHECKS = (

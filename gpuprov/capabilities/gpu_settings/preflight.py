@@ -10,6 +10,7 @@ from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, dri
 from gpuprov.onhost.gpu_settings.plan import listed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import gpu_settings as probe
+from gpuprov.shown import counted
 
 Clocks = Mapping[int, Sequence[int]]
 
@@ -38,7 +39,7 @@ def fits(ctx: Ctx) -> Outcome:
     ]
     if wrong:
         return fail("settings that these GPUs take", "; ".join(wrong), "correct gpu_settings in the spec")
-    return ok(f"{len(found)} GPUs take what is asked of them")
+    return ok(f"what is asked for is supported by {counted(len(found), 'GPU')}")
 
 
 def _ecc(one: Asked, mode: Any, _clocks: Clocks) -> list[str]:
@@ -120,7 +121,9 @@ def clients(ctx: Ctx) -> Outcome:
         hint = "stop or drain them first; to keep others out is felt by programs that start more processes"
         return fail("nobody on a GPU whose compute mode changes", told, hint, changes=changes)
     return ok(
-        f"nobody on {len(closing)} GPUs whose compute mode changes" if closing else "no compute mode shuts anybody out"
+        f"nobody on {counted(len(closing), 'GPU')} whose compute mode changes"
+        if closing
+        else "no compute mode shuts anybody out"
     )
 
 

@@ -117,9 +117,8 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
     if state.service != own.service or not state.enabled:
         before = "not enabled" if state.service else "not there"
         change = Change(kind="service", name=own.service, before=before, after="enabled")
-        return fail(
-            f"{own.service} enabled", f"{own.service} is {before}", f"systemctl enable {own.service}", changes=[change]
-        )
+        hint = f"systemctl enable {own.service}" if state.service else APPLY
+        return fail(f"{own.service} enabled", f"{own.service} is {before}", hint, changes=[change])
     return ok(f"gdrdrv for {' '.join(state.kernels)}, {own.service} enabled")
 
 

@@ -13,6 +13,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_state import GpuHealth, State
 from gpuprov.probe.host import system
+from gpuprov.shown import counted
 
 Gpus = tuple[GpuHealth, ...]
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
@@ -49,7 +50,7 @@ def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpu
 
 def also(found: Gpus, gpus: Gpus, what: str) -> str:
     rest = len(gpus) - len(found)
-    return f"{len(found)} GPUs" + (f"; {rest} without {what}" if rest else "")
+    return counted(len(found), "GPU") + (f"; {rest} without {what}" if rest else "")
 
 
 @check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
@@ -61,18 +62,18 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     container = ctx.facts.get(system.CONTAINER)
     if there < wanted and (there or not container):
         found = f"{there} on the PCI bus"
-        return fail(f"{wanted} GPUs", found, f"drain the host, power it off and on; {GONE}", action="drain")
-    given = f"{state.given} GPUs are with vfio-pci, for virtual machines" if state.given else ""
+        return fail(counted(wanted, "GPU"), found, f"drain the host, power it off and on; {GONE}", action="drain")
+    given = f"{counted(state.given, 'GPU')} with vfio-pci, for virtual machines" if state.given else ""
     if not state.present and not state.gpus:
         return not_asked(given or "no NVIDIA GPU on the PCI bus")
     # A container sees the machine's whole bus, and has the GPUs that it was given.
     least = (wanted or 1) if container else state.present
-    expected = f"{least} GPUs answer"
+    expected = f"{counted(least, 'GPU')} answering"
     if state.gone:
         words = f"{', '.join(state.gone)} on the bus, and does not answer (rev ff)"
         return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
     if state.complaint or len(state.gpus) < least:
-        words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
+        words = state.complaint or f"{counted(len(state.gpus), 'GPU')}: {' '.join(gpu.address for gpu in state.gpus)}"
         lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
         action: Action = "reboot" if lost else "none"
         hint = "restart the host; gpuprov explain 79" if lost else "see nvidia_driver.user_space; gpuprov explain"
@@ -83,7 +84,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return fail(expected, told(broken), reset_fix(), action="reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
         return skip(told(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
-    return ok("; ".join(filter(None, (f"{len(state.gpus)} GPUs", given))), expected)
+    return ok("; ".join(filter(None, (counted(len(state.gpus), "GPU"), given))), expected)
 
 
 @check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
@@ -273,7 +274,7 @@ def power(ctx: Ctx) -> Outcome:
         )
     drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
     if hidden := [gpu for gpu in asked if gpu.draw is None and gpu.draw_hidden]:
-        return skip(f"{len(hidden)} GPUs do not say what they draw")
+        return skip(f"no power draw is reported by {counted(len(hidden), 'GPU')}")
     most = f"; at most {max(drawn):g} W drawn" if drawn else "; no word of what it draws"
     return ok(f"{also(asked, gpus, 'a limit')}{most}", "the limit that is set")
 

@@ -17,6 +17,7 @@ from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
+from gpuprov.shown import counted
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
@@ -60,7 +61,7 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
         return skip(f"values that are no numbers: {'; '.join(unread[:3])}{more}")
     lacking = dict.fromkeys(name for gpu in linked for name in gpu.uncounted)
     without = f"; not counted: {', '.join(lacking)}" if lacking else ""
-    return ok(f"{len(linked)} GPUs; {', '.join(_measured(linked))}{without}", expected)
+    return ok(f"{counted(len(linked), 'GPU')}; {', '.join(_measured(linked))}{without}", expected)
 
 
 def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
@@ -119,7 +120,7 @@ def pcie_replays(ctx: Ctx) -> Outcome:
         )
     if silent := [gpu.address for gpu in gpus if gpu.replays is None]:
         return skip(f"replays are not told: {' '.join(silent)}")
-    return ok(f"{len(gpus)} GPUs; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
+    return ok(f"{counted(len(gpus), 'GPU')}; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
 
 
 def counting_ports(ctx: Ctx) -> list[PortErrors]:
@@ -157,7 +158,7 @@ def ports(ctx: Ctx) -> Outcome:
         return fail(", ".join(limits), "; ".join(told), f"{CABLE}; perfquery -R sets the counters to zero")
     if silent:
         return skip(f"link_downed is not told: {', '.join(silent)}")
-    return ok(f"{len(found)} ports", ", ".join(limits))
+    return ok(counted(len(found), "port"), ", ".join(limits))
 
 
 @check("health.link_flaps", LINK_FLAPS, fields=("since", "link_flaps"), evidence=LINK_FLAPS.evidence)
@@ -188,7 +189,7 @@ def link_flaps(ctx: Ctx) -> Outcome:
     expected = f"fewer than {limit} times within {FLAPPING // 3600} hours"
     if bad:
         return fail(expected, "; ".join(bad), f"drain the host; {CABLE}; then health --since TIME", action="drain")
-    return ok(f"{len(found.interfaces)} interfaces; {few or 'none'} went down and came back", expected)
+    return ok(f"{counted(len(found.interfaces), 'interface')}; {few or 'none'} went down and came back", expected)
 
 
 @check(

@@ -35,7 +35,7 @@ def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
         return not_asked("no NVSwitch")
     if "fabric_manager" in ctx.host.capabilities:
         return ok(f"NVSwitches of generation {found}, and fabric_manager in the spec")
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(nvswitches.UNIT, systemd.MISSING)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[nvswitches.UNIT]
     if unit.active == "active":
         return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
     if not needed:

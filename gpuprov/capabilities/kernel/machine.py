@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.kernel import boot
+from gpuprov.shown import counted
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
 
 Ctx = Context[Kernel]
@@ -78,7 +79,7 @@ def governor(ctx: Ctx) -> Outcome:
     wrong = differing(state.policies, asked)
     if wrong:
         found = ", ".join(sorted({one.governor for one in wrong}))
-        change = Change(kind="setting", name=f"governor of {len(wrong)} policies", before=found, after=asked)
+        change = Change(kind="setting", name=f"governor of {counted(len(wrong), 'policy')}", before=found, after=asked)
         rivals = f"; {', '.join(state.rivals)} may set another" if state.rivals else ""
         return fail(
             f"governor {asked}",
@@ -86,7 +87,7 @@ def governor(ctx: Ctx) -> Outcome:
             f"{APPLY}{rivals}",
             changes=[change],
         )
-    return ok(f"{asked} in {len(state.policies)} policies")
+    return ok(f"{asked} in {counted(len(state.policies), 'policy')}")
 
 
 @check(

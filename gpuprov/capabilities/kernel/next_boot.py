@@ -7,6 +7,7 @@ from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs, modules
+from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel
 
 ENTRIES = {
@@ -54,7 +55,7 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     wrong = sorted({item for entry in entries for item in differences(wanted, entry)})
     if wrong:
         return fail(listed(wanted), " ".join(wrong), remake.format(listed(wanted)), changes=[change])
-    return ok(f"{listed(wanted)} in {len(entries)} boot entries")
+    return ok(f"{listed(wanted)} in {counted(len(entries), 'boot entry')}")
 
 
 @check(
@@ -87,7 +88,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
         told = "stale: " + " ".join(image.old_copy or image.image for image in stale)
         return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
-    return ok(f"{len(images)} images hold {MODPROBE_FILE}")
+    return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")
 
 
 CHECKS = (command_line, boot_entries, initramfs_current)

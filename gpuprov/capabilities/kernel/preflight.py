@@ -7,6 +7,7 @@ from gpuprov.capabilities.kernel.now import listed
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
+from gpuprov.shown import counted
 from gpuprov.spec.kernel import HUGEPAGE_KIB, Kernel
 
 Ctx = Context[Kernel]
@@ -58,7 +59,7 @@ def sysctl_known(ctx: Ctx) -> Outcome:
         return fail(
             names, f"{', '.join(stuck)} cannot be set, not even by root{where}", f"{hint}, or take it out of the spec"
         )
-    return ok(f"{len(wanted)} sysctls can be set")
+    return ok(f"{counted(len(wanted), 'sysctl')} can be set")
 
 
 @check(
@@ -106,7 +107,7 @@ def governor_offered(ctx: Ctx) -> Outcome:
         return fail(f"governor {asked}", told, "set it in the firmware, or cpu_governor: keep")
     if lacking := sorted({name for one in policies for name in one.available if asked not in one.available}):
         return fail(f"governor {asked}", f"the driver has {', '.join(lacking)}", "one of these")
-    return ok(f"{asked} in {len(policies)} policies")
+    return ok(f"{asked} in {counted(len(policies), 'policy')}")
 
 
 CHECKS = (bootloader, sysctl_known, hugepage_sizes, governor_offered)

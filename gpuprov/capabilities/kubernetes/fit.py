@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.layout import device_names
 from gpuprov.probe.gpus.mig import MigState
+from gpuprov.shown import counted
 
 Seen = tuple[bool, tuple[str, ...]]
 """A GPU: whether it is in MIG mode, and the profiles of its MIG devices."""
@@ -64,7 +65,10 @@ def _single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
         return f"GPU {empty[0]} is in MIG mode without MIG devices, on which strategy single fails", EMPTY
     profiles = sorted({profile for _, names in gpus for profile in names})
     if len(profiles) > 1:
-        return f"MIG devices of {len(profiles)} profiles ({', '.join(profiles)}): strategy single wants one", MIXED
+        return (
+            f"MIG devices of {counted(len(profiles), 'profile')} ({', '.join(profiles)}): strategy single wants one",
+            MIXED,
+        )
     return "", ""
 
 

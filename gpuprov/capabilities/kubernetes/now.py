@@ -13,6 +13,7 @@ from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
+from gpuprov.shown import counted
 
 Ctx = Context[Kubernetes]
 COUNTS = "allocatable"
@@ -86,7 +87,7 @@ def mig_strategy(ctx: Ctx) -> Outcome:
     found, hint = fit.misfit(ctx.fragment, gpus)
     if found:
         return fail(expected, found, hint)
-    return ok(f"{len(gpus)} GPUs, {sum(on for on, _ in gpus)} in MIG mode", expected)
+    return ok(f"{counted(len(gpus), 'GPU')}, {sum(on for on, _ in gpus)} in MIG mode", expected)
 
 
 def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gpuprov import reading
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.layout import PARTED_KEYS as ENTRY_KEYS
+from gpuprov.shown import counted
 from gpuprov.spec.build import show, unknown_key
 
 KEYS = ("version", "mig-configs")
@@ -71,7 +72,9 @@ def _select(path: str, label: str, loaded: object) -> Selected:
         return _refused("config_file", f"{path}: mig-configs has no configuration", "name one: all-disabled: [...]")
     labels = [str(name) for name in configs]
     if not label and len(labels) > 1:
-        return _refused("selected", f"{path} has {len(labels)} configurations, and none is selected", _named(labels))
+        return _refused(
+            "selected", f"{path} has {counted(len(labels), 'configuration')}, and none is selected", _named(labels)
+        )
     if label and label not in labels:
         close = difflib.get_close_matches(label, labels, n=1, cutoff=0.6)
         return _refused(

@@ -15,6 +15,7 @@ from gpuprov.probe.containers.container_toolkit import CDI
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.shown import counted
 
 Ctx = Context[Mig]
 STATE = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
@@ -169,12 +170,12 @@ def devices(ctx: Ctx) -> Outcome:
         change = Change(kind="file", name=f"{folder}/{SPECIFICATION}", after="made anew")
         hint = "systemctl restart nvidia-cdi-refresh.service, or gpuprov-cdi-refresh.service with a toolkit before 1.18"
         return fail(
-            f"{len(parts)} MIG devices in the CDI specification",
+            f"{counted(len(parts), 'MIG device')} in the CDI specification",
             f"not in it: {' '.join(missing)}",
             hint,
             changes=[change],
         )
-    return ok(f"{len(parts)} MIG devices in the CDI specification")
+    return ok(f"{counted(len(parts), 'MIG device')} in the CDI specification")
 
 
 @check("mig.capabilities", *(*STATE, mig.CAPABILITIES), evidence=mig.CAPABILITIES.evidence)
@@ -196,7 +197,7 @@ def capabilities(ctx: Ctx) -> Outcome:
     closed = [
         one for path in paths if (one := files.get(path)) and one.mode and not one.kept and not int(one.mode, 8) & 0o4
     ]
-    expected = f"{len(paths)} device files that everyone may read"
+    expected = f"{counted(len(paths), 'device file')} that everyone may read"
     if untold:
         hint = "see nvidia_driver.loaded; the driver makes a file for each instance"
         return fail(expected, f"not in /proc/driver/nvidia/capabilities: {' '.join(untold)}", hint)

@@ -10,6 +10,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.shown import counted
 
 Ctx = Context[Mig]
 
@@ -48,7 +49,7 @@ def fits(ctx: Ctx) -> Outcome:
         return fail(
             "instances that fit", "; ".join(problems), "correct mig in the spec; gpuprov mig layouts lists what fits"
         )
-    return ok(f"fits on {len(found)} of {len(state.gpus)} GPUs")
+    return ok(f"fits on {len(found)} of {counted(len(state.gpus), 'GPU')}")
 
 
 def _without(state: mig.MigState) -> str:
@@ -78,7 +79,7 @@ def clients(ctx: Ctx) -> Outcome:
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         listed = ", ".join(str(holder) for holder in theirs)
         return fail("no process of a user on what must go", listed, hint, changes=changes)
-    told = f"{len(met)} services are stopped for it" if met else "nothing that must be removed is in use"
+    told = f"stopped for it: {counted(len(met), 'service')}" if met else "nothing that must be removed is in use"
     return Outcome(status="pass", expected="services only", found=told, changes=tuple(changes))
 
 

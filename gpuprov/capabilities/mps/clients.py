@@ -8,6 +8,7 @@ from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.gpus import mps
+from gpuprov.shown import counted
 
 Ctx = Context[Mps]
 DROP_IN = "50-gpuprov-mps.conf"
@@ -67,7 +68,9 @@ def units(ctx: Ctx) -> Outcome:
             told.append(f"{path} is not asked for")
             changes.append(Change(kind="file", name=path, after="removed"))
     if told:
-        return fail(f"drop-ins for {len(ctx.fragment.units)} services", "; ".join(told), APPLY, changes=changes)
+        return fail(
+            f"drop-ins for {counted(len(ctx.fragment.units), 'service')}", "; ".join(told), APPLY, changes=changes
+        )
     return ok(
         ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no service is a client by gpuprov"
     )
@@ -102,7 +105,7 @@ def environment(ctx: Ctx) -> Outcome:
                     "it names another directory or device",
                     f"systemctl restart {daemon.unit}",
                 )
-    return ok(f"{len(names)} environments" if names else "no daemon", expected)
+    return ok(counted(len(names), "environment") if names else "no daemon", expected)
 
 
 @check("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")

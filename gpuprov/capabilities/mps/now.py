@@ -15,6 +15,7 @@ from gpuprov.probe.gpus import mps
 from gpuprov.probe.gpus.mps import Daemon
 from gpuprov.probe.host import pci
 from gpuprov.reading import is_whole
+from gpuprov.shown import counted
 
 Ctx = Context[Mps]
 LOG = "journalctl -u 'gpuprov-mps@*' -n 30"
@@ -62,9 +63,9 @@ def enabled(ctx: Ctx) -> Outcome:
     names = {name for name, (_, on) in state.units.items() if on}
     expected = wanted(ctx.fragment, state)[0]
     if ctx.fragment.scope == "mig":
-        told = f"{len(names)} units enabled"
+        told = f"{counted(len(names), 'unit')} enabled"
         more = len(names) - len(expected)
-        return ok(told) if not more else fail(f"{len(expected)} units enabled", told, APPLY)
+        return ok(told) if not more else fail(f"{counted(len(expected), 'unit')} enabled", told, APPLY)
     missing, extra = {one.name for one in expected} - names, names - {one.name for one in expected}
     changes = [Change(kind="service", name=unit(name), after="enabled") for name in sorted(missing)]
     changes += [Change(kind="service", name=unit(name), before="enabled", after="removed") for name in sorted(extra)]
@@ -96,7 +97,7 @@ def daemons(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
     found = list(pairs(ctx))
-    expected = f"{len(rows)} daemons, each answering by protocol {ctx.fragment.protocol}"
+    expected = f"{counted(len(rows), 'daemon')}, each answering by protocol {ctx.fragment.protocol}"
     missing = [one for one in rows if one not in [row for row, _ in found]]
     if missing:
         first = missing[0]

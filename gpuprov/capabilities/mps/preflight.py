@@ -12,6 +12,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.probe.gpus import mps
 from gpuprov.probe.host import pci
 from gpuprov.reading import is_whole
+from gpuprov.shown import counted
 
 Ctx = Context[Mps]
 
@@ -90,7 +91,7 @@ def devices(ctx: Ctx) -> Outcome:
         return fail(
             "a GPU for each memory limit", f"no GPU is {' or '.join(strange)}; there are: {listed(state)}", hint
         )
-    return ok(f"{len(found)} daemons")
+    return ok(counted(len(found), "daemon"))
 
 
 CHECKS = (programs, user, features, devices)

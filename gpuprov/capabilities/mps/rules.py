@@ -16,6 +16,7 @@ from gpuprov.capabilities.mps.fragment import (
 from gpuprov.catalog import gpus
 from gpuprov.catalog import mps as catalogue
 from gpuprov.reading import is_whole
+from gpuprov.shown import counted
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, under
 
@@ -59,7 +60,7 @@ def grouping(host: HostSpec, block: Mps) -> Iterable[Problem]:
 def unknown_index(path: Path, selector: str, count: int | None) -> Iterable[Problem]:
     """An index behind the last GPU of the spec."""
     if is_whole(selector) and count is not None and int(selector) >= count:
-        yield problem(path, f" is {selector}, and the host has {count} GPUs", f"allowed: 0 to {count - 1}")
+        yield problem(path, f" is {selector}, and the host has {counted(count, 'GPU')}", f"allowed: 0 to {count - 1}")
 
 
 def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:

@@ -11,6 +11,7 @@ from gpuprov.probe.host.family import NAMES, family, words
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.probe.software.prebuilt import PREBUILT
+from gpuprov.shown import counted
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
 
@@ -77,7 +78,7 @@ def built_once(ctx: Ctx) -> Outcome:
         return fail(
             "kernels held: a new one would have no modules", f"not held: {' '.join(loose)}", command, changes=changes
         )
-    return ok(f"{mine.package}: {len(mine.files)} files for {' '.join(sorted(mine.kernels()))}", expected)
+    return ok(f"{mine.package}: {counted(len(mine.files), 'file')} for {' '.join(sorted(mine.kernels()))}", expected)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:

@@ -14,6 +14,7 @@ from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs, modules
 from gpuprov.probe.kernel.boot import BootEntry
 from gpuprov.probe.kernel.next_boot import NEXT_BOOT
+from gpuprov.shown import counted
 
 Ctx = Context[NvidiaDriver]
 NEEDED = frozenset(modules.underscored(f"{name}{part}") for name in MODULE_NAMES for part in ("", "-uvm"))
@@ -50,7 +51,7 @@ def in_initramfs(ctx: Ctx) -> Outcome:
         )
         hint = f"{old[0].rebuild}; without, the next boot ends in Driver/library version mismatch"
         return fail("no older NVIDIA module in any image", told, hint, changes=changes)
-    return ok(f"no older NVIDIA module in {len(images)} images")
+    return ok(f"no older NVIDIA module in {counted(len(images), 'image')}")
 
 
 @check(

@@ -9,6 +9,7 @@ from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
+from gpuprov.shown import counted
 
 Ctx = Context[NvidiaDriver]
 NO_GPU = "no NVIDIA GPU on the PCI bus"
@@ -68,7 +69,7 @@ def memory(ctx: Ctx) -> Outcome:
     if wrong:
         found = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"
         return fail(expected, found, room(machine))
-    return ok(f"{len(functions)} GPUs with all their regions; {described(machine)}", expected)
+    return ok(f"{counted(len(functions), 'GPU')} with all their regions; {described(machine)}", expected)
 
 
 @check(
@@ -95,7 +96,7 @@ def vgpu(ctx: Ctx) -> Outcome:
             found,
             f"{catalogue.WAY_OUT}; then vgpu_guest: {{token_file: ...}}",
         )
-    return ok(f"{len(functions)} GPUs passed through; {described(machine)}")
+    return ok(f"{counted(len(functions), 'GPU')} passed through; {described(machine)}")
 
 
 @check(

@@ -20,6 +20,7 @@ from gpuprov.probe.host.family import words
 from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import reload, resolve
+from gpuprov.shown import counted
 
 Ctx = Context[NvidiaDriver]
 LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
@@ -35,7 +36,7 @@ def packages(ctx: Ctx) -> Outcome:
     broken = [name for name in wanted if name in found and not found[name].whole]
     mine = installed_set(ctx.fragment, ctx.facts)
     present = sorted({resolve.upstream(package.version) for package in mine.values()})
-    expected = f"{ctx.fragment.version} ({decision.flavour}), {len(wanted)} packages at one version"
+    expected = f"{ctx.fragment.version} ({decision.flavour}), {counted(len(wanted), 'package')} at one version"
     hint = "gpuprov apply; gpuprov plan shows each package"
     if missing:
         return fail(expected, f"not installed: {' '.join(missing)}", hint)
@@ -52,7 +53,7 @@ def packages(ctx: Ctx) -> Outcome:
         return fail(expected, f"mixed versions: {listed}", hint)
     if not resolve.satisfies(present[0], ctx.fragment.version):
         return fail(expected, present[0], hint)
-    return ok(f"{present[0]}, {len(mine)} packages", expected)
+    return ok(f"{present[0]}, {counted(len(mine), 'package')}", expected)
 
 
 @check(
@@ -172,10 +173,12 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
     if kind:  # it sees the machine's whole bus, and has the GPUs that it was given
         count = (ctx.host.gpu.count if ctx.host.gpu else None) or 1
-        return None if len(smi.gpus) >= count else fail(f"{count} GPUs", f"nvidia-smi lists {len(smi.gpus)}", hint)
+        return (
+            None if len(smi.gpus) >= count else fail(counted(count, "GPU"), f"nvidia-smi lists {len(smi.gpus)}", hint)
+        )
     lost = sorted(on_bus - {gpu.bus for gpu in smi.gpus})
     return (
-        fail(f"nvidia-smi lists all {len(on_bus)} GPUs on the bus", f"not listed: {' '.join(lost)}", hint)
+        fail(f"nvidia-smi lists all {counted(len(on_bus), 'GPU')} on the bus", f"not listed: {' '.join(lost)}", hint)
         if lost
         else None
     )

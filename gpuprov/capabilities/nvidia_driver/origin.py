@@ -29,6 +29,7 @@ from gpuprov.probe.host.family import family, words
 from gpuprov.probe.software.packages import INDEX, PACKAGES
 from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 
 Ctx = Context[NvidiaDriver]
 
@@ -61,8 +62,8 @@ def source(ctx: Ctx) -> Outcome:
         hint = (
             "gpuprov apply" if not foreign else f"{words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(foreign)}"
         )
-        return fail(f"{wanted}: {len(mine)} packages", f"of another source: {', '.join(wrong)}", hint)
-    return ok(f"{wanted}: {len(mine)} packages", wanted)
+        return fail(f"{wanted}: {counted(len(mine), 'package')}", f"of another source: {', '.join(wrong)}", hint)
+    return ok(f"{wanted}: {counted(len(mine), 'package')}", wanted)
 
 
 def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mapping[str, Any]:

@@ -37,6 +37,7 @@ from gpuprov.probe.kernel import modules
 from gpuprov.probe.software.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES, Index
 from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import resolve
+from gpuprov.shown import counted
 from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
@@ -235,7 +236,9 @@ def clients(ctx: Ctx) -> Outcome:
         listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         return fail("no process of a user holds a GPU", listed, hint, changes=changes)
-    return Outcome(status="pass", expected="services only", found=f"{len(holders)} services", changes=tuple(changes))
+    return Outcome(
+        status="pass", expected="services only", found=counted(len(holders), "service"), changes=tuple(changes)
+    )
 
 
 CHECKS = (resolvable, leftovers, build_tools, holdable, space, clients)

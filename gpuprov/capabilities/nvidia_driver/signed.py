@@ -23,6 +23,7 @@ from gpuprov.probe.kernel.signing import (
 )
 from gpuprov.probe.software.packages import INDEX, PACKAGES
 from gpuprov.shared import certificates, resolve
+from gpuprov.shown import counted
 
 Ctx = Context[NvidiaDriver]
 KEY_STATE = "root 600"
@@ -144,7 +145,7 @@ def signed(ctx: Ctx) -> Outcome:
     if not elsewhere and found.pair is None:
         way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
         return skip(f"without openssl nobody can tell whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
-    return ok(f"{len(found.modules)} modules of {' '.join(targets)}", expected)
+    return ok(f"{counted(len(found.modules), 'module')} of {' '.join(targets)}", expected)
 
 
 def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
@@ -163,10 +164,10 @@ def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
     by = sorted({(one.signer, one.serial) for one in mine})
     named = ", ".join(f"{signer} ({serial})" for signer, serial in by)
     if ctx.fragment.build == "precompiled" and family(ctx.facts.get(system.OS_RELEASE)) == "debian":
-        return ok(f"{len(mine)} modules, signed by {named}, as the kernel is", expected)
+        return ok(f"{counted(len(mine), 'module')}, signed by {named}, as the kernel is", expected)
     enrolled = ctx.facts.get(ENROLLED)
     if {serial for _, serial in by} <= enrolled.serials:
-        return ok(f"{len(mine)} modules, signed by {named}, whose certificate is enrolled", expected)
+        return ok(f"{counted(len(mine), 'module')}, signed by {named}, whose certificate is enrolled", expected)
     if not enrolled.whole:
         return skip(f"signed by {named}: mokutil does not tell here whether that certificate is enrolled")
     known = f"enrol its certificate (mokutil --import FILE, reboot, confirm at the console); or {hint}"

@@ -15,6 +15,7 @@ from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.pcie import PCIE
 from gpuprov.probe.host.pcie import Pcie as State
 from gpuprov.probe.kernel import boot
+from gpuprov.shown import counted
 
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
 ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"
@@ -85,7 +86,9 @@ def iommu(ctx: Ctx) -> Outcome:
             "dmesg | grep -i iommu; an untrusted device is never let through",
         )
     silent = any(one.group and not one.domain for one in functions)
-    return ok(f"{told}{'; this kernel does not tell the types of groups' if silent else f', {len(grouped)} functions'}")
+    return ok(
+        f"{told}{'; this kernel does not tell the types of groups' if silent else ', ' + counted(len(grouped), 'function')}"
+    )
 
 
 @check(
@@ -112,7 +115,7 @@ def acs(ctx: Ctx) -> Outcome:
         told = "; ".join(f"{one.address} {catalogue.acs_bits(int(one.found, 16))}" for one in wrong)
         return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes_of(wrong, "ACSCtl"))
     having = sum(one.acs is not None for one in path)
-    return ok(f"off in {having} of {len(path)} functions; the others have no ACS")
+    return ok(f"off in {having} of {counted(len(path), 'function')}; the others have no ACS")
 
 
 def _computed(state: State) -> Outcome:
@@ -160,7 +163,7 @@ def max_read_request(ctx: Ctx) -> Outcome:
             return fail(f"{size} bytes", f"not readable: {' '.join(hidden)}", ROOT)
         if without := conventional(functions):
             return fail(f"{size} bytes", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
-        told.append(f"{size} bytes of {len(functions)} {what}s")
+        told.append(f"{size} bytes of {counted(len(functions), what)}")
         wrong += differing(functions, **{setting: str(size)})
     if wrong:
         found = "; ".join(f"{one.address} has {one.found}" for one in wrong)
@@ -189,7 +192,7 @@ def relaxed_ordering(ctx: Ctx) -> Outcome:
     if wrong := differing(functions, relaxed_ordering=asked):
         told = f"{wrong[0].found}: {' '.join(one.address for one in wrong)}"
         return fail(f"relaxed ordering {asked}", told, RESET, changes=changes_of(wrong, "relaxed ordering"))
-    return ok(f"{asked} in {len(functions)} functions")
+    return ok(f"{asked} in {counted(len(functions), 'function')}")
 
 
 @check(
@@ -227,7 +230,7 @@ def affinity(ctx: Ctx) -> Outcome:
     count = sum(len(one.interrupts) for one in functions)
     if not count:
         return fail("interrupts of HCAs", "none", "the driver has none yet: bring the ports up, and verify again")
-    return ok(f"{count} interrupts of {len(functions)} HCAs")
+    return ok(f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}")
 
 
 @check(

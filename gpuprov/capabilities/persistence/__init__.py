@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import by_unit, enabling
 from gpuprov.capabilities.base import (
     DRIVER_PACKAGES,
     LOADED,
@@ -19,6 +20,7 @@ from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEG
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system, systemd
+from gpuprov.shown import counted
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]
@@ -30,15 +32,15 @@ def enabled(ctx: Context[Persistence]) -> Outcome:
     """The unit that keeps the GPUs initialised starts at boot and switches the mode on; no second one competes with it."""
     states = ctx.facts.get(systemd.SYSTEMD_UNITS)
     wanted, other = units(ctx)
-    state = states.get(wanted, systemd.MISSING)
-    competing = states.get(other, systemd.MISSING).file == "enabled"
+    state = states[wanted]
+    competing = states[other].file == "enabled"
     expected = f"{wanted} enabled" + (f", {other} off" if competing else "")
     if state.file != "enabled":
         change = Change(kind="service", name=wanted, before=state.file or state.load, after="enabled")
         hint = (
             f"{WRITES} [Install] WantedBy=multi-user.target"
             if state.file == "static"
-            else f"systemctl enable --now {wanted}"
+            else enabling({wanted: state.file or state.load})
         )
         return fail(expected, f"{wanted} is {state.file or state.load}", hint, changes=[change])
     if competing:
@@ -59,10 +61,13 @@ def active(ctx: Context[Persistence]) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
     wanted, _ = units(ctx)
-    state = ctx.facts.get(systemd.SYSTEMD_UNITS).get(wanted, systemd.MISSING)
+    state = ctx.facts.get(systemd.SYSTEMD_UNITS)[wanted]
     if state.active != "active":
         change = Change(kind="service", name=wanted, before=state.active, after="active")
-        return fail(f"{wanted} active", state.active, f"journalctl -u {wanted} -n 20", changes=[change])
+        hint = by_unit(state.load, f"journalctl -u {wanted} -n 20")
+        return fail(
+            f"{wanted} active", state.active if state.load != "not-found" else state.load, hint, changes=[change]
+        )
     return ok(f"{wanted} active")
 
 
@@ -89,14 +94,14 @@ def mode_on(ctx: Context[Persistence]) -> Outcome:
             f"not Enabled: {' '.join(off)}",
             f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
         )
-    return ok(f"Enabled on {len(smi.gpus)} GPUs")
+    return ok(f"Enabled on {counted(len(smi.gpus), 'GPU')}")
 
 
 def export(facts: Facts) -> Fragment | None:
     units = facts.get(systemd.SYSTEMD_UNITS)
-    if units.get(DAEMON, systemd.MISSING).file == "enabled":
+    if units[DAEMON].file == "enabled":
         return Persistence(mode="daemon")
-    return Persistence(mode="legacy") if units.get(LEGACY, systemd.MISSING).file == "enabled" else None
+    return Persistence(mode="legacy") if units[LEGACY].file == "enabled" else None
 
 
 CAPABILITY = Capability(

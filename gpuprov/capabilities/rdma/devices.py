@@ -7,6 +7,7 @@ from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
 from gpuprov.probe.rdma.surroundings import HOST, RdmaHost, Silent
+from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"
@@ -97,7 +98,7 @@ def ports(ctx: Ctx) -> Outcome:
     if told:
         return fail("ACTIVE ports", "; ".join(told), "; ".join(dict.fromkeys(hints)))
     slow = [] if ctx.fragment.rate else [f"; {one}" for one in slow_ports(mine)]
-    return ok(f"{sum(len(device.ports) for device in mine)} ports ACTIVE{''.join(slow)}")
+    return ok(f"{counted(sum(len(device.ports) for device in mine), 'port')} ACTIVE{''.join(slow)}")
 
 
 @check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")

@@ -12,6 +12,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 IPOIB = 32
@@ -60,8 +61,8 @@ def umad(ctx: Ctx) -> Outcome:
         change = Change(kind="module", name="ib_umad", after="loaded")
         return fail("ib_umad loaded", "ib_umad is not loaded", f"modprobe ib_umad; {APPLY}", changes=[change])
     if host.umad < needed:
-        return fail(f"{needed} ports with umad", f"{host.umad}", "ls /dev/infiniband; dmesg | grep umad")
-    return ok(f"ib_umad, {host.umad} ports")
+        return fail(f"{counted(needed, 'port')} with umad", f"{host.umad}", "ls /dev/infiniband; dmesg | grep umad")
+    return ok(f"ib_umad, {counted(host.umad, 'port')}")
 
 
 @check("rdma.ipoib", DEVICES, HOST, fields=("ipoib",), evidence="ip -d link show type ipoib")

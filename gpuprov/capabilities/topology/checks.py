@@ -11,6 +11,7 @@ from gpuprov.probe.gpus import nvlink, topology
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
 from gpuprov.probe.host.virtualization import MACHINE, hidden
+from gpuprov.shown import counted
 from gpuprov.topology import DISTANCES, Wiring, defects, read
 from gpuprov.topology.defects import named
 from gpuprov.topology.judge import crosses, theirs
@@ -32,7 +33,7 @@ def visible(ctx: Ctx) -> Outcome:
     wiring = read(ctx.facts)
     if not wiring.gpus:
         return fail("an NVIDIA GPU", "no NVIDIA GPU on the PCI bus", "topology: false, or lspci -nn -d 10de:")
-    return ok(f"{len(wiring.gpus)} GPUs, {len(wiring.hcas)} HCAs")
+    return ok(f"{counted(len(wiring.gpus), 'GPU')}, {counted(len(wiring.hcas), 'HCA')}")
 
 
 @check("topology.gpu_hca", *PROBES, fields=("gpu_hca",), evidence=SHOWN)
@@ -55,7 +56,10 @@ def gpu_hca(ctx: Ctx) -> Outcome:
         return skip(f"{'; '.join(far)}; {unseen}", "give the guest the host's PCIe switches; else gpu_hca: any")
     if far:
         return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
-    return ok(f"{len(wiring.gpus)} GPUs, at most {max(told, key=lambda one: DISTANCES.index(_known(one)))}", expected)
+    return ok(
+        f"{counted(len(wiring.gpus), 'GPU')}, at most {max(told, key=lambda one: DISTANCES.index(_known(one)))}",
+        expected,
+    )
 
 
 def _known(text: str) -> Distance:
@@ -101,7 +105,10 @@ def rail(ctx: Ctx) -> Outcome:
             hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
         return fail(expected, "; ".join(told), hint)
     share = f", each shared by {found.share}" if found.share > 1 else ""
-    return ok(f"{len(found.pairs)} GPUs with {len({hca.name for hca in found.pairs.values()})} HCAs{share}", expected)
+    return ok(
+        f"{counted(len(found.pairs), 'GPU')} with {counted(len({hca.name for hca in found.pairs.values()}), 'HCA')}{share}",
+        expected,
+    )
 
 
 @check("topology.same_socket", *PROBES, fields=("same_socket",), evidence=f"{SHOWN}; lscpu | grep -E 'NUMA|Socket'")
@@ -129,7 +136,7 @@ def same_socket(ctx: Ctx) -> Outcome:
         if unseen := hidden(wiring.guest, "socket"):
             return skip(f"{where}; {unseen}", "give the guest the host's NUMA nodes; else same_socket: false")
         return fail(expected, where, "the firmware tells it (SRAT, _PXM); else same_socket: false")
-    return ok(f"{len(wiring.gpus)} GPUs", expected)
+    return ok(counted(len(wiring.gpus), "GPU"), expected)
 
 
 @check("topology.hcas", *PROBES, fields=("hcas",), evidence="ls -l /sys/class/infiniband; lspci -nn -d 15b3:")
@@ -141,9 +148,9 @@ def hcas(ctx: Ctx) -> Outcome:
     wiring = read(ctx.facts)
     names = ", ".join(hca.name for hca in wiring.hcas) or NO_HCA
     if len(wiring.hcas) == wanted:
-        return ok(f"{wanted} HCAs: {names}", f"{wanted} HCAs")
+        return ok(f"{counted(wanted, 'HCA')}: {names}", counted(wanted, "HCA"))
     silent = f"; without an RDMA device: {', '.join(one.address for one in wiring.silent)}" if wiring.silent else ""
-    return fail(f"{wanted} HCAs", f"{len(wiring.hcas)} HCAs: {names}{silent}", DRIVER)
+    return fail(counted(wanted, "HCA"), f"{counted(len(wiring.hcas), 'HCA')}: {names}{silent}", DRIVER)
 
 
 @check("topology.pcie", *PROBES, fields=("pcie",), evidence="lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")
@@ -167,7 +174,7 @@ def pcie(ctx: Ctx) -> Outcome:
         return skip("the bus reports no link's width, as in some VMs")
     idle = sum(one.idle for one in lowered(wiring))
     slow = f"; {idle} idle GPUs' links are slow now, which says nothing" if idle else ""
-    return ok(f"{len(ends)} devices{slow}", expected)
+    return ok(f"{counted(len(ends), 'device')}{slow}", expected)
 
 
 @check(
@@ -204,7 +211,7 @@ def links(ctx: Ctx) -> Outcome:
     if len(cut) == len(wiring.gpus):
         return skip("every GPU is in MIG mode, where NVLinks carry nothing")
     told = " or ".join(sorted({str(gpu.nvlink.active) for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig}))
-    return ok(f"{told} on each of {len(wiring.gpus) - len(cut)} GPUs", expected)
+    return ok(f"{told} on each of {counted(len(wiring.gpus) - len(cut), 'GPU')}", expected)
 
 
 CHECKS = (gpu_hca, rail, same_socket, hcas, pcie, links, visible)

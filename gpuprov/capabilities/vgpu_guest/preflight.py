@@ -12,6 +12,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.vgpu import GRIDD
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.virtualization import FUNCTIONS
+from gpuprov.shown import counted
 
 Ctx = Context[VgpuGuest]
 
@@ -35,14 +36,18 @@ def gpu(ctx: Ctx) -> Outcome:
         told = f"configuration space not readable: {' '.join(unread)}"
         return fail("GPUs that say whether they are vGPUs", told, "let gpuprov become root on the host")
     if ctx.fragment.licensing == "provider":
-        return ok(f"{len(shared)} vGPUs and {len(whole)} whole GPUs: the provider licenses either")
+        return ok(
+            f"{counted(len(shared), 'vGPU')} and {counted(len(whole), 'whole GPU')}: the provider licenses either"
+        )
     if needs_vgpu(ctx.fragment) and whole:
         hint = "bare metal and passed-through GPUs need no vGPU licence: take vgpu_guest out, or feature_type: vws or vcs for one"
         return fail("vGPUs, for feature_type vgpu", f"no vGPU: {' '.join(whole)}", hint)
     if not needs_vgpu(ctx.fragment) and shared:
         hint = "feature_type: vgpu, by which the driver takes the licence of the vGPU's type"
         return fail(f"whole GPUs, for feature_type {ctx.fragment.feature_type}", f"vGPU: {' '.join(shared)}", hint)
-    return ok(f"{len(shared or whole)} {'vGPUs' if shared else 'whole GPUs'}, feature_type {ctx.fragment.feature_type}")
+    return ok(
+        f"{counted(len(shared or whole), 'vGPU' if shared else 'whole GPU')}, feature_type {ctx.fragment.feature_type}"
+    )
 
 
 @check("vgpu_guest.driver", GRIDD, moment="preflight", evidence=f"ls -l {catalogue.PROGRAM}")

@@ -98,6 +98,8 @@ class Zypper:
                 ran = self._zypper([word, "--type", "package", *names])
                 if problem := zypper_answer.problem(ran):
                     raise Refused(f"zypper {word}: {problem}. Fix: correct what it reports, then apply again")
+        if loose and not check:
+            zypper_locks.drop(loose)
         return [f"hold {name}" for name in new] + [f"release {name}" for name in loose]
 
     def files(self, packages: Sequence[str]) -> list[str]:

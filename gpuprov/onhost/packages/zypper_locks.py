@@ -1,6 +1,7 @@
-"""zypper's locks: the file of them, whose they are, and a configuration for one transaction that may change packages of ours.
+"""zypper's locks: the file of them, what they hold, and a configuration for one transaction that may change packages of ours.
 
 A lock keeps a package from being installed, removed and changed. https://en.opensuse.org/openSUSE:Libzypp_locks_file
+It is a query, read as libzypp reads it: https://github.com/openSUSE/libzypp/blob/master/zypp/PoolQuery.cc
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import glob
 import os
 import re
 import tempfile
-from typing import Collection, Iterable, Iterator, Mapping
+from typing import Collection, Iterable, Iterator, Mapping, Sequence
+
+from .. import files
 
 CONFIGURATIONS = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 LOCKS = "/etc/zypp/locks"
 TEMPORARY = "/run"
+TRUE = ("1", "yes", "true", "on", "always")
 
 
 def settings() -> configparser.ConfigParser:
@@ -49,12 +53,18 @@ def path() -> str:
 def unheeded() -> str:
     """Why locks are not obeyed; empty if they are."""
     applied = settings().get("main", "locksfile.apply", fallback="yes") or "yes"
-    return "" if applied.lower() in ("yes", "true", "1", "on", "always") else "locksfile.apply in zypp.conf is off"
+    return "" if applied.lower() in TRUE else "locksfile.apply in zypp.conf is off"
 
 
 def blocks(text: str) -> list[str]:
-    """The locks in the text of the file, each with its lines."""
-    return [block.strip() for block in re.split(r"\n\s*\n", text) if block.strip()]
+    """The locks in the text of the file, each with its lines; a line without a colon ends one, as a blank one does."""
+    found: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("#") or ":" in line:
+            found[-1].append(line)
+        else:
+            found.append([])
+    return ["\n".join(lines).strip() for lines in found if any(not line.startswith("#") for line in lines)]
 
 
 def read() -> list[str]:
@@ -66,27 +76,85 @@ def read() -> list[str]:
         return []
 
 
-def _fields(block: str) -> dict[str, str]:
-    rows = (line.partition(":") for line in block.splitlines() if not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in rows}
+SYNONYMS = {"kind": "type", "global_string": "query_string", "string_type": "match_type"}
+BY_NAME = {"type", "match_type", "case_sensitive", "solvable_name"}
+"""What a lock of a name alone says."""
+NARROWING = {"version", "repo", "complex", "install_status"}
+"""What makes it a lock of some versions. Other attributes widen it: a package is locked that one of them matches."""
+
+
+def _fields(block: str) -> dict[str, list[str]]:
+    fields: dict[str, list[str]] = {}
+    for line in block.splitlines():
+        key, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            fields.setdefault(SYNONYMS.get(key.strip(), key.strip()), []).append(value.strip())
+    return fields
+
+
+def _of_packages(fields: Mapping[str, list[str]]) -> bool:
+    return "package" in fields.get("type", ["package"])
+
+
+def _matches(how: str, pattern: str, name: str) -> bool:
+    """Whether a string is one that libzypp looks for in this way; a part of it without a way."""
+    if how == "glob":
+        return fnmatch.fnmatchcase(name, pattern)
+    if how == "exact":
+        return name == pattern
+    if how in ("regex", "word"):
+        try:
+            return re.search(pattern if how == "regex" else rf"\b{re.escape(pattern)}\b", name) is not None
+        except re.error:
+            return False
+    return pattern in name
 
 
 def name_of(block: str) -> str:
     """The one package that a lock names; empty for a pattern of names, or another kind."""
     fields = _fields(block)
-    name = fields.get("solvable_name", "") if fields.get("type", "package") == "package" else ""
-    return "" if re.search(r"[*?\[\]]", name) or fields.get("match_type", "glob") not in ("glob", "exact") else name
+    names = fields.get("solvable_name", []) if _of_packages(fields) else []
+    plain = fields.get("match_type", ["substring"])[-1] in ("glob", "exact") and "query_string" not in fields
+    return "" if len(names) != 1 or not plain or re.search(r"[*?\[\]\s]", names[0]) else names[0]
+
+
+def holds(block: str, name: str) -> bool:
+    """Whether a lock holds this package in every version: it is then neither moved nor removed."""
+    fields = _fields(block)
+    if NARROWING & set(fields) or not _of_packages(fields):
+        return False
+    # Of a name and a version, as `a > 1`, it is a lock of some versions.
+    patterns = [one for one in fields.get("solvable_name", []) if one and not re.search(r"[<>=]", one)]
+    others = [key for key in fields if key not in BY_NAME and key != "query_string"]
+    if patterns or not others:
+        patterns += filter(None, fields.get("query_string", []))
+    how = fields.get("match_type", [""])[-1]
+    if fields.get("case_sensitive", ["off"])[-1].lower() not in TRUE:
+        how, name, patterns = _without_case(how, name, patterns)
+    return any(_matches(how, one, name) for one in patterns)
+
+
+def _without_case(how: str, name: str, patterns: Sequence[str]) -> tuple[str, str, list[str]]:
+    flag = "(?i)" if how == "regex" else ""
+    return how, name.lower(), [f"{flag}{one}" if flag else one.lower() for one in patterns]
 
 
 def held(locks: Iterable[str], installed: Iterable[str]) -> list[str]:
     """The installed packages that nothing moves: locked in every version."""
-    patterns = []
-    for block in locks:
-        fields = _fields(block)
-        whole = fields.get("type", "package") == "package" and not fields.get("version") and not fields.get("repo")
-        if whole and fields.get("match_type", "glob") in ("glob", "exact") and fields.get("solvable_name"):
-            patterns.append(fields["solvable_name"])
-    return sorted(name for name in installed if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+    found = list(locks)
+    return sorted(name for name in installed if any(holds(block, name) for block in found))
+
+
+def drop(names: Collection[str]) -> None:
+    """Remove the locks that name these packages, whatever else they say: zypper removes those of a name alone."""
+    locks = read()
+    kept = [block for block in locks if name_of(block) not in names]
+    if kept != locks:
+        files.write(os.path.realpath(path()), _text(kept))
+
+
+def _text(locks: Iterable[str]) -> str:
+    return "".join(f"\n{block}\n\n" for block in locks)
 
 
 @contextlib.contextmanager
@@ -115,7 +183,7 @@ def lifted(
         locks = os.path.join(folder, "locks")
         theirs.set("main", "locksfile.path", locks)
         with open(locks, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write("".join(f"\n{block}\n\n" for block in kept))
+            file.write(_text(kept))
         conf = os.path.join(folder, "zypp.conf")
         with open(conf, "w", encoding="utf-8", errors="surrogateescape") as file:
             theirs.write(file)

@@ -10,12 +10,15 @@ import msgspec
 from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 
+GPU_KIND = "nvidia.com/gpu"
+
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
 
     `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `rules`: udev rules that make the
-    links. `output`: where nvidia-cdi-refresh writes, if it was told. `makers`: refresh units that make device files first.
+    links. `output`: where nvidia-cdi-refresh writes, if it was told; `flags`: the features of its specification that it was told of.
+    `makers`: refresh units that make device files first.
     `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
     `spares`: those of cri-o's packages, which are on no PATH.
     """
@@ -27,6 +30,7 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     unlinked: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     output: str = ""
+    flags: tuple[str, ...] = ()
     makers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
@@ -35,13 +39,15 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
     """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether it gives
-    containers /dev/nvidia-uvm."""
+    containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: those in it that older readers do not know."""
 
     path: str
     kind: str = ""
     devices: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     uvm: bool = False
+    version: str = ""
+    fields: tuple[str, ...] = ()
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +95,7 @@ def parse_toolkit(output: Output) -> Toolkit:
         unlinked=tuple(found.get("unlinked", [])),
         rules=tuple(found.get("rule", [])),
         output=(found.get("output") or [""])[-1],
+        flags=tuple(re.findall(r"[^\s,\"']+", (found.get("flags") or [""])[-1])),
         makers=tuple(found.get("maker", [])),
         leftovers=tuple(found.get("leftover", [])),
         runners=tuple(found.get("runner", [])),
@@ -109,9 +116,27 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
             devices=tuple(dict.fromkeys(names)),
             versions=tuple(dict.fromkeys(versions)),
             uvm="@uvm" in body.splitlines(),
+            version="".join(
+                re.findall(r"^[ \t{,]*+\"?cdiVersion\"?:\s*[\"']?(\d+(?:\.\d+)*+)", body, re.MULTILINE)[:1]
+            ),
+            fields=tuple(re.findall(r"^@field (\w+)$", body, re.MULTILINE)),
         )
         made.append(spec)
     return tuple(made)
+
+
+def parse_answers(output: Output) -> dict[str, str]:
+    """By engine that answered: why it cannot read a specification, in its own words; empty where it has the device."""
+    answers: dict[str, str] = {}
+    complaints: dict[str, str] = {}
+    for line in output.text.splitlines():
+        engine, _, words = line.partition(" ")
+        if match := re.search(r'refreshing the CDI registry: (.*?)"?\Z', words):
+            told = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
+            complaints[engine] = " ".join(told.split())
+        elif match := re.search(r"unresolvable CDI devices (.*)\Z", words):
+            answers[engine] = complaints.get(engine, "") if f"{GPU_KIND}=all" in match[1] else ""
+    return answers
 
 
 def parse_devices(output: Output) -> Devices:
@@ -161,7 +186,8 @@ for f in $(grep -ls create-dev-char-symlinks /etc/udev/rules.d/* /run/udev/rules
 for u in nvidia-cdi-refresh.service gpuprov-cdi-refresh.service; do
   systemctl cat "$u" 2>/dev/null | grep -q '^Exec.*create-device-nodes' && echo "maker $u"
 done
-sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p' /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null
+sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p; s/^NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=/flags /p' \
+  /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null
 for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
   /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do
   [ -e "$f" ] && echo "leftover $f"
@@ -179,7 +205,8 @@ CDI = Probe(
   case $f in *.yaml | *.yml | *.json) [ -f "$f" ] || continue ;; *) continue ;; esac
   grep -qs 'nvidia\.com/gpu' "$f" || continue
   echo "@spec $f"
-  grep -E '^[[:space:]{,-]*"?(kind|name)"?:' "$f"
+  grep -E '^[[:space:]{,-]*"?(cdiVersion|kind|name)"?:' "$f"
+  grep -ohE '(additionalGids|intelRdt|netDevices)"?[[:space:]]*:' "$f" | sed 's/[^A-Za-z].*//; s/^/@field /' | sort -u
   grep -qE '/dev/nvidia-uvm("|$)' "$f" && echo @uvm
   grep -ohE 'lib(cuda|nvidia-ml)\.so\.[0-9]+(\.[0-9]+)+' "$f" | sort -u
 done; true""",
@@ -187,6 +214,28 @@ done; true""",
     "nvidia-ctk cdi list; ls -l /etc/cdi /var/run/cdi",
 )
 """Specifications of kind nvidia.com/gpu."""
+CDI_ANSWERS = Probe(
+    "cdi_answers",
+    r"""[ "$(id -u)" = 0 ] && command -v podman >/dev/null || exit 0
+f=$(grep -lsE 'nvidia\.com/gpu' /etc/cdi/* /var/run/cdi/*)
+IFS='
+'
+grep -hsE 'cdiVersion|additionalGids|intelRdt|netDevices' $f /dev/null | grep -qvE 'cdiVersion.*[^0-9.]0\.[1-5]\.0' || exit 0
+d=$(mktemp -d /run/gpuprov-cdi.XXXXXX) && trap 'rm -rf "$d"' EXIT && mkdir "$d/hooks" "$d/root" "$d/network" || exit 0
+printf '[engine]\nlock_type = "file"\n[network]\nnetwork_config_dir = "%s/network"\n' "$d" >"$d/conf"
+case $(podman --version) in *' 4.'[0-5].*) c=CONTAINERS_CONF ;; *) c=CONTAINERS_CONF_OVERRIDE ;; esac
+env "$c=$d/conf" timeout 20 podman --root "$d/storage" --runroot "$d/run" --tmpdir "$d/tmp" --storage-driver vfs \
+  --runtime /bin/false --cgroup-manager cgroupfs --events-backend none --hooks-dir "$d/hooks" --log-level debug \
+  run --rm --rootfs --network none --ipc host --cgroups no-conmon --log-driver none \
+  --device nvidia.com/gpu=all --device gpuprov.invalid/none=none "$d/root" true 2>&1 </dev/null |
+  grep -E 'CDI (registry|devices)' | sed 's/^/podman /'; true""",
+    parse_answers,
+    "podman --log-level debug run --rm --device nvidia.com/gpu=all IMAGE true",
+)
+"""What podman says of the specifications, asked as root where one is newer than all releases read that know CDI. It is asked for a
+device that nobody has, too, so that it ends before anything is started; what it writes until then, it writes into a folder of its own,
+and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's settings:
+https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
 DEVICES = Probe(
     "gpu_devices",
     """command -v nvidia-smi >/dev/null || exit 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -45,6 +45,21 @@ unit_of() {
 """The function `unit_of FILE`: what `gpuprov.onhost.mig.units` says of a process, in shell, of its cgroup file."""
 
 
+class Units(dict[str, Unit]):
+    """Units by name. One that was asked for and of which systemd says nothing is MISSING; one that no probe asks for is a mistake of
+    the check's, which would never find it."""
+
+    def __init__(self, asked: Sequence[str], told: Mapping[str, Unit]) -> None:
+        super().__init__({**dict.fromkeys(asked, MISSING), **told})
+
+    def __missing__(self, name: str) -> Unit:
+        raise UnknownUnit(f"no probe reads the unit {name}: it is not among {', '.join(self)}")
+
+
+class UnknownUnit(Exception):
+    """A unit that is looked up and that the probe does not ask for: a defect of gpuprov's."""
+
+
 def parse_units(output: Output) -> dict[str, Unit]:
     units = {}
     for block in output.text.split("\n\n"):
@@ -72,10 +87,10 @@ def parse_limits(output: Output) -> dict[str, str]:
     }
 
 
-def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[dict[str, Unit]]:
+def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
     """A probe of these units."""
     script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
-    return Probe(name, script, parse_units, evidence, speaks=True)
+    return Probe(name, script, lambda output: Units(units, parse_units(output)), evidence, speaks=True)
 
 
 SYSTEMD_UNITS = of_units("units", UNITS, "systemctl status 'nvidia-*'")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
+from gpuprov.onhost.packages import zypper_locks
 from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
@@ -152,8 +153,7 @@ def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
     """What tells of a package (and whether its versions stand beside each other) whether it is held."""
     lines = rows.get("lock", [])
     if "suse" in rows:
-        blocks = zypper.parse_locks(lines)
-        return lambda nevra, _: zypper.held(blocks, nevra.name)
+        return lambda nevra, _: bool(zypper_locks.held(zypper_locks.blocks("\n".join(lines)), [nevra.name]))
     locks = [] if _not_locking(rows) else lines
     return lambda nevra, several: rpm.held(locks, nevra, beside=several)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from fnmatch import fnmatchcase
 
-LOCKS = "echo 'suse|'; sed 's/^/lock|/' /etc/zypp/locks 2>/dev/null"
-"""Shell: libzypp's file of locks, each line behind `lock|`, and a word that says whose it is."""
-LOCKING = r"""echo 'suse|'
-w='s/^[[:space:]]*locksfile[.]apply[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/apply|\1/p'
-for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && { sed -n "$w" "$f"; break; }; done
+def _setting(key: str, word: str) -> str:
+    """Shell: a setting of zypp.conf as `WORD|VALUE`, the last of which is in force."""
+    edit = rf"s/^[[:space:]]*{key}[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/{word}|\1/p"
+    return f"""w='{edit}'
+for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && {{ sed -n "$w" "$f"; break; }}; done
 sed -n "$w" /usr/etc/zypp/zypp.conf.d/*.conf /etc/zypp/zypp.conf.d/*.conf 2>/dev/null; true"""
+
+
+LOCKS = f"""echo 'suse|'; l=$({_setting("locksfile[.]path", "path")})
+l=${{l##*|}}; sed 's/^/lock|/' "${{l:-/etc/zypp/locks}}" 2>/dev/null"""
+"""Shell: libzypp's file of locks, each line behind `lock|`, and a word that says whose it is."""
+LOCKING = f"echo 'suse|'\n{_setting('locksfile[.]apply', 'apply')}"
 """Shell: whether libzypp heeds its locks, the last word as `apply|WORD`."""
-NAMED = {"type", "match_type", "case_sensitive", "solvable_name"}
-"""What a lock of a name alone says. A lock may be of one version, one architecture or one repository, too."""
 
 _SEARCH = r"""set --
 for d in "${GPUPROV_BUNDLE:-/var/cache/zypp}"/solv/*/solv; do
@@ -41,29 +43,3 @@ def search(*patterns: str) -> str:
     https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc
     """
     return _SEARCH % " ".join(f"'{pattern}'" for pattern in patterns)
-
-
-def parse_locks(lines: list[str]) -> list[dict[str, str]]:
-    """The blocks of libzypp's file of locks."""
-    blocks = re.split(r"\n\s*\n", "\n".join(line for line in lines if not line.lstrip().startswith("#")))
-    pairs = ((line.partition(":") for line in block.splitlines() if ":" in line) for block in blocks)
-    return [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
-
-
-def held(locks: list[dict[str, str]], name: str) -> bool:
-    """Whether a lock holds the package, whatever its version: it is then neither moved nor removed."""
-    return any(
-        _holds(lock, name) for lock in locks if lock.keys() <= NAMED and lock.get("type", "package") == "package"
-    )
-
-
-def _holds(lock: dict[str, str], name: str) -> bool:
-    wanted, how = lock.get("solvable_name", ""), lock.get("match_type", "glob")
-    if lock.get("case_sensitive", "on") not in ("on", "true", "1"):
-        wanted, name = wanted.casefold(), name.casefold()
-    if how == "regex":
-        try:
-            return re.search(wanted, name) is not None
-        except re.error:
-            return False
-    return bool(wanted) and (fnmatchcase(name, wanted) if how == "glob" else how == "exact" and name == wanted)

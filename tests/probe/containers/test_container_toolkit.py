@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gpuprov.probe.base import Output
 from gpuprov.probe.containers import container_toolkit as probe
 from tests.here import program
@@ -88,3 +90,55 @@ def test_programs_that_containers_can_be_run_with_are_looked_for(tmp_path: Path)
         ["sh", "-c", probe.TOOLKIT.script], capture_output=True, text=True, env=environment, check=True
     )
     assert str(tmp_path / "crun") in probe.parse_toolkit(Output(done.stdout)).runners
+
+
+GIDS = """\
+---
+cdiVersion: 0.7.0
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits:
+    additionalGids:
+    - 44
+containerEdits:
+  additionalGids: [992]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "fields"),
+    [
+        (GIDS, "0.7.0", ("additionalGids",)),
+        ('{\n  "cdiVersion": "1.1.0",\n  "kind": "nvidia.com/gpu", "netDevices": [],\n  "intelRdt": {}\n}', "1.1.0",
+         ("intelRdt", "netDevices")),
+        ("cdiVersion: '0.5.0'\nkind: nvidia.com/gpu\n", "0.5.0", ()),
+        ("kind: nvidia.com/gpu\ncontainerEdits: {env: [additionalGids=1]}\n", "", ()),
+    ],
+)  # fmt: skip
+def test_what_a_reader_of_a_specification_must_know(
+    tmp_path: Path, text: str, version: str, fields: tuple[str, ...]
+) -> None:
+    file = tmp_path / "nvidia.yaml"
+    file.write_text(text)
+    script = probe.CDI.script.replace("/etc/cdi/* /var/run/cdi/*", str(file))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    (found,) = probe.parse_specifications(Output(done.stdout))
+    assert (found.version, found.fields) == (version, fields)
+
+
+def test_features_that_the_refresh_unit_is_told_of() -> None:
+    for line, flags in (("a,b", ("a", "b")), ('"a, b"', ("a", "b")), ("", ()), ("'a'", ("a",))):
+        assert probe.parse_toolkit(Output(f"version NVIDIA 1.20.1\nflags {line}\n")).flags == flags
+
+
+def test_what_podman_answers() -> None:
+    complaint = captured("cdi_answers", "podman-4.3.1-version").text
+    assert probe.parse_answers(Output(complaint)) == {
+        "podman": 'failed to load CDI Spec: invalid CDI Spec: invalid version "0.6.0"'
+    }
+    field = captured("cdi_answers", "podman-4.3.1-field")
+    assert probe.parse_answers(field)["podman"].endswith('json: unknown field "additionalGids"')
+    assert probe.parse_answers(Output("")) == {}
+    assert probe.parse_answers(Output("podman Error: CDI devices: no such runtime\n")) == {}
+    assert probe.parse_answers(Output(complaint.splitlines()[0])) == {}, "it ended before it was asked for devices"

@@ -63,6 +63,19 @@ def test_units() -> None:
     assert systemd.parse_units(Output("", 1, "System has not been booted with systemd as init system")) == {}
 
 
+def test_a_unit_that_no_probe_asks_for_is_a_mistake_and_not_one_that_is_missing() -> None:
+    """Of one that is asked for, systemd may say nothing: it is not there."""
+    units = Facts(
+        {"units": Output("Id=gpuprov-persistence.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled")}
+    ).get(systemd.SYSTEMD_UNITS)
+    assert units["gpuprov-persistence.service"].file == "enabled"
+    assert units["nvidia-persistenced.service"] == systemd.MISSING
+    with pytest.raises(
+        systemd.UnknownUnit, match=r"no probe reads the unit tuned\.service: it is not among nvidia-persistenced"
+    ):
+        units["tuned.service"]
+
+
 def test_limits_of_services() -> None:
     limits = systemd.parse_limits(captured("default_limits", "debian12"))
     assert limits["memlock"] == "8388608"

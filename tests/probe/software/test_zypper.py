@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gpuprov.onhost import sources
+from gpuprov.onhost.packages import zypper_locks
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import family
 from gpuprov.probe.software import packages, zypper
@@ -114,16 +117,79 @@ def test_no_locks_and_no_packages_are_an_answer() -> None:
         assert probe.no_answer(said, probe.parse(said)) == ""
 
 
-def test_each_way_of_a_lock_to_name_packages() -> None:
-    def lock(how: str, name: str, case: str = "on") -> list[dict[str, str]]:
-        return [{"type": "package", "match_type": how, "case_sensitive": case, "solvable_name": name}]
+NAME = "nvidia-open-driver-G06"
+"""Each as libzypp reads it: PoolQuery::recover, and PoolQueryMatcher::isAMatch, which takes what one of the attributes matches."""
 
-    assert zypper.held(lock("exact", "dkms"), "dkms")
-    assert not zypper.held(lock("exact", "dkm*"), "dkms")
-    assert zypper.held(lock("regex", "^dk"), "dkms")
-    assert not zypper.held(lock("regex", "(("), "dkms"), "what is no pattern holds nothing"
-    assert zypper.held(lock("glob", "DKMS", "off"), "dkms")
-    assert not zypper.held([{**lock("glob", "*")[0], "type": "patch"}], "dkms")
+
+@pytest.mark.parametrize(
+    ("lock", "holds"),
+    [
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: {NAME}", True),
+        ("type: package\nmatch_type: exact\ncase_sensitive: on\nsolvable_name: nvidia-open*", False),
+        ("type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: nvidia-open*", True),
+        ("type: package\nmatch_type: regex\ncase_sensitive: on\nsolvable_name: ^nvidia-open.*", True),
+        ("type: package\nmatch_type: regex\ncase_sensitive: on\nsolvable_name: driver-G0[56]$", True),
+        ("type: package\nmatch_type: regex\nsolvable_name: ^NVIDIA-open", True),
+        ("type: package\nmatch_type: regex\ncase_sensitive: on\nsolvable_name: ((", False),
+        ("type: package\nmatch_type: word\ncase_sensitive: on\nsolvable_name: open", True),
+        ("type: package\nmatch_type: word\ncase_sensitive: on\nsolvable_name: ope", False),
+        ("type: package\nmatch_type: substring\ncase_sensitive: on\nsolvable_name: open-dri", True),
+        ("type: package\nsolvable_name: OPEN-DRI", True),
+        ("type: package\nmatch_type: glob\ncase_sensitive: off\nsolvable_name: NVIDIA-OPEN-DRIVER-G06", True),
+        ("type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: NVIDIA-OPEN-DRIVER-G06", False),
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: {NAME}\nsolvable_arch: x86_64", True),
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: {NAME}\nquery_string: x", True),
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: a\nsolvable_name: {NAME}", True),
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nquery_string: {NAME}", True),
+        (f"type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_summary: x\nquery_string: {NAME}", False),
+        (f"match_type: glob\nsolvable_name: {NAME}", True),
+        (f"kind: package\nstring_type: exact\nsolvable_name: {NAME}", True),
+        (f"type: patch\nmatch_type: glob\nsolvable_name: {NAME}", False),
+        (f"type: package\nmatch_type: glob\nversion: == 1\nsolvable_name: {NAME}", False),
+        (f"type: package\nmatch_type: glob\nsolvable_name: {NAME} > 1", False),
+        (f"type: package\nmatch_type: glob\nrepo: nvidia\nsolvable_name: {NAME}", False),
+        (f"type: package\ninstall_status: installed\nmatch_type: glob\nsolvable_name: {NAME}", False),
+        (
+            f"type: package\nmatch_type: glob\ncomplex: AttrMatchData solvable:name {NAME} C SolvableRange\\ \\ \\ x86_64",
+            False,
+        ),
+        (
+            f"#type: package\nmatch_type: glob\n# solvable_name: {NAME}\n#solvable_name: x\n solvable_name : {NAME} ",
+            True,
+        ),
+        ("type: package\nmatch_type: glob\nsolvable_name:", False),
+    ],
+)
+def test_each_way_of_a_lock_to_name_packages(
+    lock: str, holds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what verify reads of the host, and by what apply reads on it."""
+    rows = "".join(f"lock|{line}\n" for line in lock.splitlines())
+    found = packages.parse_packages(Output(f"rpm|{NAME}|0|580.1|1|x86_64|a-1-1.src.rpm\nsuse|\n{rows}"))
+    assert found[NAME].held == holds
+    (tmp_path / "locks").write_text(f"\n{lock}\n\n")
+    monkeypatch.setattr(zypper_locks, "LOCKS", str(tmp_path / "locks"))
+    monkeypatch.setattr(zypper_locks, "CONFIGURATIONS", ())
+    assert zypper_locks.held(zypper_locks.read(), [NAME, "dkms"]) == [NAME] * holds
+
+
+def test_a_line_without_a_colon_ends_a_lock() -> None:
+    text = f"type: package\nmatch_type: glob\nnonsense\nversion: 1\n\n\nsolvable_name: {NAME}\nmatch_type: exact\n"
+    assert len(zypper_locks.blocks(text)) == 3
+    assert zypper_locks.held(zypper_locks.blocks(text), [NAME]) == [NAME]
+    assert zypper_locks.blocks("# one comment\n\n") == []
+
+
+@pytest.mark.parametrize("said", ["", "locksfile.path = ", "  locksfile.path = PLACE  \n"])
+def test_the_file_of_locks_is_where_zypps_configuration_says(said: str, tmp_path: Path) -> None:
+    place = tmp_path / "own"
+    for path in (place, tmp_path / "etc/zypp/locks"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{path.name}: 1\n")
+    (tmp_path / "etc/zypp/zypp.conf").write_text(f"[main]\n{said.replace('PLACE', str(place))}\n")
+    script = zypper.LOCKS.replace("/usr/etc", f"{tmp_path}/none").replace("/etc/zypp", f"{tmp_path}/etc/zypp")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["suse|", f"lock|{'own' if 'PLACE' in said else 'locks'}: 1"]
 
 
 def test_a_source_is_written_for_zypper() -> None:

@@ -17,6 +17,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.efa import EFA
+from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 DRIVER = "efa"
@@ -54,7 +55,7 @@ def function(ctx: Ctx) -> Outcome:
         return fail(
             "a driver efa", "the kernel has none, and the spec names no installer", 'rdma.efa.installer: "1.47.0"'
         )
-    return ok(f"{len(state.functions)} functions")
+    return ok(counted(len(state.functions), "function"))
 
 
 @check("rdma.efa_ofed", EFA, fields=("stack",), moment="preflight", evidence="modinfo -n ib_core")
@@ -160,7 +161,7 @@ def libfabric(ctx: Ctx) -> Outcome:
     """libfabric's provider efa finds a reliable endpoint on each EFA device: what NCCL's plugin and MPI go through."""
     state = ctx.facts.get(EFA)
     names = [device.name for device in ctx.facts.get(DEVICES) if device.driver == DRIVER]
-    expected = f"an endpoint FI_EP_RDM of provider efa on {len(names)} devices"
+    expected = f"an endpoint FI_EP_RDM of provider efa on {counted(len(names), 'device')}"
     if state.domains is None:
         return fail(expected, "no fi_info", f'rdma.efa.installer: "1.47.0", then {APPLY}')
     if not state.domains:
@@ -169,7 +170,7 @@ def libfabric(ctx: Ctx) -> Outcome:
     missing = [name for name in names if name not in state.domains]
     if missing or not names:
         return fail(expected, f"none on {' '.join(missing) or 'any device'}", "rdma link; dmesg | grep -w efa")
-    return ok(f"{len(state.domains)} devices", expected)
+    return ok(counted(len(state.domains), "device"), expected)
 
 
 @check(
@@ -266,7 +267,7 @@ def kernels(ctx: Ctx) -> Outcome:
         changes = [Change(kind="module", name=f"efa for {release}", after="built") for release in without]
         hint = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
         return fail(expected, f"none for {' '.join(without) or 'any kernel'}", hint, changes=changes)
-    return ok(f"{len(state.kernels)} kernels", expected)
+    return ok(counted(len(state.kernels), "kernel"), expected)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -10,6 +10,7 @@ from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import same
 from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
 from gpuprov.probe.rdma.erdma import Erdma as State
+from gpuprov.shown import counted
 
 
 @check(
@@ -41,7 +42,7 @@ def kernels(ctx: Ctx) -> Outcome:
         ]
         hint = f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install --force"
         return fail(expected, told, hint, changes=changes)
-    return ok(f"{len(state.kernels)} kernels; {state.registered[0]}", expected)
+    return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
 
 
 def _lacks(kernel: ErdmaKernel) -> str:
@@ -137,7 +138,7 @@ def initramfs(ctx: Ctx) -> Outcome:
             f"{' '.join(image.image for image in armed)} holds erdma without {catalogue.OPTIONS}, or is older than it"
         )
         return fail(f"{catalogue.OPTIONS} inside", told, armed[0].rebuild, changes=changes)
-    return ok(f"{len(images)} images hold erdma and its options")
+    return ok(f"erdma and its options in {counted(len(images), 'image')}")
 
 
 CHECKS = (kernels, options, boot, initramfs)

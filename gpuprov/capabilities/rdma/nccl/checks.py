@@ -16,6 +16,7 @@ from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.nccl import NCCL, NcclHost, Setting
+from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)
@@ -51,7 +52,9 @@ def file(ctx: Ctx) -> Outcome:
     except conf.ConfError as error:
         return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
     if found == asked:
-        return ok(f"{len(asked)} variables: {asked[0]}" if asked else "no variable is needed", "; ".join(asked))
+        return ok(
+            f"{counted(len(asked), 'variable')}: {asked[0]}" if asked else "no variable is needed", "; ".join(asked)
+        )
     diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it should be", lineterm="", n=0))
     change = Change(kind="file", name=CONFIG, before="; ".join(found or ()), after="; ".join(asked), diff=diff)
     return fail("; ".join(asked), f"{CONFIG} {_told(found, asked)}", APPLY, changes=[change])
@@ -107,7 +110,9 @@ def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcom
         told = f"{lost[0].file} says NCCL_CONF_FILE={lost[0].value}, which is not there"
         return fail("NCCL_CONF_FILE of a file that is there", told, f"take the line out of {lost[0].file}")
     return ok(
-        f"{len(state.others)} other settings of NCCL, none in the way" if state.others else "nothing but /etc/nccl.conf"
+        f"{counted(len(state.others), 'other setting')} of NCCL, none in the way"
+        if state.others
+        else "nothing but /etc/nccl.conf"
     )
 
 

@@ -14,6 +14,7 @@ from gpuprov.capabilities.rdma.common import IWARP, selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.probe.rdma import Gid, RdmaDevice, RdmaPort
+from gpuprov.shown import counted
 
 FAMILIES = {"ipv4": "AF_INET", "ipv6": "AF_INET6"}
 ORDERING = {"never": 0, "required": 1, "automatic": 2}
@@ -81,7 +82,7 @@ def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
     if not names:
         raise ConfError(f"no port of {', '.join(device.name for device in usable)} has the link layer {layer}")
     if len(names) > MOST:
-        raise ConfError(f"{len(names)} devices, and NCCL takes at most {MOST}: name fewer in rdma.devices")
+        raise ConfError(f"{counted(len(names), 'device')}, and NCCL takes at most {MOST}: name fewer in rdma.devices")
     found: list[Line] = [("NCCL_IB_HCA", "=" + ",".join(names))]
     return found if layer == "InfiniBand" else found + _gids(block.nccl, ports)
 

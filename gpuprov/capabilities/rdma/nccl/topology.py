@@ -17,6 +17,7 @@ from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.nccl_topology import NCCL_TOPOLOGY
 from gpuprov.shared import nccl_topology
+from gpuprov.shown import counted
 from gpuprov.spec.problem import Path, Problem
 
 Ctx = Context[Rdma]
@@ -86,7 +87,7 @@ def topology(ctx: Ctx) -> Outcome:
             "or take it out: NCCL looks itself"
         )
         return fail(expected, f"{where}: {'; '.join(wrong)}", hint)
-    return ok(f"{where}: {len(topology.gpus)} GPUs, {len(topology.adapters)} adapters", expected)
+    return ok(f"{where}: {counted(len(topology.gpus), 'GPU')}, {counted(len(topology.adapters), 'adapter')}", expected)
 
 
 def _digest(file: str) -> str:

@@ -16,6 +16,7 @@ from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.rdma import ofed as probe
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES, Ofed
+from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
 FIELDS = ("stack", "ofed")
@@ -116,7 +117,9 @@ def holders(state: Ofed) -> str:
     told = [f"{name} is in use" for name in state.busy]
     told += [f"RDMA devices are open in {', '.join(state.clients)}"] if state.clients else []
     told += [f"the default route runs over {state.uplink}, which would go down"] if state.uplink else []
-    told += [f"{count} TCP connections run over {name}, which would go down" for name, count in state.talks.items()]
+    told += [
+        f"{name} would go down, with {counted(count, 'TCP connection')} over it" for name, count in state.talks.items()
+    ]
     return "; ".join(told)
 
 
@@ -134,7 +137,7 @@ def built(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(OFED)
     targets = state.targets()
     names = [name for name in catalogue.modules("dkms") if name in state.dkms] or ["OFED's modules"]
-    expected = f"{', '.join(names)} for each of {len(targets)} kernels"
+    expected = f"{', '.join(names)} for each of {counted(len(targets), 'kernel')}"
     if not targets:
         return fail(expected, "no kernel that modules could be built for", "install a kernel, and its headers")
     told = []

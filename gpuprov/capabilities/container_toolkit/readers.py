@@ -1,0 +1,78 @@
+"""Which engines read the CDI specification, and whether they can: by their own word, or else by their release."""
+
+from __future__ import annotations
+
+from gpuprov import reading
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog import engines as known
+from gpuprov.probe.base import Facts
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import CDI_ANSWERS, Specification
+from gpuprov.shared import engines as files
+from gpuprov.shared import resolve
+
+
+def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]:
+    """The host's engines whose releases read CDI files; containerd only where it is asked for, or not docker's."""
+    return {
+        name: engine
+        for name, engine in facts.get(ENGINES).items()
+        if (name != "containerd" or name in fragment.runtimes or "docker" not in facts.get(ENGINES))
+        and known.reads_cdi(name, engine["version"])
+    }
+
+
+def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
+    """Engines, with their releases, that cannot read what nvidia-ctk writes of itself from 1.19.1 on."""
+    return [
+        f"{name} {engine['version']}"
+        for name, engine in readers(fragment, facts).items()
+        if files.number(known.reads_cdi(name, engine["version"])) < files.number(catalogue.WRITTEN_CDI)
+    ]
+
+
+def needed_flags(fragment: ContainerToolkit, facts: Facts, version: str) -> tuple[str, ...]:
+    """The features of the specification that this release of the toolkit has to be told of, beside those that the site has."""
+    knows = bool(version) and resolve.order(version) >= resolve.order(catalogue.WITHOUT_GIDS_SINCE)
+    return (catalogue.WITHOUT_GIDS,) if knows and too_old(fragment, facts) else ()
+
+
+def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tuple[str, str]:
+    """Which engine cannot read a specification, and from which release on it could; empty where all can."""
+    needed = known.needed_cdi(found.version, found.fields)
+    answers = facts.known(CDI_ANSWERS) or {}
+    for name, engine in readers(fragment, facts).items():
+        newer = known.first_reader(name, needed)
+        upgrade = f"{name} {newer} or newer" if newer else f"a newer {name}"
+        answer = _docker_says(engine, found.path) if name == "docker" else answers.get(name)
+        if answer is None:
+            answer = _by_release(name, engine["version"], found, needed)
+        if answer:
+            return f"{name} {engine['version']} cannot read {found.path}: {answer}", upgrade
+    return "", ""
+
+
+def _by_release(name: str, version: str, found: Specification, needed: str) -> str:
+    """Why a release cannot read it; empty where it can."""
+    newest = known.reads_cdi(name, version)
+    if files.number(needed) <= files.number(newest):
+        return ""
+    fields = f", with {' '.join(found.fields)}" if found.fields else ""
+    last = known.newest_known(name)
+    beyond = files.number(version) > (*files.number(last), 1 << 30)
+    judged = f" (judged as {last}, the newest release known here)" if beyond else ""
+    return f"it is of CDI {needed}{fields}, and this release reads up to {newest}{judged}"
+
+
+def _docker_says(engine: files.Engine, path: str) -> str | None:
+    """docker's complaint about a file; None before 28.2, which lists neither devices nor what is wrong with files.
+    https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
+    try:
+        said = reading.json(str(engine.get("live") or "{}"))
+    except reading.Unreadable:
+        return None
+    if not isinstance(said, dict) or "DiscoveredDevices" not in said:
+        return None
+    warnings = [str(one) for one in said.get("Warnings") or [] if str(one).startswith("CDI: ") and path in str(one)]
+    return "; ".join(warnings)

@@ -1,0 +1,68 @@
+"""Which CDI files a release of a container engine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.shared.engines import number
+
+Engine = Literal["docker", "containerd", "crio", "podman"]
+
+
+class Reads(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest version of a CDI file that an engine reads from a release on."""
+
+    engine: Engine
+    since: str
+    cdi: str
+
+
+class Known(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest release of an engine that was looked at."""
+
+    engine: Engine
+    version: str
+
+
+class Field(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The version of a CDI file that a field needs."""
+
+    field: str
+    cdi: str
+
+
+class EnginesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/engines.yaml"""
+
+    reads: tuple[Reads, ...]
+    known: tuple[Known, ...]
+    fields: tuple[Field, ...]
+
+
+def engines_file() -> EnginesFile:
+    return load("engines", EnginesFile)
+
+
+def reads_cdi(engine: str, version: str) -> str:
+    """The newest version of a CDI file that this release reads; empty for one that reads none, or that gives no version."""
+    rows = [row for row in engines_file().reads if row.engine == engine and number(row.since) <= number(version)]
+    return rows[-1].cdi if rows else ""
+
+
+def first_reader(engine: str, cdi: str) -> str:
+    """The first release of an engine that reads this version of a CDI file; empty where none is known."""
+    rows = engines_file().reads
+    return next((row.since for row in rows if row.engine == engine and number(row.cdi) >= number(cdi)), "")
+
+
+def newest_known(engine: str) -> str:
+    """The newest release of an engine that was looked at."""
+    return next(row.version for row in engines_file().known if row.engine == engine)
+
+
+def needed_cdi(version: str, fields: Iterable[str]) -> str:
+    """The version of a CDI file that its reader must know, by what it says and by its fields; empty where it says none."""
+    by_field = [row.cdi for row in engines_file().fields if row.field in set(fields)]
+    return max([version, *by_field], key=number) if version else ""

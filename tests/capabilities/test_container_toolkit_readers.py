@@ -1,0 +1,296 @@
+"""container_toolkit: whether each engine of a host can read the CDI specification that is made for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog import engines as known
+from gpuprov.probe.containers.container_toolkit import CDI, CDI_ANSWERS
+from gpuprov.shared import engines as files
+from tests.capabilities.asking import Row, ask, judge
+from tests.capabilities.test_container_toolkit_desired import made
+from tests.capabilities.toolkit_host import cdi, containerd, crio, docker, podman, toolkit
+from tests.capabilities.toolkit_rows import EXACT, engines, row
+
+FILE = "/var/run/cdi/nvidia.yaml"
+GIDS = {"cdi_specifications": cdi(of="0.7.0", fields=("additionalGids",))}
+PLAIN = toolkit(flags="")
+ANSWER = r"""podman time="2026-11-28T05:18:19Z" level=debug msg="The following error was triggered when refreshing the CDI registry: 1 error occurred:\n\t* failed to load CDI Spec: failed to parse CDI Spec \"/var/run/cdi/nvidia.yaml\": failed to unmarshal CDI Spec: error unmarshaling JSON: while decoding JSON: json: unknown field \"additionalGids\"\n\n"
+"""  # noqa: E501 (as podman 4.3.1 of Debian 12 prints it)
+BOTH = "podman Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all, gpuprov.invalid/none=none\n"
+OURS = "podman Error: setting up CDI devices: unresolvable CDI devices gpuprov.invalid/none=none\n"
+WARNING = f'CDI: Error associated with spec file {FILE}: failed to parse CDI Spec "{FILE}": unknown field'
+LISTED = {
+    "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}],
+    "CDISpecDirs": ["/etc/cdi", "/var/run/cdi"],
+}
+
+
+def newer(version: str = "0.7.0", **given: Any) -> dict[str, str]:
+    return {"cdi_specifications": cdi(of=version, **given)}
+
+
+ROWS = [
+    row("older than podman 4.3.1's limit", "cdi", None, engines(podman("4.3.1")), "pass"),
+    row(
+        "groups of device files, and podman 4.3.1 by its release",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman())},
+        "fail",
+        f"podman 4.3.1 cannot read {FILE}: it is of CDI 0.7.0, with additionalGids, and this release reads up to 0.5.0",
+        f"--output={FILE} --feature-flag=no-additional-gids-for-device-nodes; or podman 5.1 or newer",
+        f"file {FILE}:  -> made anew",
+    ),
+    row(
+        "by podman's own word",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman()), "cdi_answers": ANSWER + BOTH},
+        "fail",
+        f'podman 4.3.1 cannot read {FILE}: failed to load CDI Spec: failed to parse CDI Spec "{FILE}": failed to unmarshal',
+    ),
+    row(
+        "a podman that says it can, whatever its release",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman("4.9.4")), "cdi_answers": OURS},
+        "pass",
+    ),
+    row(
+        "an old podman that complains about no file",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman()), "cdi_answers": BOTH},
+        "pass",
+    ),
+    row(
+        "a podman of another mind that has the device",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman("5.2.0")), "cdi_answers": ANSWER + OURS},
+        "pass",
+    ),
+    row(
+        "a podman that fails of something else",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman()), "cdi_answers": "podman Error: CDI registry is not there\n"},
+        "fail",
+        "up to 0.5.0",
+    ),
+    row(
+        "docker's own containerd",
+        "cdi",
+        None,
+        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))},
+        "pass",
+    ),
+    row(
+        "beside docker, and asked for",
+        "cdi",
+        ContainerToolkit(runtimes=("docker", "containerd")),
+        {**GIDS, **engines(docker(version="27.1.0"), containerd(version="1.7.13"))},
+        "fail",
+        "containerd 1.7.13 cannot",
+    ),
+    row(
+        "docker's own word",
+        "cdi",
+        None,
+        {**engines(docker(version="28.3.0", info={**LISTED, "Warnings": [WARNING]}))},
+        "fail",
+        f"docker 28.3.0 cannot read {FILE}: CDI: Error associated with spec file {FILE}",
+    ),
+    row(
+        "docker warns of another file",
+        "cdi",
+        None,
+        {
+            **engines(
+                docker(
+                    version="28.3.0", info={**LISTED, "Warnings": [WARNING.replace(FILE, "/etc/cdi/x.yaml"), "bridge"]}
+                )
+            )
+        },
+        "pass",
+    ),
+    row(
+        "docker's own word goes before its release",
+        "cdi",
+        None,
+        {**newer("1.1.0"), **engines(docker(version="28.3.0", info=LISTED))},
+        "pass",
+    ),
+    row(
+        "a file newer than all that is known, and a newer podman",
+        "cdi",
+        None,
+        {**newer("1.2.0"), **engines(podman("7.0.1"))},
+        "fail",
+        "up to 1.0.0 (judged as 5.8, the newest release known here)",
+        "or a newer podman",
+    ),
+    row(
+        "a field that is newer than what the file says it is",
+        "cdi",
+        None,
+        {**newer("0.5.0", fields=("netDevices",)), **engines(podman("5.5.0"))},
+        "fail",
+        "CDI 1.1.0, with netDevices",
+    ),
+    row(
+        "a toolkit that has no such feature",
+        "cdi",
+        None,
+        {**GIDS, **engines(podman()), "container_toolkit": toolkit("1.18.2")},
+        "fail",
+        "additionalGids",
+        f"--output={FILE}; or podman 5.1",
+    ),
+    row(
+        "the feature is not there for the next boot",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": PLAIN},
+        "fail",
+        "FEATURE_FLAGS lacks no-additional-gids-for-device-nodes: podman 4.3.1 could not read",
+        "gpuprov apply",
+        f"file {catalogue.REFRESH_ENVIRONMENT}:  -> no-additional-gids-for-device-nodes",
+    ),
+    row(
+        "beside a feature of the site's",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit(flags='"a,b"')},
+        "fail",
+        change=f"file {catalogue.REFRESH_ENVIRONMENT}: a,b -> a,b,no-additional-gids-for-device-nodes",
+    ),
+    row(
+        "among features of the site's",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit(flags="a,no-additional-gids-for-device-nodes")},
+        "pass",
+    ),
+    row(
+        "all engines read it",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": PLAIN, **engines(podman("5.1.0"), crio())},
+        "pass",
+    ),
+    row(
+        "a toolkit that writes no groups",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit("1.18.2", flags="")},
+        "pass",
+    ),
+    row(
+        "podman 4.2, which reads no file that names GPUs by number",
+        "engines",
+        ContainerToolkit(runtimes=("podman",)),
+        engines(podman("4.2.0")),
+        "fail",
+        "podman 4.2.0",
+        "upgrade podman",
+    ),
+]
+
+
+@pytest.mark.parametrize("question", ROWS)
+def test_readers(question: Row) -> None:
+    judge(question)
+
+
+@pytest.mark.parametrize(
+    ("make", "version", "passes"),
+    [
+        *[(podman, version, version > "5.0.0") for version in ("4.9.3", "5.0.0", "5.1.0", "5.7.0")],
+        *[(docker, version, version != "26.0.2") for version in ("20.10.24", "26.0.2", "26.1.0")],
+        *[(containerd, version, version != "1.7.13") for version in ("1.6.20", "1.7.13", "1.7.16", "2.3.1")],
+        *[(crio, version, version > "1.29.2") for version in ("1.29.2", "1.30.4")],
+    ],
+)
+def test_releases(make: Callable[..., str], version: str, passes: bool) -> None:
+    host = make().replace("1.30.4", version) if make is crio else make(version=version)
+    outcome = ask("container_toolkit.cdi", None, **GIDS, **engines(host))
+    assert (outcome.status == "pass") == passes, outcome
+    assert passes or f"{make.__name__} {version} cannot read {FILE}: it is of CDI 0.7.0" in outcome.found
+
+
+def test_a_release_that_is_as_known_is_not_called_newer() -> None:
+    told = ask("container_toolkit.cdi", None, **newer("1.2.0"), **engines(podman("5.8.2"))).found
+    assert "judged as" not in told
+
+
+@pytest.mark.parametrize(
+    ("host", "flags"),
+    [
+        (podman("4.9.3"), "no-additional-gids-for-device-nodes"),
+        (docker(version="25.0.3"), "no-additional-gids-for-device-nodes"),
+        (podman("5.1.0"), None),
+        (docker(version="20.10.24"), None),
+        (docker(version="27.0.1") + containerd(version="1.7.13"), None),
+    ],
+)
+def test_the_unit_of_each_boot_leaves_out_what_an_engine_cannot_read(host: str, flags: str | None) -> None:
+    found = made(None, None, container_toolkit=PLAIN, **engines(host))
+    assert found["environment"][catalogue.REFRESH_ENVIRONMENT].get(catalogue.FLAGS_VARIABLE) == flags
+
+
+def test_features_of_the_sites_stay_and_an_old_toolkit_gets_none() -> None:
+    environment = made(None, None, container_toolkit=toolkit(flags="a"), **engines(podman()))["environment"]
+    assert environment[catalogue.REFRESH_ENVIRONMENT][catalogue.FLAGS_VARIABLE] == f"a,{catalogue.WITHOUT_GIDS}"
+    assert made(EXACT, None, container_toolkit=PLAIN, **engines(podman()))["environment"] == {}
+
+
+def test_what_is_to_be_installed_decides() -> None:
+    """`version: any` installs 1.20 on a host without a toolkit."""
+    environment = made(None, None, container_toolkit=toolkit("", flags=""), packages="", **engines(podman()))[
+        "environment"
+    ]
+    assert environment[catalogue.REFRESH_ENVIRONMENT][catalogue.FLAGS_VARIABLE] == catalogue.WITHOUT_GIDS
+
+
+def test_where_the_check_passes_nothing_more_is_asked_for() -> None:
+    for host in (podman(), podman("5.1.0"), docker(version="26.0.0"), crio()):
+        for there in (PLAIN, toolkit(), toolkit(flags="a")):
+            passes = (
+                ask("container_toolkit.cdi_refresh", None, container_toolkit=there, **engines(host)).status == "pass"
+            )
+            asked = made(None, None, container_toolkit=there, **engines(host))["environment"][
+                catalogue.REFRESH_ENVIRONMENT
+            ]
+            assert passes == (catalogue.FLAGS_VARIABLE not in asked), (host, there)
+
+
+def test_the_catalogue_is_in_order_and_agrees_with_what_turns_cdi_on() -> None:
+    table = known.engines_file()
+    for engine in ("docker", "containerd", "crio", "podman"):
+        rows = [row for row in table.reads if row.engine == engine]
+        assert [files.number(row.since) for row in rows] == sorted({files.number(row.since) for row in rows}), engine
+        assert [files.number(row.cdi) for row in rows] == sorted({files.number(row.cdi) for row in rows}), engine
+        assert files.number(known.newest_known(engine)) >= files.number(rows[-1].since)
+    for engine, since in files.CDI_SINCE.items():
+        first = next(row for row in table.reads if row.engine == engine)
+        assert files.number(first.since) == since
+
+
+def test_the_probes_look_for_each_field_of_the_catalogue() -> None:
+    for row_ in known.engines_file().fields:
+        assert row_.field in CDI.script
+        assert row_.field in CDI_ANSWERS.script
+
+
+def test_docker_info_that_is_no_object_is_no_answer() -> None:
+    assert (
+        ask("container_toolkit.cdi", None, **engines(docker(info=json.dumps([1]), version="28.3.0"))).status == "pass"
+    )
