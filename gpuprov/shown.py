@@ -189,7 +189,7 @@ def counted(number: int, noun: str) -> str:
         return f"1 {noun}"
     if noun.endswith(("s", "x", "ch", "sh")):
         return f"{number} {noun}es"
-    return f"{number} {noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{number} {noun}s"
+    return f"{number} {noun[:-1]}ies" if re.search(r"[^aeiou]y\Z", noun) else f"{number} {noun}s"
 
 
 def apart(hosts: Sequence[str], room: int) -> list[str]:

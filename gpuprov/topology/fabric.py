@@ -99,7 +99,7 @@ def faults(facts: Facts) -> Iterator[Fault]:
     trays = bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
     daemon = facts.get(fabric.DAEMON)
     if generation and on_bus:
-        yield from _manager(facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING), daemon, generation)
+        yield from _manager(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
     if trays:
         yield from _imex(facts.get(IMEX))
     machine = facts.known(MACHINE)

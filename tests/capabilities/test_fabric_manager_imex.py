@@ -108,7 +108,7 @@ ROWS = [
     ("imex_fabric", {"fabric_state": REAL["fabric"]}, "fail", "In Progress (N/A)"),
     ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
-    ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TRAY + LENT}, "pass", "1 GPUs attached"),
+    ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TRAY + LENT}, "pass", "1 GPU attached"),
     ("imex_fabric", {"fabric_state": "", "nvidia_functions": LENT}, "n/a", "with virtual machines"),
     ("imex_fabric", {"nvidia_functions": ""}, "fail", "no GPU on the bus"),
     ("imex_fabric", {"loaded_driver": ""}, "fail", "no NVIDIA module"),

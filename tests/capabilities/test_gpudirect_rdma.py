@@ -13,7 +13,7 @@ from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities import pcie_host
+from tests.capabilities import contents_host, pcie_host
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
 from tests.probe import captured
@@ -269,7 +269,8 @@ def test_every_answer_is_clean() -> None:
                 gdrcopy="",
                 gdrcopy_packages="",
                 gdrcopy_index="",
-                contents="@contents\n",
+                contents=contents_host.nothing(),
+                receipt="",
             )
             assert status != "error"
             assert found, check.id

@@ -172,9 +172,7 @@ def blackwell(**changed: str) -> Outcome:
 def test_of_an_nvlink_5_that_is_well_what_it_counts_is_said() -> None:
     outcome = blackwell()
     assert outcome.status == "pass"
-    assert (
-        outcome.found == "1 GPUs; 0 recoveries, 0 errors, effective BER at most 1.5e-254, symbol BER at most 1.5e-254"
-    )
+    assert outcome.found == "1 GPU; 0 recoveries, 0 errors, effective BER at most 1.5e-254, symbol BER at most 1.5e-254"
 
 
 @pytest.mark.parametrize(

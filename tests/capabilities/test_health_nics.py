@@ -161,7 +161,7 @@ HW = "hw|mlx5_0|1|local_ack_timeout_err|{}\nhw|mlx5_0|1|out_of_sequence|0\nhw|rd
         Row("not of the link", "health.ports", Health(port_errors=0), {"port_errors": HW.format(12)}, "n/a", "no RDMA device"),
         Row("beside those of the link", "health.ports", Health(port_errors=0), {"port_errors": ports() + HW.format(12)},
             "pass",
-            "1 ports"),
+            "1 port"),
     ],
     ids=lambda row: row.name,
 )  # fmt: skip

@@ -307,7 +307,7 @@ ROWS = [
         "pass",
         "left out: smi1 (smi of mlx5_0)",
     ),
-    Row("its port", PORTS, None, {"rdma_devices": XDR + PLANES}, "pass", "1 ports ACTIVE"),
+    Row("its port", PORTS, None, {"rdma_devices": XDR + PLANES}, "pass", "1 port ACTIVE"),
     Row("its rate", RATE, Rdma(rate=800), {"rdma_devices": XDR + PLANES}, "pass", "800 Gb/s"),
     Row(
         "by its address",

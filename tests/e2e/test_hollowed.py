@@ -20,7 +20,7 @@ from tests.e2e import test_cgpu
 from tests.e2e.lab import Lab, Ran, loaded
 from tests.e2e.machine import Machine
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 NAME = "e2e-hollowed"
 GPUS = {"model": "H100-SXM5-80GB", "count": 2}
 WHOLE: dict[str, Any] = {
@@ -117,7 +117,7 @@ class Hollow:
         self.machine.sh(f"set -e\n{back}\nsystemctl daemon-reload")
 
 
-@pytest.mark.parametrize("case", [small, whole, cloud])
+@pytest.mark.parametrize("case", [small, *(pytest.param(case, marks=pytest.mark.slow) for case in (whole, cloud))])
 def test_no_green_over_a_hollowed_host(case: Callable[[Path], Any], lab: Lab, tmp_path: Path) -> None:
     described, spec, packages = case(tmp_path)
     with loaded(NAME, described, *packages) as machine:

@@ -47,9 +47,9 @@ def test_who_lends_by_python_and_by_the_shell(tmp_path: Path, driver: str, lent:
 @pytest.mark.parametrize(
     "row",
     [
-        Row("persistence mode", "persistence.mode_on", None, {}, "pass", "Enabled on 1 GPUs"),
+        Row("persistence mode", "persistence.mode_on", None, {}, "pass", "Enabled on 1 GPU"),
         Row("user space", "nvidia_driver.user_space", None, {}, "pass"),
-        Row("DCGM", "dcgm.gpus", None, {}, "pass", "1 GPUs"),
+        Row("DCGM", "dcgm.gpus", None, {}, "pass", "1 GPU"),
         Row("the fabric of virtual machines", "fabric_manager.registered", FabricManager(fabric_mode="shared-nvswitch"),
             {"nvidia_functions": H100 + GIVEN + NVSWITCH}, "pass", "1 lent to virtual machines"),
     ],
