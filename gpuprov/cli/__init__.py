@@ -36,6 +36,8 @@ FILE = Written()
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
 
+BAD = ("fail", "error", "unreachable")
+
 
 @click.group(cls=Purposes, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gpuprov")
@@ -148,6 +150,7 @@ def verify(
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
+    from gpuprov.verify import unasked
     from gpuprov.verify.verify import exit_code
     from gpuprov.verify.verify import verify as prove
 
@@ -158,6 +161,7 @@ def verify(
     options.ask_something(fleet, options.only(only))
     check_writable(*files.values())
     took: dict[str, float] = {}
+    beside = unasked.Unasked(fleet.pairs)
     asked = options.only(only) or {name for _, spec in fleet.pairs for name in spec.capabilities}
     also: tuple[Any, ...] = ()
     of_page: dict[str, Any] = {}
@@ -183,17 +187,24 @@ def verify(
             def done(host: str, found: Any) -> None:
                 if files["html"] and isinstance(found, Facts):
                     of_page["known"][host] = known(hosts[host], found)
+                beside.note(host, found)
                 progress.done(host)
 
-            pace = options.pace(reading)
-            chosen = options.only(only)
-            results = prove(fleet.pairs, only=chosen, pace=pace, timeout=timeout, on_done=done, took=took, also=also)
+            results = prove(
+                fleet.pairs,
+                only=options.only(only),
+                pace=options.pace(reading),
+                timeout=timeout,
+                on_done=done,
+                took=took,
+                also=(*also, *unasked.PROBES),
+            )
     whole = None if records else monotonic() - started
     if whole is not None:
         durations.note("verify", asked, whole, len(fleet.pairs))
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
-    bad = ("fail", "error", "unreachable")
-    retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(fleet.pairs))
+    beside.tell()
+    retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in BAD)), len(fleet.pairs))
     return exit_code(results)
 
 

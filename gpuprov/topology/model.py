@@ -28,6 +28,8 @@ Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far."""
 PROBES = (PCI, DEVICES, NVLINKS, MACHINE, NCCL_TOPOLOGY)
+BUS = (PCI, DEVICES, MACHINE)
+"""What `read_bus` reads: files of sysfs alone."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,6 +151,12 @@ def read(facts: Facts) -> Wiring:
     """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
     machine = facts.known(MACHINE)
     return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS), guest=machine.kind if machine else "")
+
+
+def read_bus(facts: Facts) -> Wiring:
+    """The wiring without NVLinks, for whoever starts no nvidia-smi. Raises ProbeFailed where the bus could not be read."""
+    machine = facts.known(MACHINE)
+    return wiring(facts.get(PCI), facts.get(DEVICES), NvLinks(), guest=machine.kind if machine else "")
 
 
 def read_and_told(facts: Facts) -> Wiring:

@@ -6,22 +6,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.catalog.xids import worst
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
 from gpuprov.probe.host.virtualization import hidden
 from gpuprov.probe.rdma import hcas
+from gpuprov.spec.model import HostSpec
 from gpuprov.topology import defects, read
 from gpuprov.topology import fabric as rules
 from gpuprov.topology.defects import Defect
 from gpuprov.topology.fabric import Fault
+from gpuprov.topology.model import BUS, read_bus
 from gpuprov.topology.model import PROBES as WIRING
 
 PROBES = tuple(one for one in WIRING if one.name != "nccl_topology")
-BUS = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
+LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
 
 
 def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
@@ -40,7 +42,7 @@ def _block(ctx: Ctx, name: str) -> Any:
     return ctx.host.capabilities.get(name)
 
 
-@check("health.pcie_links", *PROBES, evidence=BUS)
+@check("health.pcie_links", *PROBES, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless topology.pcie is
     any. What a virtual machine cannot see is told; idle GPUs' speed is not judged."""
@@ -96,6 +98,24 @@ def fabric(ctx: Ctx) -> Outcome:
     if not ctx.facts.get(nvidia.DRIVER).version:
         return not_asked("no NVIDIA module is loaded: see health.gpus")
     return _outcome(rules.faults(ctx.facts), "daemons and GPUs of the NVLink fabric well", "nothing is wrong")
+
+
+UNASKED = BUS
+"""What `unasked` reads."""
+
+
+def unasked(spec: HostSpec, facts: Facts) -> list[str]:
+    """Defects of links and ports of a host whose spec has no block that asks about them, by the rules of those blocks. Nothing where
+    the bus could not be read."""
+    if HERE in spec.capabilities:
+        return []
+    try:
+        wiring = read_bus(facts)
+    except ProbeFailed:
+        return []
+    found = [] if "topology" in spec.capabilities else [*defects.links(wiring)]
+    found += [] if "rdma" in spec.capabilities else defects.ports(wiring)
+    return [one.found for one in found if not one.unproven]
 
 
 CHECKS = (pcie_links, nvlinks, port_state, fabric)

@@ -1,0 +1,30 @@
+"""Defects of the hardware that no block of a spec asks about: told beside the results of verify, which do not fail by them."""
+
+from __future__ import annotations
+
+from gpuprov import console
+from gpuprov.capabilities.health import wiring
+from gpuprov.inventory.names import folded
+from gpuprov.probe.base import Facts
+from gpuprov.verify.verify import Pairs
+
+PROBES = wiring.UNASKED
+
+
+class Unasked:
+    """What looks like a defect, by its words, and the hosts that have it."""
+
+    def __init__(self, fleet: Pairs) -> None:
+        self._specs = {raw.name: spec for raw, spec in fleet}
+        self._hosts: dict[str, list[str]] = {}
+
+    def note(self, host: str, found: object) -> None:
+        """Judge what was read of a host; nothing of one that was not reached."""
+        if isinstance(found, Facts):
+            for defect in wiring.unasked(self._specs[host], found):
+                self._hosts.setdefault(defect, []).append(host)
+
+    def tell(self) -> None:
+        """Warn of each defect once, with all hosts that have it."""
+        for defect, hosts in self._hosts.items():
+            console.warning(f"{folded(hosts)}: {defect}. The spec does not ask about it; gpuprov health judges it")
