@@ -114,6 +114,7 @@ GONE = re.sub(
 NO_CLOCKS = re.sub(r"(Max Clocks\n +Graphics +: ).*", r"\g<1>N/A", WELL)
 ROWS = [
     Row("a whole log", LOG, None, {}, "pass", "journal, since 2025-11-22 08:26 UTC"),
+    Row("refused until a reset", "health.driver_log", None, said("NVRM: Reset required [NV_ERR_RESET_REQUIRED]"), "fail", "RESET"),
     Row("no log", LOG, None, said(source=""), "fail", "neither the journal nor dmesg", "run as root"),
     Row("a log that was cut off", LOG, None, said(first=NOW - 7200), "skip", "what was said before"),
     Row("a container's own log is short", LOG, None, {**said(first=NOW - 7200), "container": "podman\n"}, "pass"),

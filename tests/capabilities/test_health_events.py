@@ -210,3 +210,58 @@ def test_a_counter_that_a_gpu_has_not_is_no_zero() -> None:
     assert outcome.found.endswith("; not counted: Effective BER")
     assert "CRC" not in blackwell().found
     assert "BER" not in ask(NVLINK, None, nvlink_errors=nvlinks()).found
+
+
+LOST = (
+    "NVRM: The NVIDIA GPU 0000:97:00.0 (PCI ID: 10de:2330)",
+    "NVRM: installed in this system has fallen off the bus and is not responding to commands.",
+    "nvidia: probe of 0000:97:00.0 failed with error -1",
+)
+"""As https://github.com/leptonai/gpud/pull/1209 has it."""
+REFUSED = (
+    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ "
+    "kernel_channel.c:2874"
+)
+"""As https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/982 has it."""
+
+
+def test_a_gpu_that_is_gone_without_an_xid_asks_for_what_xid_79_does() -> None:
+    shown = judged(*enumerate(LOST), check="health.driver_log")
+    assert (shown.status, shown.action) == ("fail", "reboot")
+    assert "has fallen off the bus" in shown.found
+    assert "gpuprov explain 79" in shown.hint
+    numbered = judged((0.0, xid(79, "GPU has fallen off the bus.")), check="health.driver_log")
+    assert numbered.status == "pass", "health.xid has that"
+
+
+def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
+    shown = judged((0.0, REFUSED), check="health.driver_log")
+    assert (shown.status, shown.action) == ("fail", "reset")
+    assert "nvidia-smi --gpu-reset" in shown.hint
+    assert judged((0.0, REFUSED), (60.0, SWITCH_FOUND), check="health.driver_log").status == "pass", (
+        "it was reset since"
+    )
+    assert judged((0.0, "NVRM: loading NVIDIA UNIX Open Kernel Module"), check="health.driver_log").status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "action"),
+    [
+        ("watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 3", "health.kernel", "reboot"),
+        ("watchdog: Watchdog detected hard LOCKUP on cpu 12", "health.kernel", "reboot"),
+        ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 7", "health.kernel", "reboot"),
+        ("NMI watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [kworker/3:1:127]", "health.kernel", "reboot"),
+        (
+            "pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0",
+            "health.pcie_errors",
+            "drain",
+        ),
+        ("pcieport 0000:00:01.4: DPC: containment event, status:0x1f01 source:0x0000", "health.pcie_errors", "drain"),
+    ],
+)
+def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: str, action: str) -> None:
+    shown = judged((0.0, line), check=check)
+    assert (shown.status, shown.action) == ("fail", action)
+    assert judged((0.0, f"evil: {line}"), check=check).status == "pass", "a program may say anything"
+    spoken = judged((0.0, "pcieport 0000:00:01.4: DPC: error containment capabilities: Int Msg #0"), check=check)
+    assert spoken.status == "pass"

@@ -22,8 +22,13 @@ from gpuprov.shown import counted
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
 """Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
-UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
-"""Where the firmware takes the errors first, the kernel says but the last of them (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
+UNCORRECTED = (
+    rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
+    rf"|{DEVICE}DPC: containment event"
+)
+"""A port that contains an uncorrectable error by DPC may be all that is said of it: dpc_process_error in
+https://github.com/torvalds/linux/blob/master/drivers/pci/pcie/dpc.c. Where the firmware takes the errors first, the kernel says the
+last of them alone (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 
 

@@ -18,6 +18,8 @@ from gpuprov.probe.host import system
 from gpuprov.probe.kernel.kernel_log import (
     FATAL,
     KERNEL_LOG,
+    OFF_BUS,
+    RESET_REQUIRED,
     XID,
     Event,
     KernelLog,
@@ -33,7 +35,7 @@ NVLINK5 = range(144, 151)
 """Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
 
 
-RECOVERY = 154
+RECOVERY, OFF_THE_BUS = 154, 79
 WITHIN = 30.0
 """Seconds in which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
 (gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
@@ -215,6 +217,28 @@ def xid(ctx: Ctx) -> Outcome:
     return ok(f"none {span(log)}{told}", "no Xid that asks for it")
 
 
+@check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
+def driver_log(ctx: Ctx) -> Outcome:
+    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset."""
+    log = readable(ctx, of_nvidia=True)
+    expected = "no GPU off the bus, and none that must be reset"
+    lost = judge(Event(device="", number=OFF_THE_BUS, count=1, at=0.0, text=""))
+    if gone := [line for line in _beside_xids(log, OFF_BUS) if line.at > _mended(log, lost.action)]:
+        return fail(expected, _quoted(gone), f"{lost.words}; gpuprov explain {OFF_THE_BUS}", action=lost.action)
+    reset = catalogue.recovery("Reset")
+    if refused := [line for line in _beside_xids(log, RESET_REQUIRED) if line.at > _mended(log, reset.action)]:
+        return fail(expected, _quoted(refused), reset.fix or reset.words, action=reset.action)
+    return ok(f"none {span(log)}", expected)
+
+
+def _beside_xids(log: KernelLog, pattern: str) -> list[Line]:
+    return [line for line in log.matching(pattern) if not XID.match(line.text)]
+
+
+def _quoted(lines: Sequence[Line]) -> str:
+    return f'{sum(line.times for line in lines)} times, last {moment(lines[-1].at)}: "{lines[-1].text[:160]}"'
+
+
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
 def programs(ctx: Ctx) -> Outcome:
     """No Xid after which a program is to be restarted, no crash in NCCL, none killed for want of memory; with tell they are told."""
@@ -252,4 +276,4 @@ def sxid(ctx: Ctx) -> Outcome:
     return ok(f"none {span(log)}{told}", "no fatal SXid")
 
 
-CHECKS = (kernel_log, xid, programs, sxid)
+CHECKS = (kernel_log, xid, driver_log, programs, sxid)

@@ -10,7 +10,11 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.hardware import FILES, HARDWARE, FileSystem
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 
-KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
+KERNEL = (
+    r"Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): "
+    r"|(NMI )?watchdog: (CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu"
+)
+"""Lock-ups as https://github.com/torvalds/linux/blob/master/kernel/watchdog.c says them, and before Linux 4.13 with `NMI`."""
 READ_ONLY = (
     r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
     r"|XFS \([^)]*\): .*(Shutting down filesystem|Filesystem has been shut down)"

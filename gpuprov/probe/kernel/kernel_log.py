@@ -223,11 +223,19 @@ SWITCH_FOUND = "nvidia-nvswitch: Probing device "
 https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes it
 (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). Of one GPU that is reset alone,
 no line is known."""
-XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}"
+OFF_BUS = "NVRM: .*fallen off the bus"
+"""A driver that finds a GPU gone as it loads, or opens it, has no Xid for that: os_pci probing in nv-pci.c and nv.c of
+https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too
+(https://github.com/leptonai/gpud/pull/1209)."""
+RESET_REQUIRED = "NVRM: .*NV_ERR_RESET_REQUIRED"
+"""The driver refuses a GPU until it is reset: NV_ERR_RESET_REQUIRED in
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h"""
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{OFF_BUS}|{RESET_REQUIRED}"
 KERNEL = (
-    f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: )",
+    f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
     f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: ",
-    "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
+    "Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): ",
+    "(NMI )?watchdog: (CPU ?[0-9]+: )?Watchdog detected hard LOCKUP on cpu",
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
     "XFS [(][^)]*[)]: .*[Ss]hut(ting)? down|BTRFS [a-z]+ [(]device [^)]*[)]: forced readonly",
 )

@@ -84,6 +84,8 @@ TABLE: tuple[Fault, ...] = (
           "NVRM: Xid (PCI:$b): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", gpu=True),
     _line("xid-off-the-bus", "a GPU has fallen off the bus: Xid 79", "health.xid",
           "NVRM: Xid (PCI:$b): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", gpu=True),
+    _line("reset-required", "the driver refuses a GPU until it is reset", "health.driver_log",
+          "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status"),
     _line("sxid-fatal", "a link of an NVSwitch has a fatal error: SXid 20034", "health.sxid",
           "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
           "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00"),
