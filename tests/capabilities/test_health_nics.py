@@ -31,6 +31,10 @@ POWER, ENOUGH = (
     "mlx5_pcie_event:299:(pid 1): Detected insufficient power on the PCIe slot (27W).",
     "PCIe slot advertised sufficient power (75W).",
 )
+OFF = (
+    "Port module event[error]: module 0, Cable error, One or more network ports have been powered down due to "
+    "insufficient/unadvertised power on the PCIe slot. Please refer to the card's user manual for power specifications."
+)
 
 
 def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[str, str]:
@@ -63,7 +67,12 @@ def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[st
             "fail", "reached miss count"),
         Row("a cable that somebody took out", LOG, None, said(HCA + UNPLUGGED), "pass", "told: 1 lines"),
         Row("and plugged in again", LOG, None, said(HCA + UNPLUGGED, HCA + PLUGGED), "pass", "past: 1 lines"),
-        Row("a hot module", LOG, None, said(HCA + HOT), "fail", "High Temperature", "air flow"),
+        Row("a hot module", LOG, None, said(HCA + HOT), "pass", "told: 1 lines"),
+        Row("little power that the slot tells, as on a healthy DGX Spark", LOG, None, said(HCA + POWER),
+            "pass", "told: 1 lines"),
+        Row("ports without power", LOG, None, said(HCA + OFF), "fail", "powered down", "explain mlx5-power-off"),
+        Row("ports without power, and enough since", LOG, None, said(HCA + OFF, HCA + ENOUGH), "pass", "past"),
+        Row("ports without power, among warnings", LOG, None, said(HCA + OFF, HCA + POWER), "fail", "told: 1 lines"),
         Row("a hot module that was replaced", LOG, None, said(HCA + HOT, HCA + PLUGGED), "pass", "past"),
         Row("a dead firmware with a new cable", LOG, None, said(HCA + DEAD, HCA + PLUGGED), "fail", "miss count"),
         Row("power that is there again", LOG, None, said(HCA + POWER, HCA + ENOUGH), "pass", "past"),
@@ -96,6 +105,11 @@ def test_each_line_is_judged_and_explained_by_its_entry(line: NicLine) -> None:
     stamped = f"Dec 02 09:56:04 node1 kernel: {line.example}"
     assert find_symptom(stamped)[0].key == line.key
     assert [seen.symptom.key for seen in symptoms_in(f"{stamped}\n")] == [line.key]
+
+
+def test_an_empty_port_is_a_cause_of_an_unplugged_cable() -> None:
+    entry = next(one for one in nics_file().lines if one.key == "mlx5-unplugged")
+    assert "at boot" in entry.cause
 
 
 @pytest.mark.parametrize(

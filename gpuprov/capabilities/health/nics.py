@@ -68,14 +68,17 @@ def _listed(label: str, findings: Sequence[Finding]) -> str:
 
 
 @check(
-    "health.rdma_log", KERNEL_LOG, fields=("since",), evidence=f"journalctl -k -b | grep -wE '{'|'.join(NIC_DRIVERS)}'"
+    "health.rdma_log",
+    KERNEL_LOG,
+    fields=("since",),
+    evidence=f"journalctl -k -b | grep -wE '{'|'.join(NIC_DRIVERS)}'",
 )
 def rdma_log(ctx: Ctx) -> Outcome:
-    """No network adapter's driver says that its firmware or hardware failed, that it has too little power or is too hot, unless it
-    recovered since. Cables, refused registers and resets that went well are told."""
+    """No network adapter's driver says that its firmware or hardware failed, that ports lack power or that it is too hot,
+    unless it recovered since. Cables, hot modules, refused commands and resets that went well are told."""
     log = readable(ctx)
     found = judge_nic_lines(log)
-    expected = "no network adapter that failed, has too little power or is too hot"
+    expected = "no network adapter that failed, has ports without power or is too hot"
     told = _listed("told", found.reported)
     if found.unfit:
         entry = found.unfit[0].entry
