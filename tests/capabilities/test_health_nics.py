@@ -116,6 +116,10 @@ RDMA_NAMES = [
     ("infiniband iwp0s7: CMD(hdr 0x200000000) return with error -62", "erdma-dead"),
     ("infiniband irdma0: HMC Error", "irdma-critical"),
     ("infiniband rocep24s0: HMC Error", "irdma-critical"),
+    ("infiniband bnxt_re0: Failed to create HW CQ", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0: QPLIB: cmdq[0xd3a]=0x9 status 0x3", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0 rocep65s0f0: Failed to create HW CQ", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0: QPLIB: cmdq[0xe]=0x3 timedout (20000)msec", "bnxt-re-stalled"),
 ]
 """What the kernel prints with the name of the RDMA device alone, and what an adapter refused."""
 
