@@ -34,7 +34,7 @@ class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def check(self) -> str:
         """A command that shows such lines."""
-        return f"journalctl -k -b | grep -wE '{'|'.join(self.drivers)}'"
+        return f"journalctl -k -b | grep -wE '{'|'.join((*self.drivers, 'infiniband'))}'"
 
     def makes_past(self, earlier: NicLine) -> bool:
         """True if a line of `earlier`, of the same device, is past after this one."""
