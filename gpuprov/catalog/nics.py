@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+import re
+from collections.abc import Iterable
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -34,7 +34,7 @@ class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def check(self) -> str:
         """A command that shows such lines."""
-        return f"journalctl -k -b | grep -wE '{'|'.join(self.drivers)}'"
+        return f"journalctl -k -b | grep -wE '{'|'.join((*self.drivers, 'infiniband'))}'"
 
     def makes_past(self, earlier: NicLine) -> bool:
         """True if a line of `earlier`, of the same device, is past after this one."""
@@ -48,9 +48,17 @@ class Counter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
+class RdmaName(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Drivers that may have an RDMA device whose name begins so."""
+
+    begins: str
+    drivers: tuple[str, ...]
+
+
 class NicsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/nics.yaml"""
 
+    rdma_names: tuple[RdmaName, ...]
     counters: tuple[Counter, ...]
     lines: tuple[NicLine, ...]
 
@@ -59,14 +67,35 @@ def nics_file() -> NicsFile:
     return load("nics", NicsFile)
 
 
-@cache
-def _by_driver() -> Mapping[str, tuple[NicLine, ...]]:
-    lines = nics_file().lines
-    names = dict.fromkeys(driver for line in lines for driver in line.drivers)
-    return {name: tuple(line for line in lines if name in line.drivers) for name in names}
+SPOKEN = re.compile(
+    r"(?<![^\s])(?:(?P<driver>[\w-]{1,40}) [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7](?: [^\s:]{1,40})?"
+    r"|NETDEV WATCHDOG: \S{1,40} \((?P<of_interface>\w{1,40})\)|infiniband (?P<device>[a-z][\w-]{0,63})): ",
+    re.IGNORECASE,
+)
+"""How a line names who says it: as __ibdev_printk does
+(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `."""
 
 
-def find_nic_line(driver: str, text: str) -> NicLine | None:
-    """The entry that judges what a driver said; None for what means nothing."""
-    entries = _by_driver().get(driver, ())
-    return next((entry for entry in entries if any(words in text for words in entry.signatures)), None)
+def speakers(line: str) -> frozenset[str] | None:
+    """The drivers that may have said a line; None where it does not name who did."""
+    said = SPOKEN.search(line)
+    if said is None:
+        return None
+    if device := said["device"]:
+        file = nics_file()
+        named = next((one.drivers for one in file.rdma_names if device.lower().startswith(one.begins)), None)
+        return frozenset(named or (driver for entry in file.lines for driver in entry.drivers))
+    return frozenset([(said["driver"] or said["of_interface"]).lower()])
+
+
+def find_nic_line(drivers: Iterable[str], text: str) -> NicLine | None:
+    """The entry that judges what one of these drivers said, whatever its case; None for what means nothing."""
+    known, said = set(drivers), text.casefold()
+    return next(
+        (
+            entry
+            for entry in nics_file().lines
+            if not known.isdisjoint(entry.drivers) and any(words.casefold() in said for words in entry.signatures)
+        ),
+        None,
+    )

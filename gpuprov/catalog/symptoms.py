@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.nics import NicLine, nics_file
+from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, resolution, xids_file
@@ -162,9 +162,38 @@ def signatures_in(line: str, among: Iterable[str] | None = None) -> list[str]:
     held = [
         text
         for text in (known if among is None else among)
-        if text in line and any(not DENIED.match(line, match.end()) for match in known[text].finditer(line))
+        if text in line
+        and any(not DENIED.match(line, match.end()) for match in known[text].finditer(line))
+        and symptoms_of(text, line)
     ]
     return [text for text in held if not any(text != other and text in other for other in held)]
+
+
+@cache
+def _nic_lines() -> dict[str, NicLine]:
+    return {line.key: line for line in nics_file().lines}
+
+
+def may_say(symptom: Symptom, line: str) -> bool:
+    """False if a line is of a driver for whose lines this symptom is not: the words of one mean nothing from another."""
+    entry = _nic_lines().get(symptom.key)
+    drivers = None if entry is None else speakers(line)
+    return drivers is None or find_nic_line(drivers, line) is entry
+
+
+@cache
+def _holders() -> dict[str, list[Symptom]]:
+    """By every signature, folded: the symptoms that have it."""
+    holders: dict[str, list[Symptom]] = {}
+    for symptom in symptoms():
+        for one in _signatures(symptom):
+            holders.setdefault(one.text, []).append(symptom)
+    return holders
+
+
+def symptoms_of(signature: str, line: str) -> list[Symptom]:
+    """The symptoms of a folded signature that a line may show."""
+    return [symptom for symptom in _holders()[signature] if may_say(symptom, line)]
 
 
 def possible_in(text: str) -> list[str]:
@@ -202,5 +231,5 @@ def find_symptom(words: str) -> list[Symptom]:
         spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]
         return exact + spoken
     held, asked = signatures_in(wanted), _words(wanted)
-    scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms()]
+    scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]

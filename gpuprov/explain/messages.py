@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpuprov.catalog.symptoms import XID, Symptom, fold, possible_in, signatures_in, symptoms
+from gpuprov.catalog.symptoms import XID, Symptom, fold, possible_in, signatures_in, symptoms, symptoms_of
 
 LONGEST_LINE = 4000
 """Characters of a line that are searched."""
@@ -26,12 +26,12 @@ def symptoms_in(text: str) -> list[Seen]:
     xids = _xids(lines)
     known = symptoms()
     found = [Seen(symptom, *_seen(xids, symptom.xids)) for symptom in known if any(n in xids for n in symptom.xids)]
-    messages: dict[str, list[Symptom]] = {}
-    for symptom in known:
-        for said in map(fold, symptom.signatures):
-            messages.setdefault(said, []).append(symptom)
     for said, where in sorted(_spoken(lines).items(), key=lambda pair: (" " not in pair[0], -len(pair[0]))):
-        found += [Seen(symptom, len(where), _short(where[0])) for symptom in messages[said]]
+        shown: dict[str, tuple[Symptom, list[str]]] = {}
+        for line in where:
+            for symptom in symptoms_of(said, fold(line)):
+                shown.setdefault(symptom.key, (symptom, []))[1].append(line)
+        found += [Seen(symptom, len(those), _short(those[0])) for symptom, those in shown.values()]
     first: dict[str, Seen] = {}
     for seen in found:
         first.setdefault(seen.symptom.key, seen)

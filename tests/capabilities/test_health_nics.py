@@ -31,6 +31,10 @@ POWER, ENOUGH = (
     "mlx5_pcie_event:299:(pid 1): Detected insufficient power on the PCIe slot (27W).",
     "PCIe slot advertised sufficient power (75W).",
 )
+OFF = (
+    "Port module event[error]: module 0, Cable error, One or more network ports have been powered down due to "
+    "insufficient/unadvertised power on the PCIe slot. Please refer to the card's user manual for power specifications."
+)
 
 
 def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[str, str]:
@@ -63,7 +67,12 @@ def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[st
             "fail", "reached miss count"),
         Row("a cable that somebody took out", LOG, None, said(HCA + UNPLUGGED), "pass", "told: 1 lines"),
         Row("and plugged in again", LOG, None, said(HCA + UNPLUGGED, HCA + PLUGGED), "pass", "past: 1 lines"),
-        Row("a hot module", LOG, None, said(HCA + HOT), "fail", "High Temperature", "air flow"),
+        Row("a hot module", LOG, None, said(HCA + HOT), "pass", "told: 1 lines"),
+        Row("little power that the slot tells, as on a healthy DGX Spark", LOG, None, said(HCA + POWER),
+            "pass", "told: 1 lines"),
+        Row("ports without power", LOG, None, said(HCA + OFF), "fail", "powered down", "explain mlx5-power-off"),
+        Row("ports without power, and enough since", LOG, None, said(HCA + OFF, HCA + ENOUGH), "pass", "past"),
+        Row("ports without power, among warnings", LOG, None, said(HCA + OFF, HCA + POWER), "fail", "told: 1 lines"),
         Row("a hot module that was replaced", LOG, None, said(HCA + HOT, HCA + PLUGGED), "pass", "past"),
         Row("a dead firmware with a new cable", LOG, None, said(HCA + DEAD, HCA + PLUGGED), "fail", "miss count"),
         Row("power that is there again", LOG, None, said(HCA + POWER, HCA + ENOUGH), "pass", "past"),
@@ -96,6 +105,84 @@ def test_each_line_is_judged_and_explained_by_its_entry(line: NicLine) -> None:
     stamped = f"Dec 02 09:56:04 node1 kernel: {line.example}"
     assert find_symptom(stamped)[0].key == line.key
     assert [seen.symptom.key for seen in symptoms_in(f"{stamped}\n")] == [line.key]
+
+
+RDMA_NAMES = [
+    ("infiniband rdmap0s6: Wait for completion (polling) timeout", "efa-dead"),
+    ("infiniband efa_0: Admin queue is closed", "efa-dead"),
+    ("infiniband rdmap0s6: Reset indication didn't turn on", "efa-dead"),
+    ("infiniband mine: Reset indication didn't turn on", "efa-dead"),
+    ("infiniband erdma_0: CMD(hdr 0x200000000) return with error -62", "erdma-dead"),
+    ("infiniband iwp0s7: CMD(hdr 0x200000000) return with error -62", "erdma-dead"),
+    ("infiniband irdma0: HMC Error", "irdma-critical"),
+    ("infiniband rocep24s0: HMC Error", "irdma-critical"),
+    ("infiniband bnxt_re0: Failed to create HW CQ", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0: QPLIB: cmdq[0xd3a]=0x9 status 0x3", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0 rocep65s0f0: Failed to create HW CQ", "bnxt-re-refused"),
+    ("bnxt_en 0000:41:00.0: QPLIB: cmdq[0xe]=0x3 timedout (20000)msec", "bnxt-re-stalled"),
+]
+"""What the kernel prints with the name of the RDMA device alone, and what an adapter refused."""
+
+
+@pytest.mark.parametrize(("line", "key"), RDMA_NAMES)
+def test_lines_with_the_name_of_an_rdma_device_are_judged_and_explained(line: str, key: str) -> None:
+    entry = next(one for one in nics_file().lines if one.key == key)
+    outcome = ask(LOG, None, **said(line))
+    assert (outcome.status, outcome.action) == (("fail", entry.action) if entry.verdict == "unfit" else ("pass", ""))
+    assert line in outcome.found
+    assert [found.key for found in find_symptom(line)] == [key]
+    assert [seen.symptom.key for seen in symptoms_in(f"Dec 02 09:56:04 node1 kernel: {line}\n")] == [key]
+
+
+DEAD_EFA = "infiniband rdmap0s6: Admin queue is closed"
+OF_ANOTHER = [
+    "ena 0000:00:05.0: Reset indication didn't turn on",
+    "infiniband mlx5_0: Reset indication didn't turn on",
+    "nvme 0000:5c:00.0: device's health compromised - reached miss count",
+    "ice 0000:18:00.0: Fatal error 1 detected",
+]
+
+
+@pytest.mark.parametrize("line", OF_ANOTHER)
+def test_what_another_driver_says_is_not_judged_by_the_rule_of_this_one(line: str) -> None:
+    assert ask(LOG, None, **said(line)).found.startswith("none since")
+    assert find_symptom(line) == []
+    assert symptoms_in(f"{line}\n") == []
+
+
+def test_words_without_a_driver_are_explained_by_each_rule_that_has_them() -> None:
+    assert find_symptom("Reset indication didn't turn on")[0].key == "efa-dead"
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "efa 0000:00:06.0: IB device registered",
+        "efa 0000:00:06.0 rdmap0s6: IB device registered",
+        "infiniband rdmap0s6: IB device registered",
+    ],
+)
+def test_a_device_is_the_same_by_its_name_and_by_its_address(later: str) -> None:
+    assert ask(LOG, None, **said(DEAD_EFA, later)).status == "pass"
+    other = later.replace("00:06.0", "00:07.0").replace("rdmap0s6", "rdmap0s7")
+    assert ask(LOG, None, **said(DEAD_EFA, other)).status == "fail"
+
+
+def test_a_name_that_tells_no_address_is_found_beside_one() -> None:
+    beside = "efa 0000:c6:00.0 efa_0: IB device registered"
+    dead = "infiniband efa_0: Admin queue is closed"
+    assert ask(LOG, None, **said(beside, dead)).status == "fail"
+    assert ask(LOG, None, **said(beside, dead, "efa 0000:c6:00.0: IB device registered")).status == "pass"
+
+
+def test_a_program_that_is_named_like_a_device_is_not_believed() -> None:
+    line = "infiniband e: [7]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so: Admin queue is closed"
+    assert ask(LOG, None, **said(line)).found.startswith("none since")
+
+
+def test_an_empty_port_is_a_cause_of_an_unplugged_cable() -> None:
+    entry = next(one for one in nics_file().lines if one.key == "mlx5-unplugged")
+    assert "at boot" in entry.cause
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
     "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
-    "hca-hot": ("drain", "High Temperature"),
+    "hca-hot": ("drain", "High temperature"),
     "hca-dead": ("drain", "reached miss count"),
     "nccl-crash": ("restart", "in libnccl"),
     "mount-full": ("", "/srv has 0 % of its space free"),

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Counter, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.links import counting_ports, quoted
 from gpuprov.capabilities.health.log import SHOWN, readable, span
-from gpuprov.catalog.nics import NicLine, find_nic_line
+from gpuprov.catalog.nics import NicLine, find_nic_line, speakers
 from gpuprov.catalog.xids import SEVERITY
 from gpuprov.probe.gpus.health_links import PORT_ERRORS, PortErrors
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog, Line, nic_messages
@@ -43,7 +43,7 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
     past: list[Finding] = []
     booted = log.booted()
     for message in nic_messages(log):
-        entry = find_nic_line(message.driver, message.line.text)
+        entry = find_nic_line(speakers(message.line.text) or (), message.line.text)
         if entry is None:
             continue
         if entry.verdict == "recovered":
@@ -68,14 +68,17 @@ def _listed(label: str, findings: Sequence[Finding]) -> str:
 
 
 @check(
-    "health.rdma_log", KERNEL_LOG, fields=("since",), evidence=f"journalctl -k -b | grep -wE '{'|'.join(NIC_DRIVERS)}'"
+    "health.rdma_log",
+    KERNEL_LOG,
+    fields=("since",),
+    evidence=f"journalctl -k -b | grep -wE '{'|'.join((*NIC_DRIVERS, 'infiniband'))}'",
 )
 def rdma_log(ctx: Ctx) -> Outcome:
-    """No network adapter's driver says that its firmware or hardware failed, that it has too little power or is too hot, unless it
-    recovered since. Cables, refused registers and resets that went well are told."""
+    """No network adapter's driver says that its firmware or hardware failed, that ports lack power or that it is too hot,
+    unless it recovered since. Cables, hot modules, refused commands and resets that went well are told."""
     log = readable(ctx)
     found = judge_nic_lines(log)
-    expected = "no network adapter that failed, has too little power or is too hot"
+    expected = "no network adapter that failed, has ports without power or is too hot"
     told = _listed("told", found.reported)
     if found.unfit:
         entry = found.unfit[0].entry

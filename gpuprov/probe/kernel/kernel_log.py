@@ -137,7 +137,13 @@ DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
 NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
 """Those of nics.yaml, which tests compare. A module for RDMA says the driver of its PCI function, as bnxt_re does bnxt_en
 (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c)."""
-NIC = re.compile(rf"({'|'.join(NIC_DRIVERS)}) ({ADDRESS})(?: [^ :]+)?: ")
+NIC = re.compile(rf"(?:{'|'.join(NIC_DRIVERS)}) ({ADDRESS})(?: ([^ :]+))?: ")
+RDMA = "infiniband [a-z][a-zA-Z0-9_-]*: "
+"""As a driver says it of its RDMA device alone (dev_err of a device of the class infiniband): mlx5_ib, and drivers built
+for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
+RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
+"""The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
+(https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c)."""
 WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S+) \((\w+)\): ")
 """As kernels before 6.5 say it, without the address."""
 
@@ -145,20 +151,32 @@ WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S+) \((\w+)\): ")
 class NicMessage(msgspec.Struct, frozen=True):
     """A line that a network adapter's driver said, and of which device."""
 
-    driver: str
     device: str
     line: Line
 
 
 def nic_messages(log: KernelLog) -> tuple[NicMessage, ...]:
-    """What drivers of network adapters said, the oldest first."""
+    """What drivers of network adapters said, the oldest first. A named device has its address, where that is known."""
+    addresses = {nic[2]: nic[1] for line in log.lines if (nic := NIC.match(line.text))}
+    by_name = frozenset(log.matching(RDMA))
     found = []
     for line in log.lines:
         if nic := NIC.match(line.text):
-            found.append(NicMessage(nic[1], nic[2], line))
+            found.append(NicMessage(nic[1], line))
         elif watchdog := WATCHDOG.match(line.text):
-            found.append(NicMessage(watchdog[2], watchdog[1], line))
+            found.append(NicMessage(watchdog[1], line))
+        elif line in by_name:
+            name = line.text.split()[1].rstrip(":")
+            found.append(NicMessage(addresses.get(name) or _address(name), line))
     return tuple(found)
+
+
+def _address(name: str) -> str:
+    """The PCI address that the name of an RDMA device tells, or the name."""
+    if match := RDMA_ADDRESS.fullmatch(name):
+        domain, bus, slot, function = (int(part or 0) for part in match.groups())
+        return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
+    return name
 
 
 FATAL = r"(?<![\w-])[Ff]atal\b"
@@ -233,7 +251,7 @@ https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidi
 XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{OFF_BUS}|{RESET_REQUIRED}"
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
-    f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: ",
+    f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |{RDMA}",
     "Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): ",
     "(NMI )?watchdog: (CPU ?[0-9]+: )?Watchdog detected hard LOCKUP on cpu",
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",

@@ -151,6 +151,7 @@ FORGED = (
     "a[7]: segfault at 0 ip 0 sp 0 error 4 in EXT4-fs (sda1): Remounting filesystem read-only[5+1]",
     "a (b): [7]: segfault at 0 ip 0 sp 0 error 4 in Remounting filesystem read-only[5+1]",
     "a[7]: segfault at 0 ip 0 sp 0 error 4 in mlx5_core 0000:5c:00.0: Port module event[error]: High Temperature[5+1]",
+    "infiniband e: [7]: segfault at 0 ip 0 sp 0 error 4 in Admin queue is closed[5+1]",
 )
 """What a user brings about who names a program, or its file, so: https://docs.kernel.org/admin-guide/sysctl/debug.html"""
 
@@ -211,6 +212,7 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
         "mlx5_core 0000:5d:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(6) INFO:",
         "bnxt_en 0000:18:00.0 ens2np0: Firmware reset aborted",
         "efa 0000:c6:00.0 rdmap198s0: Wait for completion (polling) timeout",
+        "infiniband rdmap0s6: Wait for completion (polling) timeout",
     ]
     log = from_host(tmp_path, [*rare, *FLOOD * MANY], program=program)
     assert {(one.number, one.count) for one in xids(log)} == {(13, MANY), (95, 1), (149, MANY), (149, 1)}

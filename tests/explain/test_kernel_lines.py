@@ -1,0 +1,59 @@
+"""Lines of the kernel by which health makes a host unfit are explained, with the same advice."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog import find_symptom
+from gpuprov.explain.messages import symptoms_in
+from tests.capabilities.asking import ask
+from tests.capabilities.health_host import BOOT, NOW, log
+
+PORT = "pcieport 0000:00:01.0: "
+PCIE, KERNEL = "health.pcie_errors", "health.kernel"
+JUDGED = [
+    (PORT + "AER: Uncorrectable (Fatal) error message received from 0000:01:00.0", PCIE, "pcie-uncorrected"),
+    (PORT + "AER: Multiple Uncorrected (Non-Fatal) error received: 0000:01:00.0", PCIE, "pcie-uncorrected"),
+    (
+        "nvidia 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+        PCIE,
+        "pcie-uncorrected",
+    ),
+    ("nvidia 0000:01:00.0: AER: aer_uncor_severity: 0x00062030", PCIE, "pcie-uncorrected"),
+    ("Kernel panic - not syncing: Fatal exception", KERNEL, "kernel-crash"),
+    ("Oops: 0002 [#1] SMP NOPTI", KERNEL, "kernel-crash"),
+    ("Internal error: Oops: 0000000096000004 [#1] SMP", KERNEL, "kernel-crash"),
+    ("BUG: scheduling while atomic: bash/902/0x00000200", KERNEL, "kernel-crash"),
+    ("BUG: kernel NULL pointer dereference, address: 0000000000000008", KERNEL, "kernel-crash"),
+    ("watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [python3:4711]", KERNEL, "kernel-lockup"),
+]
+EXPLAINED = [
+    (PORT + "DPC: containment event, status:0x200d, ERR_FATAL received from 0015:01:00.0", "pcie-uncorrected"),
+    ("watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 3", "kernel-lockup"),
+    ("NMI watchdog: Watchdog detected hard LOCKUP on cpu 1", "kernel-lockup"),
+    *((line, key) for line, _, key in JUDGED),
+]
+
+
+@pytest.mark.parametrize(("line", "key"), EXPLAINED)
+def test_a_line_is_explained_by_itself_and_in_a_log(line: str, key: str) -> None:
+    assert [found.key for found in find_symptom(line)] == [key]
+    assert [seen.symptom.key for seen in symptoms_in(f"Dec 02 09:56:04 node1 kernel: {line}\n")] == [key]
+
+
+@pytest.mark.parametrize(("line", "check", "key"), JUDGED)
+def test_it_has_the_advice_of_the_check_that_judges_it(line: str, check: str, key: str) -> None:
+    outcome = ask(check, None, kernel_log=log(line, first=BOOT + 2, at=NOW - 3600))
+    assert outcome.status == "fail"
+    assert outcome.hint.casefold() in find_symptom(line)[0].cure.casefold()
+
+
+def test_a_gpu_off_the_bus_has_one_cure_with_an_xid_and_without() -> None:
+    xid, lost = find_symptom("Xid 79")[0], find_symptom("GPU is lost. Reboot the system to recover this GPU")[0]
+    assert xid.cure == lost.cure
+    assert "restart" in xid.cure
+
+
+def test_a_corrected_error_and_an_empty_queue_are_no_such_line() -> None:
+    for line in (PORT + "AER: Corrected error message received from 0000:01:00.0", "debug: no bug: fine"):
+        assert not {found.key for found in find_symptom(line)} & {"pcie-uncorrected", "kernel-crash", "kernel-lockup"}
