@@ -122,7 +122,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         raise SpecError(errors)
     if not pairs:
         hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
-        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint)])
+        # What was written and is not read is the cause, as a rule.
+        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
 
 

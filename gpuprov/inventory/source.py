@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,8 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.opened: list[tuple[str, Any]] = []
         self.tolerant = False
         """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
+        self.note: Callable[[object, object], None] = lambda _name, _value: None
+        """Told of each variable in these, once."""
         self._documents: dict[str, Any] = {}
 
     @property
@@ -108,6 +110,8 @@ class Loader(DataLoader):  # type: ignore[misc]
                 *misplaced(document, "in a file of variables"),
             ]
             self.faults += faults
+            for name, value in document.items():
+                self.note(name, value)
             return {} if faults else document
         if not self.tolerant or not document:
             return document

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.fleet import load_fleet
 from gpuprov.inventory import load
 from gpuprov.spec.problem import SpecError
 
@@ -160,3 +161,59 @@ def test_a_warning_is_kept_with_the_inventory() -> None:
     assert len(told()) == len(told()) == 1
     Path("group_vars/other.yml").unlink()
     assert not told()
+
+
+BESIDE = " stands beside gpuprov, which is where capabilities belong; it is not read; "
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("other.yaml", 'all: {vars: {nvidia_driver: {version: "580"}}}', "other.yaml:1:14"),
+        ("other.yaml", "all: {hosts: {gpu1: {nvidia_driver: {}}}}", "other.yaml:1:22"),
+        ("other.yaml", "all:\n  vars:\n    nvidia_driver:\n", "other.yaml:3:5"),
+        ("group_vars/training.yml", "x: 1\nnvidia_driver: {}\n", "group_vars/training.yml:2:1"),
+        ("host_vars/gpu1.yml", "nvidia_driver:\n", "host_vars/gpu1.yml:1:1"),
+    ],
+)
+def test_a_block_beside_gpuprov(file: str, text: str, place: str) -> None:
+    write(HOSTS)
+    write(text, file)
+    sources = ["inventory.yaml", *([file] if file == "other.yaml" else [])]
+    assert told(*sources) == [
+        f"{place}: warning: nvidia_driver{BESIDE}write it below gpuprov: {{gpuprov: {{nvidia_driver: ...}}}}"
+    ]
+    assert told(*sources), "a warning is kept with the inventory"
+
+
+@pytest.mark.parametrize("variable", ["nvidia_driver_version: '580'", "kernel: '6.1'", "health: [1]", "drivers: {}"])
+def test_another_variable_is_a_sites_own(variable: str) -> None:
+    write(HOSTS)
+    write(variable, "group_vars/training.yml")
+    assert not told()
+
+
+def test_where_no_host_has_a_spec_what_is_not_read_is_named() -> None:
+    write("all: {hosts: {gpu1: {}}}\n")
+    write("nvidia_driver: {}\n", "group_vars/all.yml")
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"])
+    first, second = map(str, caught.value.problems)
+    assert first.startswith("no host has a gpuprov spec; ")
+    assert second.startswith(f"group_vars/all.yml:1:1: warning: nvidia_driver{BESIDE}")
+
+
+def test_a_name_with_dots_is_not_read() -> None:
+    write(
+        '[training]\ngpu1 gpuprov.nvidia_driver.version=580\n[training:vars]\ngpuprov={"persistence": {}}\n',
+        "hosts.ini",
+    )
+    [line] = told("hosts.ini")
+    assert (
+        'the variable "gpuprov.nvidia_driver.version" is not read; write gpuprov={"nvidia_driver": {"version": "..."}}'
+        in line
+    )
+    write(HOSTS)
+    write("gpu_prov: {}\n", "group_vars/all.yml")
+    [line] = told()
+    assert line == 'group_vars/all.yml:1:1: warning: the variable "gpu_prov" is not read; did you mean "gpuprov"?'
