@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,71 @@ def test_a_name_with_dots_is_not_read() -> None:
     write("gpu_prov: {}\n", "group_vars/all.yml")
     [line] = told()
     assert line == 'group_vars/all.yml:1:1: warning: the variable "gpu_prov" is not read; did you mean "gpuprov"?'
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "group_vars/training.txt",
+        "group_vars/training/deep.conf",
+        "group_vars/training.yml.j2",
+        "host_vars/gpu1.yml.bak",
+    ],
+)
+def test_a_file_of_variables_that_ansible_skips_by_its_end(file: str) -> None:
+    write(HOSTS)
+    write(SPEC, file)
+    assert told() == [
+        f"{file}:1:1: warning: the gpuprov in this file reaches no host: Ansible does not read files that end with "
+        f"{Path(file).suffix}; allowed: .yml, .yaml, .json, or no end"
+    ]
+
+
+@pytest.mark.parametrize("end", [".old", ".md", "~", ".disabled"])
+def test_a_name_that_says_that_it_is_not_read(end: str) -> None:
+    write(HOSTS, "inventory/a.yaml")
+    write(HOSTS, f"inventory/a.yaml{end}" if end in (".md", "~") else "inventory/b.yaml")
+    write(SPEC, f"inventory/group_vars/training.yml{end}")
+    assert not told("inventory")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("20-vars.yaml.bak", HOSTS),
+        ("30-more.cfg", '[training:vars]\ngpuprov={"persistence": {}}\n'),
+        ("below/a.txt", f"all: {{vars: {{{SPEC}}}}}"),
+    ],
+)
+def test_an_inventory_that_ansible_skips_by_its_end(name: str, text: str) -> None:
+    write(HOSTS, "inventory/10-hosts.yaml")
+    write(HOSTS, "inventory/below/b.yaml")
+    write(text, f"inventory/{name}")
+    [line] = told("inventory")
+    assert line.startswith(f"inventory/{name}: warning: the gpuprov in this file reaches no host: Ansible skips ")
+    assert "inventory_ignore_extensions" in line
+
+
+def test_what_is_skipped_is_what_ansible_is_told_to_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(HOSTS, "inventory/10-hosts.yaml")
+    write("# no gpuprov: here\n[training]\ngpu1\n", "inventory/30-more.cfg")
+    assert not told("inventory")
+    write(HOSTS, "inventory/20-old.inv")
+    monkeypatch.setattr("ansible.constants.INVENTORY_IGNORE_EXTS", [".inv"])
+    monkeypatch.setattr("ansible.inventory.manager.IGNORED", re.compile(rb"\.inv$|\.cfg$"))
+    [line] = told("inventory")
+    assert "Ansible skips .inv in a folder" in line
+
+
+def test_a_host_in_meta_of_a_script_that_is_in_no_group() -> None:
+    said = {
+        "training": {"hosts": ["gpu1"]},
+        "_meta": {"hostvars": {"gpu1": {"gpuprov": {"persistence": {}}}, "h9": {"gpuprov": {}}, "h8": {"x": 1}}},
+    }
+    write(f"#!/bin/sh\necho '{json.dumps(said)}'\n", "hosts.sh")
+    Path("hosts.sh").chmod(0o755)
+    [line] = told("hosts.sh")
+    assert line == (
+        'hosts.sh: warning: the gpuprov of host "h9" in _meta of this script reaches nobody: the host is in no group;'
+        " have the script list it under hosts of a group"
+    )
