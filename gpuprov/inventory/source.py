@@ -39,8 +39,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.opened: list[tuple[str, Any]] = []
         self.tolerant = False
         """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
-        self.note: Callable[[object, object], None] = lambda _name, _value: None
-        """Told of each variable in these, once."""
+        self.note: Callable[[object, object], None] = lambda _name, _value: None  # told of each variable in these, once
         self._documents: dict[str, Any] = {}
 
     @property
