@@ -22,6 +22,7 @@ from gpuprov.spec.model import SITE_VARIABLES, Fragment, HostSpec, RawHost, site
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import located
 from gpuprov.spec.schema import schema
+from gpuprov.spec.url import hide_queries
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -122,7 +123,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         raise SpecError(errors)
     if not pairs:
         hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
-        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint)])
+        # What was written and is not read is the cause, as a rule.
+        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
 
 
@@ -152,6 +154,7 @@ def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
 
 def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     """One host's typed spec, or None and every problem with it."""
+    hide_queries(raw.values)
     blocks: dict[str, Fragment] = {}
     findings: list[tuple[Path, str, str]] = []
     house_names = HOUSE.fragment.__struct_fields__

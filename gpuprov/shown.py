@@ -51,8 +51,8 @@ def hide(text: str) -> None:
         for form in forms - {MASK, *_secrets}:
             _secrets.add(form)
             if len(form) >= SHORTEST:
-                known = _begins.setdefault(form[:SHORTEST], [])
-                known.append(form)
+                known = _begins.setdefault(lowered(form[:SHORTEST]), [])
+                known.append(lowered(form))
                 known.sort(key=len, reverse=True)
 
 
@@ -62,10 +62,11 @@ def reveal(words: Iterable[str] | None = None) -> None:
         _secrets.clear()
         _begins.clear()
         return
-    for word in _secrets.intersection(words):
+    own = set(map(lowered, words))
+    for word in [word for word in _secrets if lowered(word) in own]:
         _secrets.discard(word)
-        if word in (known := _begins.get(word[:SHORTEST], [])):
-            known.remove(word)
+        if lowered(word) in (known := _begins.get(lowered(word[:SHORTEST]), [])):
+            known.remove(lowered(word))
 
 
 def has_secrets() -> bool:
@@ -76,6 +77,12 @@ def has_secrets() -> bool:
 def is_hidden(text: str) -> bool:
     """Whether the text is a hidden one."""
     return text in _secrets
+
+
+def lowered(text: str) -> str:
+    """The text in small letters, each in its place."""
+    small = text.lower()
+    return small if len(small) == len(text) else "".join(min(one.lower(), one, key=len) for one in text)
 
 
 def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple[int, str]]:
@@ -99,7 +106,7 @@ def masked(text: str) -> str:
         text = _LOGIN.sub(f"{MASK}@", text)
     if _begins:
         parts, end = [], 0
-        for at, secret in secrets_in(text, _begins):
+        for at, secret in secrets_in(lowered(text), _begins):  # ssh writes names of hosts in small letters
             parts += [text[end:at], MASK]
             end = at + len(secret)
         text = "".join([*parts, text[end:]])

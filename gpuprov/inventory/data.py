@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from json import dumps
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -10,7 +12,10 @@ from ansible.inventory.data import InventoryData
 from gpuprov import reading
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import origin_of
-from gpuprov.spec.problem import Origin
+from gpuprov.spec.model import BLOCKS
+from gpuprov.spec.problem import Origin, Problem
+
+DOTTED = "gpuprov."
 
 
 class Data(InventoryData):  # type: ignore[misc]
@@ -19,7 +24,7 @@ class Data(InventoryData):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layers: dict[tuple[str, str], list[tuple[Origin | None, Any]]] = {}
-        self.strange: dict[str, Origin | None] = {}
+        self.unread = Unread()
 
     def add_host(self, host: str, group: str | None = None, port: int | str | None = None) -> Any:
         """As Ansible's, up to the limit."""
@@ -35,13 +40,52 @@ class Data(InventoryData):  # type: ignore[misc]
         if varname == "gpuprov":
             kind = "group" if entity in self.groups else "host"
             self.layers.setdefault((kind, str(entity)), []).append((origin_of(varname), value))
-        elif varname not in self.strange and strange(varname):
-            self.strange[varname] = origin_of(varname)
+        else:
+            self.unread.note(varname, value)
 
 
-def strange(name: str) -> bool:
-    """Whether a variable's name looks like `gpuprov`, and is not."""
-    return name != "gpuprov" and name[:1] in "gG" and _looks_like_ours(name)
+class Unread:
+    """Variables that look as if they were of a spec, and are none. One of many places in a file is told."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Problem] = {}
+
+    def note(self, name: object, value: object) -> None:
+        """Remember the variable if it is one."""
+        if not isinstance(name, str) or not (told := _why_unread(name, value)):
+            return
+        origin = origin_of(name)
+        key = (str.__str__(name), origin.file if origin else "")
+        if key not in self._found:
+            self._found[key] = Problem(message=told[0], origin=origin, hint=told[1], severity="warning")
+
+    def problems(self) -> list[Problem]:
+        """A warning for each."""
+        return list(self._found.values())
+
+
+def _why_unread(name: str, value: object) -> tuple[str, str] | None:
+    if name in BLOCKS:
+        beside = value is None or isinstance(value, Mapping)
+        hint = f"write it below gpuprov: {{gpuprov: {{{name}: ...}}}}"
+        return (
+            (f"{name} stands beside gpuprov, which is where capabilities belong; it is not read", hint)
+            if beside
+            else None
+        )
+    if name.startswith(DOTTED):
+        return f'the variable "{name}" is not read', f"write gpuprov={nested(name, '...')}"
+    if name[:1] in "gG" and name != "gpuprov" and _looks_like_ours(name):
+        return f'the variable "{name}" is not read', 'did you mean "gpuprov"?'
+    return None
+
+
+def nested(name: str, value: object) -> str:
+    """`gpuprov.a.b` as the value of `gpuprov` that is meant by it, in JSON."""
+    meant = value
+    for part in reversed(name.split(".")[1:]):
+        meant = {part: meant}
+    return dumps(meant, ensure_ascii=False)
 
 
 def _looks_like_ours(name: str) -> bool:

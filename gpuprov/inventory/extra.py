@@ -10,6 +10,7 @@ from ansible.cli.arguments import option_helpers
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
 
+from gpuprov.inventory.data import DOTTED, nested
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import plain
 from gpuprov.inventory.reasons import problem_of
@@ -19,6 +20,9 @@ from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
 
 OPTION = "--extra-vars"
+RAW = "_raw_params"
+"""Where Ansible keeps words that are no NAME=VALUE. Nothing reads it."""
+EXAMPLE = """-e '{"gpuprov": {"nouveau": {}}}'"""
 
 
 def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, Any]:
@@ -30,10 +34,16 @@ def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, 
         except AnsibleError as error:
             findings.take(problem_of(error, text[1:]) if text.startswith("@") else _at(problem_of(error, OPTION)))
             continue
-        if not isinstance(said, Mapping) or not all(isinstance(name, str) for name in said):
-            hint = "allowed: NAME=VALUE, a mapping in YAML or JSON, or @FILE"
-            findings.add(f"{OPTION} is {show(text)}", None, hint=hint)
+        if not isinstance(said, Mapping) or RAW in said or not all(isinstance(name, str) for name in said):
+            hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE"
+            bad = (
+                plain(said[RAW]) if isinstance(said, Mapping) and RAW in said else text
+            )  # what stands beside may be secret
+            findings.add(f"{OPTION} is {show(bad)}", None, hint=hint)
             continue
+        for name in [name for name in said if name.startswith(DOTTED)]:
+            hint = f"""write it as JSON: -e '{{"gpuprov": {nested(name, plain(said[name]))}}}'"""
+            findings.add(f"{OPTION}: nothing reads {show(str(plain(name)))}", None, hint=hint)
         secrets = [] if text.startswith("@") else [name for name in said if is_secret(name)]
         for name in secrets:
             hint = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"

@@ -82,8 +82,8 @@ class Merge:
             return fresh
         if isinstance(item, list | tuple | set):
             self._mark(path, place)
-            return [self._new(part, _join(path, n), origin_of(part) or place) for n, part in enumerate(item)]
-        self._mark(path, place if item is None or isinstance(item, bool) else origin_of(item) or place)
+            return [self._new(part, _join(path, n), _of_file(origin_of(part), place)) for n, part in enumerate(item)]
+        self._mark(path, place if item is None or isinstance(item, bool) else _of_file(origin_of(item), place))
         if is_template(item):
             self.templates = True
             return item
@@ -111,6 +111,11 @@ class Merge:
         if isinstance(old, dict | list) and old:
             for known in [k for k in self.origins if len(k) > len(path) and k[: len(path)] == path]:
                 del self.origins[known]
+
+
+def _of_file(own: Origin | None, place: Origin | None) -> Origin | None:
+    """The place of a value; what a lookup found has none in a file: the template's then."""
+    return place if own is None or (not own.line and place and place.line) else own
 
 
 def _join(path: Path, part: str | int) -> Path:

@@ -15,10 +15,13 @@ from ansible.template import is_trusted_as_template
 from gpuprov.inert import may_be_template
 from gpuprov.inventory.sources import shown
 from gpuprov.shown import hide
+from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
 
 _ASSIGNED = re.compile(r"""=[ \t]*(?:["']([^"'\n]*)["']|(\S+))""")
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
+SECRET_LOOKUPS = re.compile(r"(\A|\.)(pipe|password)\Z|vault|pass|secret|keyring|token")
+"""Lookups whose results are secrets, by their name; of env, file and others it is the name of what is looked up that tells."""
 _names: dict[tuple[str, str], str] = {}
 
 
@@ -103,6 +106,25 @@ def hide_decrypted() -> None:
 
     hiding.hides = True  # type: ignore[attr-defined]
     EncryptedString._decrypt = hiding
+
+
+def hide_looked_up() -> None:
+    """Have what a template looks up masked, where it is a secret by its kind or its name."""
+    from ansible._internal._templating import _jinja_plugins as jinja
+
+    look_up: Any = getattr(jinja, "_invoke_lookup", None)
+    if look_up is None or getattr(look_up, "hides", False):
+        return
+
+    def hiding(*, plugin_name: str, lookup_terms: list[Any], **named: Any) -> Any:
+        found = look_up(plugin_name=plugin_name, lookup_terms=lookup_terms, **named)
+        if SECRET_LOOKUPS.search(plugin_name) or any(is_secret(term) for term in _scalars(lookup_terms)):
+            for text in _scalars(found):
+                hide(text)
+        return found
+
+    hiding.hides = True  # type: ignore[attr-defined]
+    jinja._invoke_lookup = hiding
 
 
 def _shown(path: str) -> str:

@@ -19,7 +19,6 @@ from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpuprov.inventory import extra
-from gpuprov.inventory.data import strange
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import astray
 from gpuprov.inventory.merge import Merge
@@ -90,7 +89,9 @@ def _read(
     given = play.extra if play else extra.read(loader, extra_vars, findings)
     if play or alone:
         loader.set_basedir(play.folder if play else os.path.dirname(sources[0]))
-    manager.data.strange |= {name: None for name in given if strange(name)}
+    for name, value in given.items():
+        manager.data.unread.note(name, value)
+    loader.note = manager.data.unread.note
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, also)
     rows = hosts.all()
@@ -103,12 +104,7 @@ def _read(
     warnings += unreached(manager, loader, variable_folders(manager._sources, loader.get_basedir()), findings)
     if findings:
         raise SpecError(findings.problems())
-    warnings += [
-        Problem(
-            message=f'the variable "{name}" is not read', origin=at, hint='did you mean "gpuprov"?', severity="warning"
-        )
-        for name, at in manager.data.strange.items()
-    ]
+    warnings += manager.data.unread.problems()
     plugin_paths = ("DEFAULT_VARS_PLUGIN_PATH", "DEFAULT_INVENTORY_PLUGIN_PATH")
     usual = all(constants.config.get_config_value_and_origin(name)[1] == "default" for name in plugin_paths)
     return Resolved(

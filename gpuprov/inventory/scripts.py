@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +26,8 @@ LIMIT = 60.0
 class Timed(subprocess.Popen[bytes]):
     """A script in a session of its own, without input: it cannot wait for an answer, and its helpers end with it."""
 
-    def __init__(self, command: list[str], **given: Any) -> None:
+    def __init__(self, command: list[str], heard: Callable[[bytes], None] | None = None, **given: Any) -> None:
+        self._heard = heard
         super().__init__(command, stdin=subprocess.DEVNULL, start_new_session=True, **given)
 
     def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:  # noqa: A002
@@ -31,6 +35,8 @@ class Timed(subprocess.Popen[bytes]):
         try:
             out, error = self._read(time.monotonic() + (LIMIT if timeout is None else timeout))
             reading.check_json(out.decode(errors="replace"))
+            if self._heard:
+                self._heard(out)
             return out, error
         except BaseException as error:
             with suppress(ProcessLookupError):
@@ -65,7 +71,19 @@ class Timed(subprocess.Popen[bytes]):
         return out, error
 
 
-def time_limit(plugin: object) -> None:
-    """Let the `script` plugin run scripts as `Timed`."""
+def time_limit(plugin: object, heard: Callable[[bytes], None] | None = None) -> None:
+    """Let the `script` plugin run scripts as `Timed`. `heard`: told of all that they print."""
     module = sys.modules[type(plugin).__module__]
-    vars(module)["subprocess"] = SimpleNamespace(Popen=Timed, PIPE=subprocess.PIPE)
+    vars(module)["subprocess"] = SimpleNamespace(Popen=partial(Timed, heard=heard), PIPE=subprocess.PIPE)
+
+
+def specs_in(output: bytes) -> Iterator[str]:
+    """The hosts that have a gpuprov under `_meta` of what a script printed, be they in a group or not."""
+    if b"gpuprov" not in output or b"_meta" not in output:
+        return
+    try:
+        hosts = json.loads(output)["_meta"]["hostvars"]
+    except (ValueError, LookupError, TypeError):  # the plugin says what is wrong with it
+        return
+    if isinstance(hosts, dict):
+        yield from (name for name, said in hosts.items() if isinstance(said, dict) and "gpuprov" in said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from gpuprov.inventory.duplicates import duplicates
 from gpuprov.inventory.origin import hide_encrypted, hide_encrypted_text, origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
-from gpuprov.inventory.scripts import time_limit
+from gpuprov.inventory.scripts import specs_in, time_limit
 from gpuprov.inventory.shape import judge, listed, misplaced, names
 from gpuprov.inventory.sources import ONLY_FILES, is_host_list, shown
 from gpuprov.spec.build import show
@@ -39,6 +39,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.opened: list[tuple[str, Any]] = []
         self.tolerant = False
         """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
+        self.note: Callable[[object, object], None] = lambda _name, _value: None  # told of each variable in these, once
         self._documents: dict[str, Any] = {}
 
     @property
@@ -108,6 +109,8 @@ class Loader(DataLoader):  # type: ignore[misc]
                 *misplaced(document, "in a file of variables"),
             ]
             self.faults += faults
+            for name, value in document.items():
+                self.note(name, value)
             return {} if faults else document
         if not self.tolerant or not document:
             return document
@@ -145,8 +148,9 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.heard = heard
         self.problems: list[Problem] = []
         self._configured = False
-        self._only = ""
+        self._only = self._source = ""
         self._above: list[str] = []
+        self.scripted: dict[str, str] = {}
         ranges.bound()
         self.listed: set[str] = set()
         """Groups that a YAML inventory gives hosts or children, be it none."""
@@ -168,7 +172,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             return parsed
         if is_host_list(source):
             return self._try(source)
-        self._only = ""
+        self._only, self._source = "", str(source)
         if os.access(source, os.X_OK):
             self.plain = False
             self._only = "script" if _is_script(source) else ""
@@ -201,7 +205,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         plugins = list(super()._fetch_inventory_plugins())
         for plugin in plugins:
             if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
-                time_limit(plugin)
+                time_limit(plugin, lambda out: self.scripted.update(dict.fromkeys(specs_in(out), self._source)))
         names = (self._only, f"ansible.builtin.{self._only}")
         return [plugin for plugin in plugins if getattr(plugin, "_load_name", "") in names] or plugins
 

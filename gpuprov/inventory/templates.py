@@ -10,7 +10,7 @@ from ansible import constants
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import is_vaulted, origin_of
+from gpuprov.inventory.origin import hide_looked_up, is_vaulted, origin_of
 from gpuprov.inventory.reads import all_names, templates_in
 from gpuprov.inventory.reasons import cleaned
 from gpuprov.inventory.source import Loader, Manager
@@ -38,6 +38,7 @@ class Templates:
         from ansible.vars.hostvars import HostVars
         from ansible.vars.manager import VariableManager
 
+        hide_looked_up()
         self._findings = findings
         self._variables = VariableManager(loader=loader, inventory=manager, version_info={"full": version})
         self._variables._extra_vars = dict(extra)

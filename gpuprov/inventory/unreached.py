@@ -8,44 +8,35 @@ nothing but variables is an error.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from ansible import constants
 from ansible.errors import AnsibleError
 
 from gpuprov import reading
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.source import YAML_NAMES, Loader, Manager
-from gpuprov.inventory.sources import shown
+from gpuprov.inventory.sources import BESIDE, shown
 from gpuprov.spec.problem import Origin, Problem
 
 FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
-EXTENSIONS = ("", ".yml", ".yaml", ".json")
+EXTENSIONS = ("", *constants.YAML_FILENAME_EXTENSIONS)
 """Of files of variables that Ansible reads."""
-COPIES = (
-    ".bak",
-    ".disabled",
-    ".example",
-    ".j2",
-    ".md",
-    ".off",
-    ".old",
-    ".orig",
-    ".rej",
-    ".rst",
-    ".sample",
-    ".swp",
-    ".txt",
-)
+ASIDE = (".disabled", ".example", ".md", ".off", ".old", ".orig", ".pyc", ".rej", ".rst", ".sample", ".swp", "~")
+"""Ends of names that say themselves that nobody is to read it."""
+_WRITTEN = re.compile(rb"^[^#;\n]*\bgpuprov[\"']?[ \t]*[:=]", re.MULTILINE)
+HOSTS_HINT = "have the script list it under hosts of a group"
 VAULT = b"$ANSIBLE_VAULT"
 
 
 def unreached(manager: Manager, loader: Loader, folders: Iterable[str], findings: Findings) -> list[Problem]:
     """The warnings; errors go to the findings. `folders`: those whose group_vars and host_vars count. Every file of variables that
     Ansible reads has been read."""
-    found = [*_groups(manager), *_in_files(manager, loader, folders)]
+    found = [*_groups(manager), *_in_files(manager, loader, folders), *_scripted(manager), *_skipped(manager)]
     for problem in found:
         if problem.severity == "error":
             findings.take(problem)
@@ -59,6 +50,41 @@ def _in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> Itera
             for file in _files(os.path.join(folder, name)):
                 if os.path.realpath(file) not in known and (place := _spec_in(loader, file)):
                     yield _file_problem(manager, name, os.path.relpath(file, os.path.join(folder, name)), place)
+
+
+def _scripted(manager: Manager) -> Iterator[Problem]:
+    """Hosts with a gpuprov of their own in what a script printed."""
+    for name, source in manager.scripted.items():
+        if name not in manager.hosts:
+            message = f'the gpuprov of host "{name}" in _meta of this script reaches nobody: the host is in no group'
+            yield Problem(message=message, origin=Origin(shown(source)), hint=HOSTS_HINT, severity="warning")
+
+
+def _skipped(manager: Manager) -> Iterator[Problem]:
+    """Files in folders of inventories that Ansible skips by how their names end."""
+    ends = tuple(map(str, constants.INVENTORY_IGNORE_EXTS))
+    for folder in filter(os.path.isdir, manager._sources):
+        for place, inner, names in os.walk(folder):
+            inner[:] = sorted(n for n in inner if not n.startswith(".") and n not in BESIDE and not n.endswith(ends))
+            for name in sorted(names):
+                if name.startswith(".") or not name.endswith(ends) or name.endswith(ASIDE):
+                    continue
+                file = os.path.join(place, name)
+                if _is_written(file):
+                    yield Problem(
+                        message=f"the gpuprov in this file reaches no host: Ansible skips {os.path.splitext(name)[1]} in a folder",
+                        origin=Origin(shown(file)),
+                        hint="give it an end that is not in inventory_ignore_extensions, or take it out of the folder",
+                        severity="warning",
+                    )
+
+
+def _is_written(file: str) -> bool:
+    """Whether there is a gpuprov in a file of any format."""
+    try:
+        return _WRITTEN.search(reading.contents(file)) is not None
+    except (OSError, reading.Unreadable):
+        return False
 
 
 def _groups(manager: Manager) -> Iterator[Problem]:
@@ -85,7 +111,13 @@ def _file_problem(manager: Manager, folder: str, path: str, place: Origin) -> Pr
     groups = {str(one) for one in manager.groups}
     hosts = {str(one) for one in manager.hosts}
     own, others = (groups, hosts) if kind == "group" else (hosts, groups)
-    if name not in own and name in others:
+    end = os.path.splitext(path)[1]
+    once = os.path.splitext(whole)[0]
+    meant = {whole} if whole != path else {once, os.path.splitext(once)[0]} if whole not in own else set()
+    if end not in EXTENSIONS and meant & own:
+        why = f"Ansible does not read files that end with {end}"
+        hint = f"allowed: {', '.join(EXTENSIONS[1:])}, or no end"
+    elif name not in own and name in others:
         other = "host" if kind == "group" else "group"
         why, hint = f"{name} is a {other}, and no {kind}", f"move it to {other}_vars"
     elif name not in own:
@@ -106,13 +138,11 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """The files below that may be meant to be read: not hidden ones, and no copies. A host's name may have dots in it."""
+    """The files below that may be meant to be read: not hidden ones, nor those whose name says that they are not."""
     for place, inner, names in os.walk(folder):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(names):
-            end = os.path.splitext(name)[1]
-            usual = end not in COPIES if place == folder else end in EXTENSIONS
-            if usual and not name.startswith(".") and not name.endswith("~"):
+            if not name.startswith(".") and not name.endswith(ASIDE):
                 yield os.path.join(place, name)
 
 

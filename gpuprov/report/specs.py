@@ -39,7 +39,7 @@ def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> in
         else:
             for problem in error.problems:
                 console.result(str(problem))
-            count = len(error.problems)
+            count = sum(problem.severity == "error" for problem in error.problems)
             console.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
         return error.exit_code
     except GpuprovError as error:

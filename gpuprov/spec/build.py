@@ -29,12 +29,13 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     as asked for; what contradicts one is found beside a value.
     """
     known = _shape(kind)
+    of_blocks = known.cls if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment) else None
+    wrong: list[Finding] = list(declared.undecided(value, of_blocks, path)) if of_blocks else []
     value = _without_switched_off(value, known)
     findings = list(_several_lines(value, path))
-    wrong: list[Finding] = []
-    if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment):
-        value = declared.complete(value, known.cls)
-        wrong = list(declared.contradictions(value, known.cls, path))
+    if of_blocks:
+        value = declared.complete(value, of_blocks)
+        wrong += declared.contradictions(value, of_blocks, path)
     if not findings:
         try:
             return msgspec.convert(value, kind), wrong

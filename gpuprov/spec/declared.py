@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.spec.model import Fragment
@@ -26,6 +27,27 @@ def complete(value: object, block: type[Fragment]) -> object:
         if isinstance(value.get(name), Mapping) and found.get(field, OPEN) == OPEN:
             found[field] = meaning
     return found
+
+
+def undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
+    """Blocks that are switched off and would have decided a field that nothing else says: it would fall back to its default, which is
+    another choice that nobody made. A default that leaves it open is none. Path, message, hint."""
+    if not isinstance(value, Mapping):
+        return
+    defaults = {field.encode_name: field.default for field in msgspec.structs.fields(block)}
+    decided = {field for name, (field, _) in block.IMPLIES.items() if isinstance(value.get(name), Mapping)}
+    for name, (field, meaning) in block.IMPLIES.items():
+        default = defaults[field]
+        if value.get(name) is False and field not in value and field not in decided and default not in (OPEN, meaning):
+            message = f"{dotted((*path, name))} is false, and nothing else says which {field}: what is left would be {default}"
+            yield (
+                (*path, name),
+                message,
+                f"{dotted(path)}: false for none of it, or {field}: {default} if that is meant",
+            )
+    for name, inner in value.items():
+        if kind := _inner(block, name):
+            yield from undecided(inner, kind, (*path, name))
 
 
 def contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:

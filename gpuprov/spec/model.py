@@ -83,6 +83,33 @@ SITE_VARIABLES = frozenset(
 )
 """What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""
 
+BLOCKS = frozenset(
+    {
+        "acceptance",
+        "cgpu",
+        "container_toolkit",
+        "cuda_toolkit",
+        "dcgm",
+        "fabric_manager",
+        "gpu_settings",
+        "gpudirect_rdma",
+        "health",
+        "kernel",
+        "kubernetes",
+        "mig",
+        "mps",
+        "nouveau",
+        "nvidia_driver",
+        "pcie",
+        "persistence",
+        "rdma",
+        "readings",
+        "topology",
+        "vgpu_guest",
+    }
+)
+"""What a spec may ask for: the names of the capabilities, which a contract test compares with the registry."""
+
 PACKAGE_BUNDLE = "host_package_bundle"
 """Of the site's variables, the folder on the host that apt takes packages from, and from nowhere else."""
 

@@ -12,6 +12,7 @@ from gpuprov.shown import has_login
 from gpuprov.spec.build import show
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Problem
+from gpuprov.spec.url import has_query, hide_queries
 
 FOLDERS = ("/boot", "/var")
 """Whose free space is read of a host."""
@@ -66,8 +67,9 @@ def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
     """What is wrong with what a site set; the path of each is the variable's name."""
     for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
-        if has_login(str(site.get(name, ""))):
-            message = f"{name} is {show(site[name])}; allowed: an address without user name and password"
+        hide_queries(said := str(site.get(name, "")))
+        if has_login(said) or has_query(said):
+            message = f"{name} is {show(site[name])}; allowed: an address without user name, password and query"
             yield Problem(path=(name,), message=message, hint="they belong in /etc/apt/auth.conf.d, or in dnf.conf")
     for name, example in SECONDS.items():
         if name in site and not is_whole(str(site[name])):

@@ -28,7 +28,7 @@ class Repository(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(r"(/[^\s]*)?") + r"|^file:///[^\s]*$",
-            description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without user name and password (they belong in "
+            description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without query, user name and password (these belong in "
             "/etc/apt/auth.conf.d, or in dnf.conf)",
         ),
     ] = ""
@@ -46,7 +46,8 @@ class Repository(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(schemes="https"),
-            description="https://HOST/PATH of the public key, which the machine that runs gpuprov fetches; it needs a fingerprint",
+            description="https://HOST/PATH of the public key, without user name, password and query, which the machine that runs "
+            "gpuprov fetches; it needs a fingerprint",
         ),
     ] = ""
     fingerprint: Annotated[

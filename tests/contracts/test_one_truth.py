@@ -10,13 +10,14 @@ import pytest
 import yaml
 
 from gpuprov import assets
+from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.drivers import branches, kernel_modules_for
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.drivers.sets import kernel_module_table
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.render.variables import fleet_variables
 from gpuprov.shared import resolve
-from gpuprov.spec.model import SITE_VARIABLES
+from gpuprov.spec.model import BLOCKS, SITE_VARIABLES
 
 
 def test_what_a_site_may_set_is_what_the_roles_have_defaults_for() -> None:
@@ -66,3 +67,7 @@ def test_no_check_takes_a_unit_that_no_probe_asks_for_for_one_that_is_missing() 
     package = Path(__file__).parents[2] / "gpuprov"
     sources = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
     assert [path for path, text in sources.items() if re.search(r"\.get\([^()]*\bsystemd\.MISSING\)", text)] == []
+
+
+def test_what_a_spec_may_ask_for_is_the_registry() -> None:
+    assert {one.name for one in CAPABILITIES} == BLOCKS

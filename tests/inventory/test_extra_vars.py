@@ -81,7 +81,7 @@ def test_a_secret_comes_from_a_file() -> None:
     [
         ("@missing.yml", "missing.yml: "),
         ("{gpuprov: [}", "--extra-vars"),
-        ("[1, 2]", "allowed: NAME=VALUE, a mapping in YAML or JSON, or @FILE"),
+        ("[1, 2]", "allowed: NAME=VALUE, a mapping in YAML or JSON ("),
         ("gpuprov=nouveau", 'gpuprov is "nouveau"'),
         ("{gpuprov: {mig: {mode: on}}}", "mig.mode"),
         ("{gpuprov: {nuveau: {}}}", 'did you mean "nouveau"?'),
@@ -102,3 +102,27 @@ def test_a_variable_of_a_role_is_not_taken_in_silence() -> None:
     assert [str(one) for one in load_fleet(["inventory.yaml"], extra_vars=["gpu_prov=1"]).warnings] == [
         'warning: the variable "gpu_prov" is not read; did you mean "gpuprov"?'
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "gpuprov.nouveau.modules=nova_core",
+            '--extra-vars: nothing reads "gpuprov.nouveau.modules"; write it as JSON: '
+            """-e '{"gpuprov": {"nouveau": {"modules": "nova_core"}}}'""",
+        ),
+        ("foo", """--extra-vars is "foo"; allowed: NAME=VALUE, a mapping in YAML or JSON (-e '{"gpuprov": {"""),
+        ("wanted=enabled foo", '--extra-vars is "foo"; allowed: NAME=VALUE'),
+    ],
+)
+def test_what_nothing_would_read_is_refused(given: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"], extra_vars=[given])
+    [found] = map(str, caught.value.problems)
+    assert found.startswith(said)
+
+
+def test_a_block_beside_gpuprov_is_told() -> None:
+    warnings = load_fleet(["inventory.yaml"], extra_vars=['{"nvidia_driver": {"version": "580"}}']).warnings
+    assert "nvidia_driver stands beside gpuprov" in "".join(map(str, warnings))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from gpuprov.fleet import load_fleet
 from gpuprov.inventory import load
 from gpuprov.spec.problem import SpecError
 
@@ -160,3 +163,127 @@ def test_a_warning_is_kept_with_the_inventory() -> None:
     assert len(told()) == len(told()) == 1
     Path("group_vars/other.yml").unlink()
     assert not told()
+
+
+BESIDE = " stands beside gpuprov, which is where capabilities belong; it is not read; "
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("other.yaml", 'all: {vars: {nvidia_driver: {version: "580"}}}', "other.yaml:1:14"),
+        ("other.yaml", "all: {hosts: {gpu1: {nvidia_driver: {}}}}", "other.yaml:1:22"),
+        ("other.yaml", "all:\n  vars:\n    nvidia_driver:\n", "other.yaml:3:5"),
+        ("group_vars/training.yml", "x: 1\nnvidia_driver: {}\n", "group_vars/training.yml:2:1"),
+        ("host_vars/gpu1.yml", "nvidia_driver:\n", "host_vars/gpu1.yml:1:1"),
+    ],
+)
+def test_a_block_beside_gpuprov(file: str, text: str, place: str) -> None:
+    write(HOSTS)
+    write(text, file)
+    sources = ["inventory.yaml", *([file] if file == "other.yaml" else [])]
+    assert told(*sources) == [
+        f"{place}: warning: nvidia_driver{BESIDE}write it below gpuprov: {{gpuprov: {{nvidia_driver: ...}}}}"
+    ]
+    assert told(*sources), "a warning is kept with the inventory"
+
+
+@pytest.mark.parametrize("variable", ["nvidia_driver_version: '580'", "kernel: '6.1'", "health: [1]", "drivers: {}"])
+def test_another_variable_is_a_sites_own(variable: str) -> None:
+    write(HOSTS)
+    write(variable, "group_vars/training.yml")
+    assert not told()
+
+
+def test_where_no_host_has_a_spec_what_is_not_read_is_named() -> None:
+    write("all: {hosts: {gpu1: {}}}\n")
+    write("nvidia_driver: {}\n", "group_vars/all.yml")
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"])
+    first, second = map(str, caught.value.problems)
+    assert first.startswith("no host has a gpuprov spec; ")
+    assert second.startswith(f"group_vars/all.yml:1:1: warning: nvidia_driver{BESIDE}")
+
+
+def test_a_name_with_dots_is_not_read() -> None:
+    write(
+        '[training]\ngpu1 gpuprov.nvidia_driver.version=580\n[training:vars]\ngpuprov={"persistence": {}}\n',
+        "hosts.ini",
+    )
+    [line] = told("hosts.ini")
+    assert (
+        'the variable "gpuprov.nvidia_driver.version" is not read; write gpuprov={"nvidia_driver": {"version": "..."}}'
+        in line
+    )
+    write(HOSTS)
+    write("gpu_prov: {}\n", "group_vars/all.yml")
+    [line] = told()
+    assert line == 'group_vars/all.yml:1:1: warning: the variable "gpu_prov" is not read; did you mean "gpuprov"?'
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "group_vars/training.txt",
+        "group_vars/training/deep.conf",
+        "group_vars/training.yml.j2",
+        "host_vars/gpu1.yml.bak",
+    ],
+)
+def test_a_file_of_variables_that_ansible_skips_by_its_end(file: str) -> None:
+    write(HOSTS)
+    write(SPEC, file)
+    assert told() == [
+        f"{file}:1:1: warning: the gpuprov in this file reaches no host: Ansible does not read files that end with "
+        f"{Path(file).suffix}; allowed: .yml, .yaml, .json, or no end"
+    ]
+
+
+@pytest.mark.parametrize("end", [".old", ".md", "~", ".disabled"])
+def test_a_name_that_says_that_it_is_not_read(end: str) -> None:
+    write(HOSTS, "inventory/a.yaml")
+    write(HOSTS, f"inventory/a.yaml{end}" if end in (".md", "~") else "inventory/b.yaml")
+    write(SPEC, f"inventory/group_vars/training.yml{end}")
+    assert not told("inventory")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("20-vars.yaml.bak", HOSTS),
+        ("30-more.cfg", '[training:vars]\ngpuprov={"persistence": {}}\n'),
+        ("below/a.txt", f"all: {{vars: {{{SPEC}}}}}"),
+    ],
+)
+def test_an_inventory_that_ansible_skips_by_its_end(name: str, text: str) -> None:
+    write(HOSTS, "inventory/10-hosts.yaml")
+    write(HOSTS, "inventory/below/b.yaml")
+    write(text, f"inventory/{name}")
+    [line] = told("inventory")
+    assert line.startswith(f"inventory/{name}: warning: the gpuprov in this file reaches no host: Ansible skips ")
+    assert "inventory_ignore_extensions" in line
+
+
+def test_what_is_skipped_is_what_ansible_is_told_to_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(HOSTS, "inventory/10-hosts.yaml")
+    write("# no gpuprov: here\n[training]\ngpu1\n", "inventory/30-more.cfg")
+    assert not told("inventory")
+    write(HOSTS, "inventory/20-old.inv")
+    monkeypatch.setattr("ansible.constants.INVENTORY_IGNORE_EXTS", [".inv"])
+    monkeypatch.setattr("ansible.inventory.manager.IGNORED", re.compile(rb"\.inv$|\.cfg$"))
+    [line] = told("inventory")
+    assert "Ansible skips .inv in a folder" in line
+
+
+def test_a_host_in_meta_of_a_script_that_is_in_no_group() -> None:
+    said = {
+        "training": {"hosts": ["gpu1"]},
+        "_meta": {"hostvars": {"gpu1": {"gpuprov": {"persistence": {}}}, "h9": {"gpuprov": {}}, "h8": {"x": 1}}},
+    }
+    write(f"#!/bin/sh\necho '{json.dumps(said)}'\n", "hosts.sh")
+    Path("hosts.sh").chmod(0o755)
+    [line] = told("hosts.sh")
+    assert line == (
+        'hosts.sh: warning: the gpuprov of host "h9" in _meta of this script reaches nobody: the host is in no group;'
+        " have the script list it under hosts of a group"
+    )

@@ -82,7 +82,10 @@ def test_a_block_that_is_there_is_meant(tmp_path: Path, block: dict[str, Any], p
     ("outer", "inner", "path", "value"),
     [
         ({"fabric": "roce"}, {"roce": {}}, "rdma.fabric", "roce"),
-        ({"efa": {}}, {"efa": False}, "rdma.fabric", "infiniband"),
+        ({"efa": {}}, {"efa": False, "fabric": "infiniband"}, "rdma.fabric", "infiniband"),
+        ({"opensm": {}}, {"opensm": False}, "rdma.fabric", "infiniband"),
+        ({"fabric": "roce"}, {"efa": False}, "rdma.fabric", "roce"),
+        ({"ofed": {}}, {"ofed": False}, "rdma.stack", "auto"),
         ({"efa": {}}, {"efa": False, "roce": {}}, "rdma.fabric", "roce"),
         ({"efa": False}, {"efa": {}}, "rdma.fabric", "efa"),
     ],
@@ -143,6 +146,46 @@ def test_a_block_that_would_do_nothing_is_refused(tmp_path: Path, block: dict[st
     assert found, [str(one) for one in caught.value.problems]
     assert found[0].origin, "a problem without a place"
     assert found[0].hint
+
+
+DECIDING = [
+    (capability.name, name, *decided)
+    for capability in BY_NAME.values()
+    for name, decided in capability.fragment.IMPLIES.items()
+]
+
+
+@pytest.mark.parametrize("outer", [True, False], ids=["outer", "alone"])
+@pytest.mark.parametrize(("owner", "name", "decided", "meaning"), DECIDING)
+def test_a_block_switched_off_is_no_choice_of_another(
+    tmp_path: Path, owner: str, name: str, decided: str, meaning: str, outer: bool
+) -> None:
+    """Where it decided a field, another choice is not made in its place; a field that may be left open, or says the same, may be."""
+    more: dict[str, Any] = {"container_toolkit": {"default_runtime": True}} if owner == "kubernetes" else {}
+    block = {name: ERDMA if name == "erdma" else {"file": "a.run"} if name == "runfile" else {}}
+    default = {one.encode_name: one.default for one in msgspec.structs.fields(BY_NAME[owner].fragment)}[decided]
+    above = {**more, owner: block if outer else {}}
+    if default in ("auto", meaning):
+        assert field(spec(tmp_path, above, {owner: {name: False}}), f"{owner}.{decided}") == default
+        return
+    with pytest.raises(SpecError) as caught:
+        spec(tmp_path, above, {owner: {name: False}})
+    (found,) = caught.value.problems
+    assert found.message == (
+        f"{owner}.{name} is false, and nothing else says which {decided}: what is left would be {default}"
+    )
+    assert found.hint == f"{owner}: false for none of it, or {decided}: {default} if that is meant"
+    assert found.origin
+    assert found.origin.line
+    assert field(spec(tmp_path, above, {owner: {name: False, decided: default}}), f"{owner}.{decided}") == default
+
+
+def test_what_a_block_says_when_it_is_there_is_off_where_it_is_not() -> None:
+    """So `false` in its place means off, and nothing else."""
+    for capability in BY_NAME.values():
+        for _, _, kind in blocks(capability.name, capability.fragment):
+            defaults = {one.encode_name: one.default for one in msgspec.structs.fields(kind)}
+            assert not any(defaults[name] for name in kind.WHEN_PRESENT)
 
 
 def blocks(name: str, kind: type[Fragment]) -> list[tuple[str, type[Fragment], type[Fragment]]]:

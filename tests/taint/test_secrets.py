@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,71 @@ def test_site_variables_for_addresses_take_no_password(
         assert (code, PASSWORD in text, f"{name} is " in text) == (2, False, True), text
 
 
+WITH_QUERY = {
+    "a runfile": "nvidia_driver: {source: runfile, runfile: {url: 'https://m.example/a.run%s', sha256: '%s'}}",
+    "a repository": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x%s', key_file: k}}",
+    "a key": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x', key_url: 'https://m.example/k%s'}}",
+    "a source": "acceptance: {nccl: {source: {url: 'https://m.example/a.tar.gz%s', sha256: '%s'}}}",
+    "an installer": "rdma: {efa: {url: 'https://m.example/aws-efa-installer-1.47.0.tar.gz%s&x=.tar.gz', sha256: '%s'}}",
+}
+
+
+@pytest.mark.parametrize("place", WITH_QUERY)
+def test_an_address_takes_no_query_and_nothing_repeats_one(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said_of = WITH_QUERY[place].replace("%s", "?sig=CANARY%2Bquery", 1).replace("%s", "a" * 64)
+    lay({"inventory.yaml": SPEC.replace("%s", said_of)})
+    for words in (["check"], ["check", "--json"], ["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+        code, text = said(capsys, monkeypatch, words[0], "inventory.yaml", *words[1:])
+        assert code == 2
+        assert "CANARY" not in text
+        assert re.search("without (user name, password and )?query", text)
+        assert "?********" in text
+
+
+def test_site_variables_for_addresses_take_no_query(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SPEC % "container_toolkit: {}"
+    line = "    container_toolkit_repository: https://m.example/x?token=CANARY-query\n  hosts:"
+    lay({"inventory.yaml": spec.replace("  hosts:", line)})
+    code, text = said(capsys, monkeypatch, "check", "inventory.yaml")
+    assert (code, "CANARY" in text, "container_toolkit_repository is " in text) == (2, False, True), text
+
+
+LOOKED_UP = {
+    "env": "{{ lookup('env', 'CI_TOKEN') }}",
+    "pipe": "{{ lookup('ansible.builtin.pipe', 'echo CANARY-looked') }}",
+    "query": "{{ query('env', 'CI_TOKEN') | first }}",
+    "file": "{{ lookup('file', 'ci.token') }}",
+    "of a variable": "{{ inner }}",
+}
+
+
+@pytest.mark.parametrize("kind", LOOKED_UP)
+def test_a_secret_that_is_looked_up_is_masked_and_has_a_place(
+    kind: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_TOKEN", "CANARY-looked")
+    inner = """    inner: "{{ lookup('env', 'CI_TOKEN') }}"\n  hosts:"""
+    spec = SPEC.replace("%s", f'nvidia_driver: {{version: "{LOOKED_UP[kind]}"}}').replace("  hosts:", inner)
+    lay({"inventory.yaml": spec, "ci.token": "CANARY-looked\n"})
+    code, text = said(capsys, monkeypatch, "check", "inventory.yaml")
+    assert (code, "CANARY" in text) == (2, False), text
+    assert text.startswith("inventory.yaml:4:"), text
+    assert "nvidia_driver.version is a value from the vault" in text or '"********"' in text
+
+
+def test_what_is_looked_up_and_no_secret_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIVER", "five-hundred")
+    lay({"inventory.yaml": SPEC % """nvidia_driver: {version: "{{ lookup('env', 'DRIVER') }}"}"""})
+    code, text = said(capsys, monkeypatch, "check", "inventory.yaml")
+    assert (code, text.partition(";")[0]) == (2, 'inventory.yaml:4:32: nvidia_driver.version is "five-hundred"')
+
+
 def test_what_is_masked_and_what_is_not() -> None:
     for text in (
         "https://m.example/x",
@@ -232,4 +298,5 @@ def test_what_is_masked_and_what_is_not() -> None:
     assert shown.masked(once) == once
     shown.hide('pass"word\\1\nsecond line')
     assert shown.masked('{"a": "pass\\"word\\\\1", "b": "second line"}') == '{"a": "********", "b": "********"}'
+    assert shown.masked("SECOND Line of it") == "******** of it"
     assert convert("second line", int)[1] == [((), " is a value from the vault", "allowed: a whole number")]

@@ -34,7 +34,8 @@ class Source(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(),
-            description="https://HOST/PATH or http://HOST/PATH, without user name and password; the hosts fetch it",
+            description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
+            "query (a signed link runs out: fetch it, and name the file); the hosts fetch it",
         ),
     ] = ""
     file: Annotated[

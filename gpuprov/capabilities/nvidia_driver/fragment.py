@@ -36,7 +36,8 @@ class Runfile(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(),
-            description="https://HOST/PATH or http://HOST/PATH, without user name and password; the host fetches it",
+            description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
+            "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),
     ] = ""
     file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""

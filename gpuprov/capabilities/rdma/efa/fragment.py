@@ -27,7 +27,8 @@ class Efa(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(r"/[^\s]+\.tar\.gz"),
-            description="or the address of aws-efa-installer-VERSION.tar.gz, without user name and password; the host fetches it",
+            description="or the address of aws-efa-installer-VERSION.tar.gz, without user name, password and "
+            "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),
     ] = ""
     file: Annotated[

@@ -32,7 +32,8 @@ class Erdma(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(r"/[^\s]+\.tar\.gz"),
-            description="or the address of erdma_installer-VERSION.tar.gz, without user name and password; the host fetches it",
+            description="or the address of erdma_installer-VERSION.tar.gz, without user name, password and "
+            "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),
     ] = ""
     file: Annotated[

@@ -39,7 +39,8 @@ class Ofed(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=url(r"/[^\s]+\.(deb|rpm)"),
-            description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name and password; the host fetches it",
+            description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name, password and "
+            "query (a signed link runs out: fetch it, and name the file); the host fetches it",
         ),
     ] = ""
     file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
