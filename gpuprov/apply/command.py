@@ -36,7 +36,7 @@ def run(
     """Apply, print the result, return the exit code. Asks only where a person can answer. agreed: refuses what was not
     approved. html: the page, with `about`. left_out: hosts that take no part, and why; they are told beside the others."""
     check_writable(html)
-    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    asked = console.can_ask()
     outcome = apply(
         pairs,
         options,
@@ -69,7 +69,7 @@ def _told(outcome: ApplyRun, options: Options) -> None:
 
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
     """Roll back, print the result, return the exit code."""
-    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    asked = console.can_ask()
     ask = partial(confirm, act=options.act) if asked else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
     _told(outcome, options)

@@ -36,7 +36,7 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     if records:
         found = [one for record in options.read_records(records) for one in explaining.in_record(record)]
     elif words == ("-",):
-        found = explaining.in_stream(sys.stdin.buffer)
+        found = explaining.in_stream(sys.stdin.buffer if sys.stdin else None)
     else:
         found = explaining.explain(" ".join(words))
     specs.show_explanations(found, as_json=as_json)

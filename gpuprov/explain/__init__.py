@@ -54,8 +54,10 @@ def in_record(record: Record) -> list[Explanation]:
     return in_text(record.text, record.path)
 
 
-def in_stream(stream: IO[bytes]) -> list[Explanation]:
+def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
     """The same for a log that is piped in, up to FILE bytes of it. Raises GpuprovError also where it is longer."""
+    if stream is None:
+        raise GpuprovError("standard input cannot be read: it is closed", "gpuprov explain - < LOG")
     try:
         data = stream.read(FILE + 1)
     except OSError as error:  # nohup leaves a standard input that cannot be read

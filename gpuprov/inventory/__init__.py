@@ -5,6 +5,7 @@ Nothing here judges the spec. Importing this package does not import Ansible, an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -99,6 +100,17 @@ def _reader() -> Callable[..., Resolved]:
     except SystemExit as ended:
         why = str(ended.code).removeprefix("ERROR: ")
         raise GpuprovError(f"Ansible does not start: {why}", "begin the command with LC_ALL=C.UTF-8") from ended
+    except OSError as error:  # of a file that Ansible opens when it is imported: its log
+        named = next(
+            (one for one in os.environ if one.startswith("ANSIBLE_") and os.environ[one] == error.filename), ""
+        )
+        message = f"Ansible cannot use its configuration: {error.filename} cannot be opened: {error.strerror}"
+        hint = (
+            f"{named} names it: name another file, or unset it"
+            if named
+            else "name another file in ansible.cfg (log_path)"
+        )
+        raise SpecError([Problem(message=message, hint=hint)]) from error
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise

@@ -56,6 +56,9 @@ def _patterns(limit: str) -> tuple[list[str], list[Problem]]:
         if not part.startswith("@"):
             parts.append(part)
             continue
+        if part == "@":
+            problems.append(Problem(message='--limit: no file is named after "@"', hint="write @FILE, a file of hosts"))
+            continue
         try:
             text = contents(part[1:]).decode("utf-8")
             parts += [line.strip() for line in text.splitlines() if line.strip()]

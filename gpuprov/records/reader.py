@@ -57,6 +57,8 @@ def _folder(path: Path) -> list[Record]:
     pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
+    if not records and (bad := next(((name, one) for name, one in tree.items() if isinstance(one, Unreadable)), None)):
+        raise Unreadable(f"{bad[0]}: {bad[1]}")
     return records
 
 

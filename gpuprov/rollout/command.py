@@ -16,10 +16,10 @@ import msgspec
 from gpuprov import console, reading
 from gpuprov.errors import GpuprovError
 from gpuprov.reading import as_document
-from gpuprov.rollout import policy
+from gpuprov.rollout import lost, policy
 from gpuprov.rollout.base import Engine, Now
 from gpuprov.rollout.engine import INTERRUPTED
-from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.kept import Damaged, Kept
 from gpuprov.rollout.planned import Batch
 from gpuprov.rollout.project import Given, Project, user
 from gpuprov.rollout.said import Abort, Resume, Said
@@ -150,16 +150,26 @@ WIDEST = 100
 
 def listed(engine: Engine, *, as_json: bool) -> int:
     """All roll-outs, a line each."""
-    known = engine.all()
+    known, code = [], 0
+    for one in engine.all():
+        why = ""
+        try:
+            stands: str = standing(_state(engine, one.id), engine.now(one.id) is not None)
+        except Damaged as error:
+            stands, why = "damaged", error.message
+            if over := lost.over(engine.events(one.id)):
+                stands = f"{over}, its files are damaged"
+            else:
+                console.error(error)
+                code = error.exit_code
+        known.append(msgspec.structs.replace(one, damaged=why))
+        if not as_json:
+            console.result(f"{one.id}: {stands}, {count(one.hosts)}, begun {moment(one.begun)} by {one.by}")
     if as_json:
         console.result(as_document(known))
-        return 0
-    for one in known:
-        stands = standing(_state(engine, one.id), engine.now(one.id) is not None)
-        console.result(f"{one.id}: {stands}, {count(one.hosts)}, begun {moment(one.begun)} by {one.by}")
-    if not known:
+    elif not known:
         console.result("no roll-outs")
-    return 0
+    return code
 
 
 def say(engine: Engine, rollout: str, said: Said) -> str:
@@ -181,11 +191,32 @@ def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json:
 
 def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
     """End it: what is under way comes to its end, hosts are given back."""
-    name = say(engine, rollout, Abort(by=user(), why=why))
+    said = Abort(by=user(), why=why)
+    kept = engine.one(rollout)
+    try:
+        engine.plan(kept.id)
+    except Damaged as damaged:
+        engine.say(kept.id, said)
+        return _ended(engine, kept, damaged, as_json=as_json)
+    name = say(engine, kept.id, said)
     if not engine.carry_out(name, _stamped):
         console.progress(f"another process brings it to its end: gpuprov rollout watch {name}")
         return 0
     return show(engine, name, as_json=as_json)
+
+
+def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
+    """Tell of a roll-out that was ended without its files, and what it could not bring to an end."""
+    console.warning(damaged.message)
+    found = lost.told(kept, engine.events(kept.id))
+    if found is None:
+        console.progress("another process brings it to its end")
+        return 0
+    for warning, hint in lost.left(kept.id, engine.events(kept.id)):
+        console.warning(warning)
+        console.hint(hint)
+    console.result(as_document(found) if as_json else f"{kept.id}: aborted {found.why}")
+    return found.exit_code
 
 
 def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:

@@ -13,11 +13,12 @@ from gpuprov.errors import GpuprovError
 from gpuprov.rollout import project
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.engine import NOW, Engine, is_carried_out
-from gpuprov.rollout.events import Event
-from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.events import Aborted, Event, Finished
+from gpuprov.rollout.jobs import at_work
+from gpuprov.rollout.kept import Damaged, Kept, is_over
 from gpuprov.rollout.planned import Plan
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.said import Said, event_of
+from gpuprov.rollout.said import Abort, Said, event_of
 from gpuprov.rollout.state import folded
 from gpuprov.rollout.store import Store
 
@@ -39,11 +40,12 @@ class Embedded:
 
     def policy(self, rollout: str) -> str:
         file = self._store.place(rollout) / project.POLICY
-        try:
-            return hashlib.sha256(reading.contents(str(file))).hexdigest()
-        except (OSError, reading.Unreadable) as error:
-            hint = "the folder of a roll-out is left as it is: put the file back"
-            raise GpuprovError(f"{file} cannot be read: {error}", hint) from error
+        with project.readable(self._store, rollout):
+            try:
+                return hashlib.sha256(reading.contents(str(file))).hexdigest()
+            except (OSError, reading.Unreadable) as error:
+                told = error.strerror if isinstance(error, OSError) else error
+                raise GpuprovError(f"{file} cannot be read: {told}") from error
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         return self._store.events(rollout, seen)
@@ -68,11 +70,32 @@ class Embedded:
         project.begin(self._store, made, policy_text, time.time())
 
     def say(self, rollout: str, said: Said) -> Event | None:
-        plan = self.plan(rollout)
+        try:
+            plan = self.plan(rollout)
+        except Damaged:
+            if not isinstance(said, Abort):
+                raise
+            return self._end(rollout, said)
         while True:
             state = folded(plan, self._store.events(rollout))
             event = event_of(said, rollout, state, time.time())
             if event is None or self._store.record(rollout, state.seen, [event]):
+                return event
+
+    def _end(self, rollout: str, said: Abort) -> Event:
+        """Abort a roll-out of which nothing but what was recorded is left: at once, where no engine is at work on it."""
+        place = self._store.place(rollout)
+        while True:
+            if not self._store.one(rollout).open:
+                raise is_over(rollout)
+            carried_out = is_carried_out(place)
+            if not carried_out and (numbers := at_work(place)):
+                told = f"the roll-out {rollout} still has a process at work (job {', '.join(map(str, numbers))})"
+                raise GpuprovError(told, "it ends by itself; then abort the roll-out")
+            at, seen = time.time(), len(self._store.events(rollout))
+            event = Aborted(at=at, by=said.by, why=said.why)
+            last = [] if carried_out else [Finished(at=at)]
+            if self._store.record(rollout, seen, [event, *last], over=not carried_out):
                 return event
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:

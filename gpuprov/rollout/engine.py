@@ -24,6 +24,7 @@ from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
+from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.state import State, folded
@@ -192,7 +193,7 @@ class Engine:
 @contextmanager
 def alone(place: Path, rollout: str) -> Iterator[None]:
     """Inside, no other process carries this roll-out out. Raises GpuprovError where one does."""
-    handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = opened(place / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         for left in range(TRIES, -1, -1):
             try:
@@ -215,14 +216,4 @@ TRIES = 10
 
 def is_carried_out(place: Path) -> bool:
     """Whether an engine is at work on it."""
-    try:
-        handle = os.open(place / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return is_held(place / LOCK, fcntl.LOCK_SH)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.rollout.events import HostEnd
+from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.results import Results
 from gpuprov.rollout.state import Job
 from gpuprov.slices import stored
@@ -30,6 +31,11 @@ def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:
     [made] = cut(chosen, size=len(chosen.hosts))
     made = msgspec.structs.replace(made, number=number, of=number)
     return msgspec.structs.replace(made, digest=digest_of(made))
+
+
+def at_work(place: Path) -> list[int]:
+    """The numbers of the jobs in a roll-out's folder whose process lives."""
+    return [int(file.stem) for file in sorted(place.glob("jobs/[0-9]*.lock")) if is_held(file)]
 
 
 class Worker:
@@ -55,13 +61,13 @@ class Worker:
         """Do what is left of the job. Nothing is started where its process still lives."""
         for folder in (self._file.parent, self._results.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = opened(self._lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left = [one for one in self.job.hosts if one in self.job.left]
             stored.save(job_file(fleet, self.job.number, left), self._file)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            out, err = (os.open(path, flags, 0o600) for path in (self._out, self._err))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            out, err = (opened(path, flags) for path in (self._out, self._err))
             words = [*self._words, str(self._file), "--results", str(self._results.folder)]
             try:
                 self._process = subprocess.Popen(
@@ -84,17 +90,7 @@ class Worker:
         """Whether its process is there, this engine's child or not."""
         if self._process:
             self._process.poll()
-        try:
-            lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_held(self._lock)
 
     def last_words(self) -> str:
         """The last line that it said on standard error, but for the hint that follows an error."""

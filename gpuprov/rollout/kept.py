@@ -15,7 +15,7 @@ FILE = "rollouts.sqlite"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A roll-out as the list of them has it."""
+    """A roll-out as the list of them has it. `damaged`: why it can only be ended, where that was looked at."""
 
     id: str
     fleet: str
@@ -23,6 +23,11 @@ class Kept(msgspec.Struct, frozen=True):
     by: str
     open: bool
     hosts: int
+    damaged: str = ""
+
+
+class Damaged(GpuprovError):
+    """What was kept in a roll-out's folder cannot be used; what was recorded of it can."""
 
 
 def chosen(known: list[Kept], rollout: str = "") -> Kept:
@@ -44,6 +49,14 @@ def chosen(known: list[Kept], rollout: str = "") -> Kept:
 def is_over(rollout: str) -> GpuprovError:
     """The refusal of what is said of a roll-out that has ended."""
     return GpuprovError(f"the roll-out {rollout} is over", f"gpuprov rollout status {rollout} shows it")
+
+
+def damaged(kept: Kept, why: str, cure: str) -> Damaged:
+    """The refusal of what needs the files of a roll-out that cannot be used."""
+    return Damaged(
+        f"the roll-out {kept.id} is damaged: {why}",
+        f"{cure}; or end it: gpuprov rollout abort {kept.id}" if kept.open else cure,
+    )
 
 
 def used(rollout: str) -> GpuprovError:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 
@@ -15,7 +18,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.rollout import policy as policies
 from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.events import Act, Started
-from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.kept import Kept, damaged
 from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy
 from gpuprov.rollout.store import Store
@@ -86,13 +89,34 @@ def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None
 def load(store: Store, rollout: str) -> Project:
     """A roll-out that was kept."""
     place = store.place(rollout)
+    with readable(store, rollout):
+        given = _given(place / GIVEN)
+        fleet, policy = stored.load_fleet(place / FLEET), policies.load(place / POLICY)
+    return Project(rollout, fleet, policy, given)
+
+
+def _given(file: Path) -> Given:
     try:
-        given = reading.typed_json(reading.contents(str(place / GIVEN)), Given)
-    except (OSError, reading.Unreadable) as error:
-        raise GpuprovError(
-            f"{place / GIVEN} cannot be read: {error}", "the folder of a roll-out is left as it is"
-        ) from error
-    return Project(rollout, stored.load_fleet(place / FLEET), policies.load(place / POLICY), given)
+        return reading.typed_json(reading.contents(str(file)), Given)
+    except OSError as error:
+        raise GpuprovError(f"{file} cannot be read: {error.strerror}") from error
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{file} cannot be read: {error}") from error
+
+
+@contextmanager
+def readable(store: Store, rollout: str) -> Iterator[None]:
+    """Inside, files of the roll-out are read. Raises Damaged where one cannot be, and says how to go on."""
+    place = store.place(rollout)
+    cure = f"put {place} back from a backup"
+    try:
+        if not place.is_dir():
+            raise GpuprovError(f"its folder {place} is not there")
+        yield
+    except stored.OtherVersion as error:
+        raise damaged(store.one(rollout), error.message, "go on with the gpuprov that began it") from error
+    except GpuprovError as error:
+        raise damaged(store.one(rollout), "; ".join(error.message.splitlines()), cure) from error
 
 
 def user() -> str:

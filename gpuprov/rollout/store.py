@@ -59,6 +59,10 @@ class Store:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             refuse_anothers(self.folder)
+            if (lost := self._others()) and not os.path.lexists(
+                file
+            ):  # in this order: the file is there before a folder
+                raise self._damaged(f"beside it are the files of {names(lost)}", "missing")
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             self._db = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -71,9 +75,13 @@ class Store:
             hint = "name another folder with XDG_STATE_HOME"
             raise GpuprovError(f"{file}: roll-outs cannot be kept there: {told}", hint) from error
 
-    def _damaged(self, why: str) -> GpuprovError:
+    def _others(self) -> list[str]:
+        """Folders of roll-outs."""
+        return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
+
+    def _damaged(self, why: str, what: str = "damaged") -> GpuprovError:
         hint = f"put it back from a backup; or move {self.folder} away, and look at the hosts of open roll-outs: gpuprov verify"
-        return GpuprovError(f"{self.file} is damaged: {why}; nothing was started", hint)
+        return GpuprovError(f"{self.file} is {what}: {why}; nothing was started", hint)
 
     def _rows(self, statement: str, words: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """What is recorded. Raises GpuprovError where that cannot be read."""
@@ -93,7 +101,7 @@ class Store:
             if found not in (0, FORMAT):
                 told = f"{self.folder} has roll-outs of another gpuprov (format {found}; this is {FORMAT})"
                 raise GpuprovError(told, "go on with the gpuprov that began them")
-            if not found and (lost := sorted(path.name for path in self.folder.iterdir() if path.is_dir())):
+            if not found and (lost := self._others()):
                 raise self._damaged(f"it is empty, and beside it are the files of {names(lost)}")
             if not found:
                 for statement in re.split(r";\n(?=CREATE|\Z)", TABLES.strip() + "\n"):

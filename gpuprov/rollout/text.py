@@ -47,10 +47,10 @@ def line(event: Event, state: State) -> str:
             return f"{batch.name} is over: " + ", ".join(f"{number} {word}" for word, number in told.items())
         case kinds.Finished():
             return "aborted: nothing is under way any more" if state.aborted else "finished"
-    return _of_hosts(event)
+    return _of_hosts(event, state)
 
 
-def _of_hosts(event: Event) -> str:
+def _of_hosts(event: Event, state: State) -> str:
     match event:
         case kinds.Draining(hosts=hosts):
             return f"draining {names(hosts)}"
@@ -66,7 +66,9 @@ def _of_hosts(event: Event) -> str:
         case kinds.Done(hosts=ends):
             told: dict[tuple[str, str], list[str]] = {}
             for end in ends:
-                told.setdefault((VERDICTS[end.verdict], end.message), []).append(end.host)
+                last = end.verdict == "again" and state.hosts[end.host].verdict == "failed"  # no try is left
+                verdict = "failed" if last else end.verdict
+                told.setdefault((VERDICTS[verdict], end.message), []).append(end.host)
             return "\n".join(
                 f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in told.items()
             )

@@ -24,6 +24,10 @@ AGAIN = {
 }
 
 
+class OtherVersion(GpuprovError):
+    """A file of another gpuprov."""
+
+
 class FleetHead(msgspec.Struct, frozen=True, rename={"format": "gpuprov_fleet"}):
     """What is read before the rest, which another version may have in another way."""
 
@@ -55,7 +59,7 @@ def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what
         first = reading.typed_json(data, head, largest=LARGEST)
         if first.format != known or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.format}"
-            raise GpuprovError(f"{path} is {what} of {whose}; this is {__version__}, format {known}", again)
+            raise OtherVersion(f"{path} is {what} of {whose}; this is {__version__}, format {known}", again)
         found = reading.typed_json(data, kind, largest=LARGEST)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name a file; {again}") from error

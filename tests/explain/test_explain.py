@@ -11,7 +11,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
 from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
-from gpuprov.explain import Explanation, _symptom, explain, fields, in_text
+from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text
 from tests.explain.test_threads import THREADS
 
 
@@ -308,3 +308,8 @@ def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
 def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:
     with pytest.raises(GpuprovError, match="nothing is known of"):
         explain(f"Xid {'9' * 5000}")
+
+
+def test_a_standard_input_that_is_closed_is_told() -> None:
+    with pytest.raises(GpuprovError, match="standard input cannot be read: it is closed"):
+        in_stream(None)

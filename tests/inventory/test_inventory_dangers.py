@@ -128,6 +128,15 @@ def test_a_temporary_folder_of_ansible_that_cannot_be_made(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
+def test_a_log_of_ansible_that_cannot_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu01: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    done = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_LOG_PATH="/proc/nowhere")
+    assert done.returncode == 2
+    assert done.stdout.startswith("Ansible cannot use its configuration: /proc/nowhere cannot be opened: No such file")
+    assert "ANSIBLE_LOG_PATH names it" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
 def test_a_vault_password_cannot_be_asked_without_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(GOOD)
     done = gpuprov("check", "inventory.yaml", "--ask-vault-pass", "--no-cache", cwd=tmp_path)

@@ -62,3 +62,13 @@ def test_a_number_of_too_many_digits(pattern: str, tmp_path: Path, monkeypatch: 
     assert "has a number of too many digits" in problem.message
     assert problem.hint == "allowed: 18 digits"
     assert len(problem.message) < 100
+
+
+def test_a_file_that_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay({"inventory.yaml": TEXT})
+    with pytest.raises(SpecError) as caught:
+        load(["inventory.yaml"], limit="@", cache=False)
+    [problem] = caught.value.problems
+    assert problem.message == '--limit: no file is named after "@"'
+    assert problem.hint == "write @FILE, a file of hosts"

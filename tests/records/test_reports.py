@@ -205,3 +205,12 @@ def test_an_xz_file_of_two_streams_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.xz"
     path.write_bytes(lzma.compress(text[:1000]) + lzma.compress(text[1000:]))
     assert RecordedFacts(only(path)).get(nvidia.DRIVER).version == "580.95.05"
+
+
+def test_a_report_of_one_file_that_is_too_large_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "sosreport-x" / "sos_commands" / "kernel" / "dmesg"
+    file.parent.mkdir(parents=True)
+    with file.open("wb") as made:
+        made.truncate((64 << 20) + 1)
+    with pytest.raises(GpuprovError, match=r"cannot be read: .*kernel/dmesg: .*64 MiB"):
+        read(tmp_path)

@@ -109,9 +109,11 @@ def test_a_store_that_was_lost_is_not_begun_anew_over_its_files(
 ) -> None:
     if how == "emptied":
         file.write_bytes(b"")
+        told = "is damaged: it is empty, and beside it are the files of friday"
     else:
         file.unlink()
-    with pytest.raises(GpuprovError, match="it is empty, and beside it are the files of friday"):
+        told = "is missing: beside it are the files of friday"
+    with pytest.raises(GpuprovError, match=told):
         Store(file.parent)
     state = file.parent / "state" / "gpuprov"
     monkeypatch.setenv("XDG_STATE_HOME", str(file.parent / "state"))
@@ -120,7 +122,7 @@ def test_a_store_that_was_lost_is_not_begun_anew_over_its_files(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "is damaged: it is empty, and beside it are the files of friday" in capsys.readouterr().err
+    assert "is missing: beside it are the files of friday" in capsys.readouterr().err
 
 
 def test_results_of_a_roll_out_that_is_not_known_are_not_gone_over(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from gpuprov.drain import Step
 from gpuprov.rollout import events, results
 from gpuprov.rollout.drains import follows
 from gpuprov.rollout.planned import planned
-from gpuprov.rollout.state import folded
+from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, status
 from gpuprov.rollout.text import as_text, awaited, line
 from gpuprov.slices.model import HostResult
@@ -97,3 +97,15 @@ def test_what_a_host_says_stays_in_its_line() -> None:
         started="2026-11-23T18:00:00.000Z", ended="2026-11-23T18:00:00.000Z",
     )  # fmt: skip
     assert results.message(told) == "x gpu2: done"
+
+
+def test_a_host_without_a_try_left_is_said_to_have_failed() -> None:
+    state = State(planned(policy("retry: {attempts: 2}\n"), members(1)))
+    [name] = state.hosts
+    told = []
+    for number in (1, 2):
+        state.add(events.Working(at=1.0, job=number, act="apply", hosts=(name,)))
+        ended = events.Done(at=2.0, job=number, hosts=(events.HostEnd(name, "again", "unreachable", "refused"),))
+        state.add(ended)
+        told.append(line(ended, state))
+    assert told == [f"{name}: tried again: refused", f"{name}: failed: refused"]

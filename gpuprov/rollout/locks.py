@@ -1,0 +1,46 @@
+"""Files of a roll-out that processes of it hold open: locks, and what a job says. Opened only where they are files: a pipe would be
+waited for."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+
+
+def opened(file: Path, flags: int) -> int:
+    """A descriptor of a regular file. Raises GpuprovError for what is none, OSError as open."""
+    try:
+        handle = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
+            raise _none(file) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _none(file)
+    os.set_blocking(handle, True)
+    return handle
+
+
+def _none(file: Path) -> GpuprovError:
+    return GpuprovError(f"{file} is no regular file", "remove it, and run this again: it is made anew")
+
+
+def is_held(file: Path, how: int = fcntl.LOCK_EX) -> bool:
+    """Whether a process has this lock. One that is not there is held by nobody."""
+    try:
+        handle = opened(file, os.O_RDWR if how == fcntl.LOCK_EX else os.O_RDONLY)  # NFS wants that
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        fcntl.flock(handle, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,52 @@
+"""A roll-out whose files cannot be used: what follows from its events alone. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuprov.inventory.names import folded as names
+from gpuprov.rollout import events as kinds
+from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.status import Standing, Status, moment
+
+
+def over(events: Sequence[Event]) -> Standing | None:
+    """How it has ended; None where it has not."""
+    if not any(isinstance(one, kinds.Finished) for one in events):
+        return None
+    return "aborted" if any(isinstance(one, kinds.Aborted) for one in events) else "finished"
+
+
+def told(kept: Kept, events: Sequence[Event]) -> Status | None:
+    """Where one that was aborted stands; None where an engine still brings it to its end."""
+    stands = over(events)
+    if stands is None:
+        return None
+    last = next((one for one in reversed(events) if isinstance(one, kinds.Aborted)), None)
+    why = f"by {last.by}" + (f": {last.why}" if last.why else "") if last else ""
+    begun = moment(kept.begun)
+    return Status(id=kept.id, state=stands, why=why, fleet=kept.fleet, by=kept.by, begun=begun, exit_code=3)
+
+
+def left(rollout: str, events: Sequence[Event]) -> Iterator[tuple[str, str]]:
+    """What nobody brings to an end any more, and what to do of it."""
+    out: dict[str, None] = {}
+    busy: dict[str, None] = {}
+    for event in events:
+        match event:
+            case kinds.Draining(hosts=hosts):
+                out |= dict.fromkeys(hosts)
+            case kinds.Returned(hosts=hosts):
+                out = {name: None for name in out if name not in hosts}
+            case kinds.Working(act="apply", hosts=hosts):
+                busy |= dict.fromkeys(hosts)
+            case kinds.Done(hosts=ends):
+                busy = {name: None for name in busy if name not in {end.host for end in ends}}
+            case _:
+                pass
+    if busy:
+        yield f"{names(busy)}: it was at work there, and its result is not known", "look at them: gpuprov verify"
+    if out:
+        told_ = f"{names(out)}: drained by it, and not given back"
+        yield told_, f"gpuprov undrain {next(iter(out))} INVENTORY --by SCHEDULER --run {rollout}"
