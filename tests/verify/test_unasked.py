@@ -11,7 +11,7 @@ from gpuprov.errors import UnreachableError
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec, RawHost
 from gpuprov.verify.unasked import PROBES, Unasked
-from tests.capabilities.test_health_wiring import GUEST, METAL, cards, ports
+from tests.capabilities.test_health_wiring import GUEST, METAL, cards, ports, wired
 from tests.topology.machines import Machine, hgx_h100
 
 NARROW = "16.0 GT/s PCIe x8 of 16.0 GT/s PCIe x16"
@@ -20,7 +20,7 @@ NARROW = "16.0 GT/s PCIe x8 of 16.0 GT/s PCIe x16"
 def said(capsys: pytest.CaptureFixture[str], machine: Machine, kind: str = METAL, **blocks: Fragment) -> str:
     """What verify warns of two hosts that are this machine, with a spec of these blocks."""
     names = {probe.name for probe in PROBES}
-    texts = {key: text for key, text in {**machine.texts, "machine": kind}.items() if key in names}
+    texts = {key: text for key, text in wired(machine, kind).items() if key in names}
     facts = Facts({name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()})
     hosts = [(RawHost(name=name), HostSpec(name=name, capabilities=blocks)) for name in ("gpu01", "gpu02")]
     beside = Unasked(hosts)
