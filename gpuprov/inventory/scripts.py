@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -82,8 +81,8 @@ def specs_in(output: bytes) -> Iterator[str]:
     if b"gpuprov" not in output or b"_meta" not in output:
         return
     try:
-        hosts = json.loads(output)["_meta"]["hostvars"]
-    except (ValueError, LookupError, TypeError):  # the plugin says what is wrong with it
+        hosts = reading.json(output, len(output))["_meta"]["hostvars"]
+    except (reading.Unreadable, LookupError, TypeError):  # the plugin says what is wrong with it
         return
     if isinstance(hosts, dict):
         yield from (name for name, said in hosts.items() if isinstance(said, dict) and "gpuprov" in said)

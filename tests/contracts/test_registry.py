@@ -77,6 +77,7 @@ LISTS = {
     "catalog/drivers/rules.py": "parts of a driver's packages",
     "cli/reference.py": "commands",
     "cli/sections.py": "commands",
+    "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the registry",
     "init/draft.py": "what a first inventory asks for, by choice",
 }
 

@@ -16,7 +16,7 @@ from gpuprov.simulate.description import Description
 from tests.e2e.lab import GPUPROV
 from tests.e2e.machine import Machine
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-bytes"
 HOST = Description()
 DIRTY = r"""for f in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/default/grub; do

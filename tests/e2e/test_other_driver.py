@@ -63,6 +63,7 @@ def test_persistence_is_refused_with_the_names_and_nothing_is_changed(lab: Lab, 
     assert verified.code == 0, verified
 
 
+@pytest.mark.slow
 def test_the_package_that_asks_is_never_completed_blindly(lab: Lab, runfile: Machine) -> None:
     runfile.sh("DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends install nvidia-persistenced || :")
     assert "nvidia-installer-cleanup" in runfile.sh("dpkg --audit")

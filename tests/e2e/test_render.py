@@ -73,6 +73,7 @@ def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, tmp_path: Pa
     assert set(json.loads(machine.sh("cat /var/lib/gpuprov/receipt.json"))["capabilities"]) >= {"persistence"}
 
 
+@pytest.mark.slow
 def test_playbooks_and_roles_of_the_checkout_do_the_job(lab: Lab, newest: str, tmp_path: Path) -> None:
     """Nothing was rendered: the merged spec is read in the play, and a play of a site's own has nothing but the names of the roles."""
     machine = lab.simulated("checkout", newest)

@@ -184,7 +184,12 @@ def test_nor_does_a_play_begin(tmp_path: Path) -> None:
         {"gpuprov_packages": {"action": "read"}, **beside},
         {"gpuprov_judge": {"capabilities": [], "moment": "now"}, **beside},
     ]
-    known = {"host_package_bundle": gone, "gpuprov_version": __version__, "gpuprov_capabilities": []}
+    known = {
+        "host_package_bundle": gone,
+        "gpuprov_version": __version__,
+        "gpuprov_capabilities": [],
+        "gpuprov_only": {},
+    }
     done = play(tmp_path, {"vars": known, "tasks": tasks})
     told = f"{bundle.MISSING}. Fix: {bundle.WAY_OUT}"
     assert done.stdout.count("...ignoring") == 3, done

@@ -99,7 +99,9 @@ def test_a_host_whose_act_failed_stays_failed_and_its_neighbour_goes_on(tmp_path
     assert "gpu2 goes on" in done.stdout
     assert "gpu1 goes on" not in done.stdout
     ran = re.findall(r"^TASK \[(.*)\]", done.stdout.partition("TASK [Break]")[2], re.MULTILINE)
-    assert (ran[1], ran[-2:]) == (GIVING_UP, [STAYS_FAILED, "Next act"]), "by these names a ledger knows them"
+    assert (ran[1], ran[-2:]) == (f"host : {GIVING_UP}", [f"host : {STAYS_FAILED}", "Next act"]), (
+        "by these names a ledger knows them"
+    )
     assert "TASK [host : Release the lock of this host]" in done.stdout
 
 

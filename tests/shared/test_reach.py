@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuprov import __version__
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.host.login import LOGIN, MARKER
 from gpuprov.shared import ended, reach
@@ -153,7 +154,8 @@ def test_acts_go_over_the_hosts_that_were_reached(tmp_path: Path) -> None:
     """A host that has nothing to do is not even asked who answers."""
     first, act = yaml.safe_load((PLAYBOOKS / "site.yml").read_text(encoding="utf-8"))[:2]
     second = {"hosts": act["hosts"], "tasks": [{"name": "Act", "ansible.builtin.debug": {"msg": "works"}}]}
-    only = {"gpuprov_capabilities": ["kernel"], "gpuprov_only": {"gpu1": ["kernel"], "gpu2": []}}
+    rendered = {"gpuprov_version": __version__, "gpuprov_capabilities": ["kernel"]}
+    only = {**rendered, "gpuprov_only": {"gpu1": ["kernel"], "gpu2": []}}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"gpu1": {}, "gpu2": {}}}}))
     done = play(tmp_path, first, second, inventory="hosts.yml", extra=only)
     assert done.returncode == 0, done.stdout + done.stderr
