@@ -37,7 +37,7 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "gpu-pcie-replays=0": ("drain", "0001:10:00.0 has 67"),
     "interface-down=work0": ("", "work0 is down"),
     "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
-    "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
+    "xid-reset=1": ("reset", "Xid 154 on 0001:11:00"),
     "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
     "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
     "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
