@@ -29,7 +29,7 @@ PLANTED = {  # fault -> words of what its check found, and of the hint
     "ib-rate-low=1": ("ibP1p36s0 port 1: 100 Gb/s", "the cable, its seat"),
     "hca-misplaced=2": ("GPU2 has none", "the machine's manual"),
     "pcie-link-narrow=gpu3": ("x4", ""),
-    "rdma-timeouts=2": ("ibP1p52s0 port 1: local_ack_timeout_err 12", "switches, cables"),
+    "rdma-timeouts=2": ("port 1: local_ack_timeout_err 12", "switches, cables"),
     "rdma-port-flaps=3": ("ibP1p68s0 port 1 went down 14 times", "replace the cable"),
 }
 
