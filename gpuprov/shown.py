@@ -32,7 +32,7 @@ MASK = "********"
 SHORTEST = 6
 """Characters of a secret that is masked wherever it stands; a shorter one is masked where it is all of a value."""
 _LOGIN = re.compile(
-    r"(?<=://)(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
+    r"(?<=://)(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
 """User name and password in a URL, up to the last @ before the path; and a password that has a slash which nobody escaped."""
 _secrets: set[str] = set()

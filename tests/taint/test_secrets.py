@@ -172,6 +172,7 @@ def test_every_field_for_an_address_refuses_user_name_and_password() -> None:
             if not named and "://" not in (kind.pattern or ""):
                 continue
             addresses.append(path)
+            assert shown.masked(str(kind.pattern)) == kind.pattern, "gpuprov schema prints it"
             for login in ("bob:pw@", "bob@", ":pw@", "bob:p/w@", "bob:p@w@", "b%40b:pw@", "bob:pw\\@"):
                 for end in ENDS:
                     assert not takes(f"https://{login}host{end}"), path
