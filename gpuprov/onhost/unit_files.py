@@ -25,6 +25,17 @@ SHOW = (
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
 STRONGER = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
 """Where a unit's file comes before the one in /etc/systemd/system: systemd.unit(5)."""
+ADDED = (
+    "Unit.After",
+    "Unit.Before",
+    "Unit.Wants",
+    "Unit.Requires",
+    "Unit.Requisite",
+    "Unit.BindsTo",
+    "Unit.PartOf",
+    "Unit.Conflicts",
+)
+"""Settings of a drop-in to which a later one adds, and which none can reset: systemd.unit(5)."""
 HARMLESS = (
     *("Unit.Description", "Unit.Documentation", "Unit.OnFailure", "Unit.OnSuccess", "Unit.After", "Unit.Wants"),
     *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory*", "Service.Tasks*"),
@@ -98,7 +109,8 @@ def overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
     return [
         key
         for key in settings(drop_in)
-        if key in ours or (whole and not any(fnmatch.fnmatchcase(key, known) for known in HARMLESS))
+        if (key in ours and (whole or key not in ADDED))
+        or (whole and not any(fnmatch.fnmatchcase(key, known) for known in HARMLESS))
     ]
 
 
@@ -118,17 +130,22 @@ def unread(path: str, unit: Loaded) -> str:
 
 
 def shadows(path: str, text: str, unit: Loaded, texts: Mapping[str, str], ours: Sequence[str]) -> dict[str, list[str]]:
-    """By path, drop-ins of others that change what this file says, and the settings that they change."""
-    known = list(unit.drop_ins)
-    later = known[known.index(path) + 1 :] if path in known else known
+    """By path, drop-ins of others that change what this file says, and the settings that they change.
+
+    systemd reads the drop-ins of a unit in the order of their names, whatever their folders: systemd.unit(5).
+    """
     whole = not is_drop_in(path)
+    later = [one for one in unit.drop_ins if whole or os.path.basename(one) > os.path.basename(path)]
     found = {one: overridden(text, texts.get(one, ""), whole=whole) for one in later if one not in ours}
     return {one: keys for one, keys in found.items() if keys}
 
 
 def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
-    """Rename the drop-ins of others that change what these files say, and units that are loaded in their place, so that systemd does
-    not read them; the paths that they had. `texts`: the files by path."""
+    """Have systemd not read the drop-ins of others that change what these files say, and units that are loaded in their place; the
+    paths that they had. `texts`: the files by path.
+
+    What a site wrote is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
+    """
     found: dict[str, None] = {}
     loaded = _loaded(texts)
     for path, text in texts.items():
@@ -139,11 +156,25 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
         if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
             found[unit.fragment] = None
     for path in () if check else found:
-        number, place = 0, f"{path}.set-aside"
-        while os.path.lexists(place):
-            number, place = number + 1, f"{path}.set-aside.{number + 1}"
-        os.rename(path, place)
+        if path.startswith((systemd.FILES, *STRONGER)):
+            _rename(path)
+        else:
+            _mask(path)
     return list(found)
+
+
+def _rename(path: str) -> None:
+    number, place = 0, f"{path}.set-aside"
+    while os.path.lexists(place):
+        number, place = number + 1, f"{path}.set-aside.{number + 1}"
+    os.rename(path, place)
+
+
+def _mask(path: str) -> None:
+    folder, name = os.path.split(path)
+    place = os.path.join(systemd.FILES, os.path.basename(folder), name)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.symlink(os.devnull, place)
 
 
 def read_again(texts: Mapping[str, str], *, changed: Sequence[str], check: bool) -> list[str]:

@@ -162,7 +162,7 @@ def main() -> None:
     )  # `diff: false` of a task: a program, not a setting
     shown += _turned(turned, module.params["enabled"]) if turned else []
     shown += [
-        {"before_header": one, "after_header": f"{one}.set-aside", "before": "read\n", "after": "set aside\n"}
+        {"before_header": one, "after_header": one, "before": "read by systemd\n", "after": "set aside\n"}
         for one in aside
     ]
     shown += [{"before_header": one, "after_header": one, "before": "", "after": "read by systemd\n"} for one in late]

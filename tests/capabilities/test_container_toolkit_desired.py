@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -155,11 +156,18 @@ def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, be
     ],
 )
 def test_it_is_refreshed_under_every_name_of_the_module(tmp_path: Path, modules: str, runs: bool) -> None:
+    """And in a container, which has no modules of its own: one of a system, as LXC's."""
     lines = made(ContainerToolkit())["files"][catalogue.REFRESH_DROP_IN].splitlines()
     first = lines.index("ExecCondition=")
     (tmp_path / "modules.dep").write_text(modules, encoding="utf-8")
     command = lines[first + 1].removeprefix("ExecCondition=").replace("/lib/modules/%v", str(tmp_path))
-    assert (subprocess.run(shlex.split(command), check=False).returncode == 0) == runs
+    for contained in (False, True):
+        detect = tmp_path / "systemd-detect-virt"
+        detect.write_text(f"#!/bin/sh\nexit {int(not contained)}\n", encoding="utf-8")
+        detect.chmod(0o755)
+        path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        ran = subprocess.run(shlex.split(command), check=False, env=path)
+        assert (ran.returncode == 0) == (runs or contained)
 
 
 def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:

@@ -49,6 +49,18 @@ def test_of_a_drop_in_only_later_ones_count() -> None:
     texts = dict.fromkeys((before, after), "[Service]\nExecStart=\nExecStart=/bin/true\n")
     assert shadows(ours, text, unit, texts, [ours]) == {after: ["Service.ExecStart"]}
     assert shadows(ours, text, unit, texts, [ours, after]) == {}
+    first = unit._replace(drop_ins=(before, after))
+    assert shadows(ours, text, first, texts, [ours]) == {after: ["Service.ExecStart"]}, "before ours is there"
+    elsewhere = "/usr/lib/systemd/system/a.service.d/10-package.conf"
+    unit = unit._replace(drop_ins=(elsewhere, ours))
+    assert shadows(ours, text, unit, {elsewhere: texts[after]}, [ours]) == {}
+
+
+def test_drop_ins_add_to_each_others_dependencies() -> None:
+    ours = "[Unit]\nBefore=a.service\nAfter=b.service\nConditionPathExists=/x\n"
+    assert overridden(ours, "[Unit]\nBefore=c.service\nAfter=\n", whole=False) == []
+    assert overridden(ours, "[Unit]\nConditionPathExists=/y\n", whole=False) == ["Unit.ConditionPathExists"]
+    assert overridden(ours, "[Unit]\nBefore=c.service\n", whole=True) == ["Unit.Before"]
 
 
 @pytest.mark.parametrize(
@@ -109,6 +121,32 @@ def test_a_drop_in_of_others_is_set_aside_and_kept(
     said.clear()  # as if somebody had touched it since
     assert ran(capsys, "gpuprov_files", **given)["changed"]
     assert said.count(("daemon-reload",)) == 1
+
+
+def test_a_drop_in_of_a_package_stays_and_is_masked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = on_host("systemd")
+    etc, package = tmp_path / "etc", tmp_path / "lib/a.service.d/90-package.conf"
+    ours, mask = etc / "a.service.d/50-gpuprov.conf", etc / "a.service.d/90-package.conf"
+    for file, text in ((ours, UNIT), (package, "[Service]\nExecStart=\nExecStart=/bin/true\n")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+        file.chmod(0o644)
+
+    def systemctl(*words: str) -> tuple[int, str, str]:
+        drop_ins = f"{ours} {mask if mask.is_symlink() else package}"
+        shown = f"Id=a.service\nLoadState=loaded\nFragmentPath=/lib/a.service\nDropInPaths={drop_ins}\nNeedDaemonReload=no\n"
+        return 0, shown if words[0] == "show" else "", ""
+
+    monkeypatch.setattr(systemd, "FILES", f"{etc}/")
+    monkeypatch.setattr(systemd, "systemctl", systemctl)
+    given: dict[str, Any] = {"files": {str(ours): UNIT}}
+    assert ran(capsys, "gpuprov_files", **given, check=True)["changed"]
+    assert not mask.is_symlink()
+    assert ran(capsys, "gpuprov_files", **given)["changed"]
+    assert (mask.readlink(), package.read_text()[:9]) == (Path("/dev/null"), "[Service]")
+    assert not ran(capsys, "gpuprov_files", **given)["changed"]
 
 
 def test_what_lies_beside_programs_goes_and_their_folder_is_roots(

@@ -35,15 +35,15 @@ ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word
 """
 DROP_IN = f"""{HEADER}\
 # Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
-# where Debian calls the module nvidia-current, or where modules are compressed. Before 1.20.1 no engine waits for it, podman's units
-# and k3s never.
+# where Debian calls the module nvidia-current, or where modules are compressed, and none runs in a container of a system, which has no
+# modules of its own. Before 1.20.1 no engine waits for it, podman's units and k3s never.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service
 {BEFORE}
 [Service]
 TimeoutStartSec=90s
 ExecCondition=
-ExecCondition=/bin/sh -c 'grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/%v/modules.dep'
+ExecCondition=/bin/sh -c 'systemd-detect-virt -qc || grep -qE "/(nvidia|nvidia-current)[.]ko" /lib/modules/%v/modules.dep'
 ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
 """
 OWN_PATH = f"""{HEADER}\

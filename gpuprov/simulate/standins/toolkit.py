@@ -98,7 +98,7 @@ def _packages(form: Form, version: str, built: Path) -> list[Standin]:
     base = {f"/usr/bin/{name}": File(built / name, 0o755) for name in PROGRAMS if name != HOOK}
     deployed = {place: File(built / name) for name, place in PLACES.items() if (built / name).exists()}
     if deployed:
-        base |= deployed | {"/lib/systemd/system/nvidia-cdi-refresh.service.d/90-gpuprov-sim.conf": text(SIMULATED)}
+        base |= deployed | {"/lib/systemd/system/nvidia-cdi-refresh.service.d/05-gpuprov-sim.conf": text(SIMULATED)}
     real = f"NVIDIA's own programs, built from {MODULE} {version}"
 
     def needs(name: str, how: str = "=") -> str:
