@@ -27,10 +27,10 @@ from gpuprov.capabilities import (
     vgpu_guest,
 )
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.written import with_contents
+from gpuprov.capabilities.generated import with_checks
 from gpuprov.spec.model import Fragment, HostSpec
 
-CAPABILITIES: tuple[Capability, ...] = with_contents(
+CAPABILITIES: tuple[Capability, ...] = with_checks(
     (
         kernel.CAPABILITY,
         nouveau.CAPABILITY,

@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
+from gpuprov.resources import Resource
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.overrides import Room
@@ -207,20 +208,20 @@ def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:
 
 
 @dataclass(frozen=True)
-class Written(Generic[F]):
-    """The files that a capability's role brings about, of which the check `NAME.files` compares all by content.
+class Resources(Generic[F]):
+    """What a capability's role brings about on a host, each thing said once: `desired`. It may raise ProbeFailed.
 
-    `make` yields what the role gets of them: `files`, `programs`, `units` (text by path), `program` (by path the name of a file that
-    the role carries) and `absent` (paths of files that should not be there); `judged`: paths of files whose text another check
-    compares. `paths`: every path that it may write on a host with this spec. `lines`: files of others in which it sets lines.
-    `check`: what the check is called.
+    Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
+    boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `units`: every unit that it may
+    set. `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it proves.
     """
 
-    make: Callable[[Context[F]], Mapping[str, Any]]
+    desired: Callable[[Context[F]], Iterable[Resource]]
     paths: Callable[[HostSpec, F], Iterable[str]]
     probes: tuple[Probe[Any], ...] = ()
-    lines: Callable[[Context[F]], Iterable[str]] = lambda _ctx: ()
-    check: str = "files"
+    units: Callable[[HostSpec, F], Iterable[str]] | None = None
+    files_check: str = "files"
+    proves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
@@ -250,7 +251,7 @@ class Capability:
     after, although nothing of it was changed in the spec.
 
     Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
-    what it brings about on a host, and `written` the files among that. `carried`: modules that it takes to hosts as files, by
+    what it brings about on a host, and `resources` what of it is a state. `carried`: modules that it takes to hosts as files, by
     their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
 
     `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
@@ -293,4 +294,4 @@ class Capability:
     needs_gpu: bool = False
     shown_by: str = ""
     desired: Desired[Any] | None = None
-    written: Written[Any] | None = None
+    resources: Resources[Any] | None = None

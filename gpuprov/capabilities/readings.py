@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from gpuprov.capabilities.answers import APPLY, HEADER
-from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, Written, check, fail, ok
+from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.base import Capability, Context, Desired, Outcome, Resources, check, fail, ok
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host.readings import PROGRAM, READINGS, SERVICE, TIMER
+from gpuprov.resources import File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment
 
 FOLDER = "/etc/systemd/system"
@@ -80,51 +81,17 @@ def _sum(text: str) -> str:
 
 
 @check(
-    "readings.timer",
-    READINGS,
-    fields=("every", "keep_days"),
-    moment="next-boot",
-    evidence=f"systemctl cat {TIMER} {SERVICE}",
-)
-def timer(ctx: Ctx) -> Outcome:
-    """The timer is enabled, and takes readings with this version's program as often as asked for."""
-    found = ctx.facts.get(READINGS)
-    expected = f"{TIMER} enabled, {ctx.fragment.every}"
-    programs, units = files(ctx.fragment)
-    changes = []
-    for path, text in {**programs, **units}.items():
-        if path.endswith(SERVICE) or found.files.get(path) == _sum(text):
-            continue
-        changes.append(
-            Change(kind="file", name=path, before="another" if path in found.files else "absent", after="written")
-        )
-    before = "absent" if found.keep_days is None else f"another (keeps {found.keep_days} days)"
-    if found.keep_days != ctx.fragment.keep_days:
-        changes.append(Change(kind="file", name=f"{FOLDER}/{SERVICE}", before=before, after="written"))
-    if found.timer != "enabled":
-        changes.append(Change(kind="service", name=TIMER, before=found.timer or "absent", after="enabled"))
-    if changes:
-        told = ", ".join(f"{one.name} is {one.before}" for one in changes)
-        return fail(expected, told, "gpuprov apply writes the program and its timer", changes=changes)
-    return ok(expected)
-
-
-@check(
     "readings.taken",
     READINGS,
     fields=("every",),
     evidence=f"systemctl list-timers {TIMER}; journalctl -u {SERVICE} -n 20",
 )
 def taken(ctx: Ctx) -> Outcome:
-    """The timer runs, and the last reading is not older than two intervals of the time that the host was up."""
+    """The last reading is not older than two intervals of the time that the host was up."""
     found = ctx.facts.get(READINGS)
     limit = timedelta(seconds=LATE * CALENDAR[ctx.fragment.every][1])
     expected = f"a reading within {ctx.fragment.every} intervals"
     hint = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
-    if found.active != "active":
-        change = Change(kind="service", name=TIMER, before=found.active or "absent", after="active")
-        way = f"systemctl start {TIMER}" if found.timer else APPLY
-        return fail(expected, f"{TIMER} is {found.active or 'absent'}", way, changes=[change])
     if found.last is None:
         return fail(expected, "no reading yet", hint)
     age = found.clock - found.last
@@ -137,18 +104,19 @@ def taken(ctx: Ctx) -> Outcome:
     return ok(f"the last one at {found.last:%Y-%m-%d %H:%M} UTC")
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`programs` and `units`: text by path."""
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The program, the service that starts it, and the timer that starts the service."""
     programs, units = files(ctx.fragment)
-    return {"programs": programs, "units": units}
+    yield from (File(path, text, 0o755) for path, text in programs.items())
+    yield from (File(path, text) for path, text in units.items())
+    yield Unit(name=TIMER, enabled=True, active=True)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What is `written`. `timer`: to enable. `first`: the command of the first reading."""
+    """What its resources are. `first`: the command of the first reading."""
     first = ctx.facts.get(READINGS).last is None
     return {
-        **written(ctx),
-        "timer": TIMER,
+        **role_values(desired(ctx), "programs", "files", "units", "states"),
         "first": ["systemctl", "start", SERVICE] if first else [],
     }
 
@@ -168,10 +136,15 @@ CAPABILITY = Capability(
     name="readings",
     summary="readings that the host keeps of itself, by which gpuprov drift says when something changed",
     fragment=Readings,
-    checks=(timer, taken),
+    checks=(taken,),
     export=export,
     export_probes=(READINGS,),
     desired=Desired((READINGS,), make),
-    written=Written(written, lambda _host, block: [path for texts in files(block) for path in texts]),
+    resources=Resources(
+        desired,
+        lambda _host, block: [path for texts in files(block) for path in texts],
+        units=lambda _host, _block: (TIMER,),
+        proves={"files": ("every", "keep_days"), "enabled": ("every",), "active": ("every",)},
+    ),
     driverless=True,
 )

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
-from gpuprov.capabilities.written import without_spec
+from gpuprov.capabilities.generated import without_spec
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace

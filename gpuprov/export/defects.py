@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
+from gpuprov.capabilities.generated import without_spec
 from gpuprov.capabilities.health import HARDWARE, watched
 from gpuprov.capabilities.health.fragment import HERE as HEALTH
-from gpuprov.capabilities.written import without_spec
 from gpuprov.fleet import build_spec
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec, RawHost

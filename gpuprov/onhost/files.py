@@ -170,7 +170,8 @@ def own_folders(paths: Iterable[str]) -> set[str]:
 def extra(wanted: Sequence[Wanted]) -> list[Wanted]:
     """What lies beside the files of these programs and is none of them, to be removed: Python would load it in their place."""
     known = {one.path for one in wanted}
-    places = [place for folder in own_folders(known) for place, _, _ in os.walk(folder)]
+    programs = [one.path for one in wanted if one.content is not None]
+    places = [place for folder in own_folders(programs) for place, _, _ in os.walk(folder)]
     there = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
     return [
         Wanted(path, None) for path in there if path not in known and (os.path.islink(path) or not os.path.isdir(path))

@@ -20,6 +20,10 @@ SHOW = (
     "DropInPaths",
     "-p",
     "NeedDaemonReload",
+    "-p",
+    "ActiveState",
+    "-p",
+    "UnitFileState",
     "--",
 )
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
@@ -47,13 +51,15 @@ systemd.exec(5), systemd.resource-control(5)."""
 
 
 class Loaded(NamedTuple):
-    """A unit as systemd has it: LoadState, FragmentPath, DropInPaths in the order in which they are read. `stale`: its files have
-    changed since systemd read them."""
+    """A unit as systemd has it: LoadState, FragmentPath, DropInPaths in the order in which they are read, ActiveState, and as
+    `file` what `systemctl is-enabled` says. `stale`: its files have changed since systemd read them."""
 
     load: str = "not-found"
     fragment: str = ""
     drop_ins: tuple[str, ...] = ()
     stale: bool = False
+    active: str = "inactive"
+    file: str = ""
 
 
 def parse_show(text: str) -> dict[str, Loaded]:
@@ -67,6 +73,8 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 values.get("FragmentPath", ""),
                 tuple(values.get("DropInPaths", "").split()),
                 values.get("NeedDaemonReload") == "yes",
+                values.get("ActiveState", "inactive"),
+                values.get("UnitFileState", ""),
             )
     return found
 
@@ -177,19 +185,10 @@ def _mask(path: str) -> None:
     os.symlink(os.devnull, place)
 
 
-def read_again(texts: Mapping[str, str], *, changed: Sequence[str], check: bool) -> list[str]:
-    """Have systemd read its files anew where some of them changed, or where it has not read these; the units that it had not read."""
-    if not any(map(unit_of, (*texts, *changed))):
-        return []
-    if not check and any(map(unit_of, changed)):
-        systemd.systemctl("daemon-reload")
+def late(texts: Mapping[str, str]) -> list[str]:
+    """Those of these files that systemd has otherwise than they are on disk: it has to read its files again."""
     loaded = _loaded(texts)
-    late = [
-        path for path in texts if (unit := loaded.get(unit_of(path))) and unread(path, unit) and path not in changed
-    ]
-    if late and not check:
-        systemd.systemctl("daemon-reload")
-    return late
+    return [path for path in texts if (unit := loaded.get(unit_of(path))) and unread(path, unit)]
 
 
 def _loaded(paths: Sequence[str] | Mapping[str, str]) -> dict[str, Loaded]:

@@ -21,8 +21,6 @@ def bring(asked: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
     """What the module returns, and a warning. Raises Failed, and OSError for what systemd refuses."""
     name, state = asked["name"], asked["state"]
     enabled = asked["enabled"] and units.enable(name, check=check)
-    if state == "forgotten":
-        return {"changed": units.forget(name, check=check) or enabled}, ""
     if state in ("started", "restarted"):
         return {"changed": _started(asked, check=check) or enabled}, ""
     if state == "ran":

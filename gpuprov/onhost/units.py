@@ -93,17 +93,6 @@ def disable(unit: str, *, check: bool = False) -> bool:
     return True
 
 
-def forget(unit: str, *, check: bool = False) -> bool:
-    """Have systemd forget that the unit has failed, if it has. Returns whether it had."""
-    if systemctl("is-failed", "--quiet", "--", unit)[0]:
-        return False
-    if not check:
-        status, _, errors = systemctl("reset-failed", "--", unit)
-        if status:
-            raise OSError(f"the failure of {unit} cannot be reset: {errors or f'systemctl ended with {status}'}")
-    return True
-
-
 def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
     """Restart the unit, with its files as they are now: systemd 252 says NeedDaemonReload=no of a first drop-in, whose folder is new.
     Or do what else `verb` names.

@@ -10,7 +10,6 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
-from gpuprov.capabilities.written import ANOTHER_TEXT
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
@@ -18,6 +17,7 @@ from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house
+from gpuprov.resources.file import ANOTHER_TEXT
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
 

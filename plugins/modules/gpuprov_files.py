@@ -141,14 +141,15 @@ def main() -> None:
             with_keys(path, {key: str(value) for key, value in values.items()}, missing=missing)
             for path, values, missing in keys
         ]
-        wanted += extra([one for one in wanted if one.content is not None])
+        wanted += extra(wanted)
         texts_of = {one.path: one.content for one in wanted if one.content is not None and one.whole}
+        late = unit_files.late(texts_of)
         aside = unit_files.set_aside(texts_of, check=check)
         changed = differences(wanted) if check else bring_about(wanted)
         moved = [one.path for one in changed] + aside
-        if not check and moved and module.params["enabled"]:
+        if not check and (late or aside or any(map(unit_files.unit_of, moved))):
             systemd.systemctl("daemon-reload")
-        late = unit_files.read_again(texts_of, changed=moved, check=check)
+        late = [path for path in late if path not in moved]
         turned += [name for name in module.params["enabled"] if units.enable(name, check=check)]
         for capability, reason in module.params["reboot"].items():
             reasons.keep(capability, reason or "", check=check)

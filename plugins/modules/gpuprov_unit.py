@@ -20,9 +20,9 @@ options:
     description: >-
       observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
       O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted; started starts one that does
-      not run, restarted also one that does; forgotten starts nothing, and has systemd forget a failure of it.
+      not run, restarted also one that does.
     type: str
-    choices: [observed, alive, ran, started, restarted, forgotten]
+    choices: [observed, alive, ran, started, restarted]
     required: true
   enabled:
     description: Whether it is to be enabled for every boot, with its file as it is now.
@@ -85,7 +85,7 @@ SPEC = {
     "name": {"type": "str", "required": True},
     "state": {
         "type": "str",
-        "choices": ["observed", "alive", "ran", "started", "restarted", "forgotten"],
+        "choices": ["observed", "alive", "ran", "started", "restarted"],
         "required": True,
     },
     "enabled": {"type": "bool", "default": False},

@@ -255,11 +255,12 @@ def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str
 def with_own_files(check: Check, fragment: Fragment, texts: Mapping[str, Output | str]) -> Context[Any]:
     """The host of these facts, which has gpuprov's own files as they are written, unless the facts say otherwise."""
     ctx = Context(HostSpec(name="gpu1"), fragment, facts(**texts))
-    if texts.get("contents") != contents_host.nothing():
+    said = texts.get("contents")
+    if said != contents_host.nothing() and not isinstance(said, contents_host.Also):
         return ctx
-    mine = BY_NAME[check.capability]
-    own = contents_host.text(contents_host.written(mine, ctx), absent=contents_host.absent(mine, ctx))
-    return Context(ctx.host, fragment, facts(**{**texts, "contents": own}))
+    own = contents_host.own(contents_host.resources(BY_NAME[check.capability], ctx))
+    more = said if isinstance(said, contents_host.Also) else ""
+    return Context(ctx.host, fragment, facts(**{**texts, "contents": own + more}))
 
 
 class Row(NamedTuple):

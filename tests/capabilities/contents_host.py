@@ -3,60 +3,65 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
-from gpuprov.capabilities.written import File, asks, files
+from gpuprov.capabilities.generated import asks, desired
 from gpuprov.onhost.files import PYTHON
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
 
 
-def absent(capability: Capability, ctx: Context[Any]) -> list[str]:
-    """Files that should not be there, and are not."""
-    assert capability.written
+class Also(str):
+    """Lines that a host's output has after those of what is as it should be."""
+
+
+def unit(name: str, active: str, file: str) -> Also:
+    """How systemd has a unit; of one without a file it has none."""
+    load = "loaded" if file else "not-found"
+    shown = f"Id={name}\nLoadState={load}\nActiveState={active}\nUnitFileState={file}\nNeedDaemonReload=no\n\n"
+    return Also("".join(f"unit|{line}\n" for line in shown.split("\n")[:-1]))
+
+
+def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:
+    """What a host with these facts should have; nothing where nobody can say it."""
     try:
-        return list(capability.written.make(ctx).get("absent", ()))
+        return desired(capability, ctx)
     except ProbeFailed:
         return []
 
 
-def written(capability: Capability, ctx: Context[Any]) -> list[File]:
-    """The files of a host with these facts; none where nobody can say them."""
-    assert capability.written
-    try:
-        return files(capability, capability.written.make(ctx))
-    except ProbeFailed:
-        return []
-
-
-def text(wanted: list[File], changed: Mapping[str, str] | None = None, *more: str, absent: Iterable[str] = ()) -> str:
-    """The probe's output. `changed`: other lines of a path (empty: it is not there); `more`: lines at the end."""
-    lines, units = ["@contents", *(f"none|{path}" for path in absent)], dict[str, list[File]]()
-    for one in wanted:
+def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more: str) -> str:
+    """The probe's output on a host that has all of these as they should be. `changed`: other lines of a path (empty: it is not there);
+    `more`: lines at the end."""
+    files = [one for one in wanted if isinstance(one, File)]
+    lines = ["@contents", *(f"none|{one.path}" for one in wanted if isinstance(one, Absent))]
+    for one in files:
         said = (one.text or "").replace(PYTHON, INTERPRETER)
         given = f"entry|f|{one.mode:o}|0|0|{one.path}\nsum|{hashlib.sha256(said.encode()).hexdigest()}  {one.path}"
         lines.append((changed or {}).get(one.path, given) or f"none|{one.path}")
         if PYTHON in (one.text or ""):
             lines += [f"python|{one.path}|{INTERPRETER}", f"sound|755|0|{INTERPRETER}"]
-        if unit := unit_of(one.path):
-            units.setdefault(unit, []).append(one)
-    for name, mine in units.items():
-        whole = [one.path for one in mine if not is_drop_in(one.path)]
-        drop_ins = " ".join(one.path for one in mine if is_drop_in(one.path))
-        fragment = whole[0] if whole else f"/usr/lib/systemd/system/{name}"
+    states = {one.name: one for one in wanted if isinstance(one, Unit)}
+    for name in dict.fromkeys([*filter(None, (unit_of(one.path) for one in files)), *states]):
+        mine = [one.path for one in files if unit_of(one.path) == name]
+        whole = [path for path in mine if not is_drop_in(path)]
+        state = states.get(name, Unit(name=name, enabled=True, active=True))
         shown = (
-            "Id=" + name,
+            f"Id={name}",
             "LoadState=loaded",
-            f"FragmentPath={fragment}",
-            f"DropInPaths={drop_ins}",
+            f"FragmentPath={whole[0] if whole else f'/usr/lib/systemd/system/{name}'}",
+            f"DropInPaths={' '.join(path for path in mine if is_drop_in(path))}",
             "NeedDaemonReload=no",
+            f"ActiveState={'inactive' if state.active is False else 'active'}",
+            f"UnitFileState={'disabled' if state.enabled is False else 'enabled'}",
             "",
         )
         lines += [f"unit|{line}" for line in shown]
@@ -66,18 +71,15 @@ def text(wanted: list[File], changed: Mapping[str, str] | None = None, *more: st
 @cache
 def nothing() -> str:
     """A host on which gpuprov has written nothing."""
-    blocks = {one.name: one.fragment() for one in CAPABILITIES if one.written}
+    blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
     return "\n".join(["@contents", *(f"none|{path}" for path in asked["paths"].splitlines())]) + "\n"
 
 
 def whole(host: HostSpec, facts: Facts) -> str:
-    """A host that has all files of its spec as they are written."""
-    files: list[File] = []
-    gone: list[str] = []
+    """A host that has all that its spec asks for as it should be."""
+    wanted: list[Resource] = []
     for name, block in host.capabilities.items():
-        if BY_NAME[name].written:
-            ctx = Context(host, block, facts)
-            files += written(BY_NAME[name], ctx)
-            gone += absent(BY_NAME[name], ctx)
-    return text(files, absent=gone)
+        if BY_NAME[name].resources:
+            wanted += resources(BY_NAME[name], Context(host, block, facts))
+    return own(wanted)

@@ -6,46 +6,64 @@ import pytest
 
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
-from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.capabilities.persistence.fragment import DROP_IN, LEGACY_FILE
+from gpuprov.probe.base import ProbeFailed
 from tests.capabilities.asking import GIVEN, H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
+from tests.capabilities.contents_host import Also, unit
 from tests.probe import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
 OFF = ("inactive", "")
 ON = ("active", "enabled")
 FAILED = ("failed", "enabled")
-IDLE = "ExecStart={ path=/usr/bin/x ; argv[]=/usr/bin/x --user x --no-persistence-mode --verbose ; }"
+# Ubuntu's nvidia-compute-utils: started by udev, with the mode left off.
+UBUNTUS = "unit|[Service]\nunit|ExecStart=/usr/bin/x --user x --no-persistence-mode --verbose\nunit|[Install]\npackage|ii \ngpus|1\n"
 TWO = captured("nvidia_smi", "two_gpus")
 
-ENABLED, ACTIVE, MODE = "persistence.enabled", "persistence.active", "persistence.mode_on"
+ENABLED, ACTIVE, MODE, FILES = "persistence.enabled", "persistence.active", "persistence.mode_on", "persistence.files"
 OFFER = (
     "offer|nvidia-persistenced | 535.171.04-1~deb12u1 | http://deb.debian.org/debian bookworm/contrib amd64 Packages\n"
 )
+
+
+def states(daemon: tuple[str, str] = ON, legacy: tuple[str, str] = ("inactive", "")) -> Also:
+    """How systemd has the two units: (active, file) of each."""
+    return Also(unit("nvidia-persistenced.service", *daemon) + unit("gpuprov-persistence.service", *legacy))
+
+
 ROWS = [
     Row("the daemon is enabled", ENABLED, None, {}, "pass", "nvidia-persistenced.service enabled"),
     Row(
         "auto with the legacy unit in force",
         ENABLED,
         None,
-        {"units": units(OFF, ON), "persistenced": "gpus|1\n"},
+        {"contents": states(OFF, ON), "persistenced": "gpus|1\n"},
         "pass",
-        "gpuprov-p",
+        "gpuprov-persistence.service enabled, nvidia-persistenced.service off",
     ),
     Row(
         "auto with the legacy unit in force, and the daemon on offer since",
         ENABLED,
         None,
-        {"units": units(OFF, ON), "persistenced": f"{OFFER}gpus|1\n"},
+        {"contents": states(OFF, ON), "persistenced": f"{OFFER}gpus|1\n"},
         "fail",
-        "nvidia-persistenced.service is not-found",
+        "nvidia-persistenced.service is not-found; gpuprov-persistence.service is enabled",
+        "systemctl disable --now gpuprov-persistence.service; gpuprov apply",
         change="service nvidia-persistenced.service: not-found -> enabled",
     ),
-    Row("legacy as asked for", ENABLED, LEGACY, {"units": units(("inactive", "disabled"), ON)}, "pass", "gpuprov-pers"),
+    Row(
+        "legacy as asked for",
+        ENABLED,
+        LEGACY,
+        {"contents": states(("inactive", "disabled"), ON)},
+        "pass",
+        "gpuprov-pers",
+    ),
     Row(
         "nothing is installed",
         ENABLED,
         None,
-        {"units": units(OFF)},
+        {"contents": states(OFF)},
         "fail",
         "nvidia-persistenced.service is not-found",
         "gpuprov apply",
@@ -55,55 +73,84 @@ ROWS = [
         "the daemon is disabled",
         ENABLED,
         DAEMON,
-        {"units": units(("active", "disabled"))},
+        {"contents": states(("active", "disabled"))},
         "fail",
         "nvidia-persistenced.service is disabled",
         "systemctl enable --now nvidia-persistenced.service",
         change="service nvidia-persistenced.service: disabled -> enabled",
     ),
     Row(
+        "until the next boot only",
+        ENABLED,
+        DAEMON,
+        {"contents": states(("active", "enabled-runtime"))},
+        "fail",
+        "nvidia-persistenced.service is enabled-runtime",
+        "systemctl enable --now nvidia-persistenced.service",
+    ),
+    Row(
         "both are enabled",
         ENABLED,
         LEGACY,
-        {"units": units(ON, ON)},
+        {"contents": states(ON, ON)},
         "fail",
-        "nvidia-persistenced.service is enabled too",
+        "nvidia-persistenced.service is enabled",
         "systemctl disable --now nvidia-persistenced.service",
         change="service nvidia-persistenced.service: enabled -> disabled",
+    ),
+    Row(
+        "both run",
+        ACTIVE,
+        LEGACY,
+        {"contents": states(("active", "disabled"), ON)},
+        "fail",
+        "nvidia-persistenced.service is active",
+        "systemctl stop nvidia-persistenced.service",
+        change="service nvidia-persistenced.service: active -> inactive",
     ),
     Row(
         "Ubuntu's unit has no [Install] section",
         ENABLED,
         None,
-        {"units": units(("active", "static"))},
+        {"contents": states(("active", "static"))},
         "fail",
         "nvidia-persistenced.service is static",
-        "50-gpuprov.conf with [Install]",
+        "gpuprov apply",
         change="service nvidia-persistenced.service: static -> enabled",
     ),
     Row(
-        "the daemon of Ubuntu's unit leaves the mode off",
-        ENABLED,
+        "the daemon of Ubuntu's unit leaves the mode off, where gpuprov was never applied",
+        FILES,
         None,
-        {"units": units().replace("UnitFileState=enabled\n", f"UnitFileState=enabled\n{IDLE}\n", 1)},
+        {"persistenced": UBUNTUS, "contents": f"@contents\nnone|{LEGACY_FILE}\nnone|{DROP_IN}\n{states()}"},
         "fail",
-        "nvidia-persistenced.service is started with --no-persistence-mode",
-        "gpuprov apply writes /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf",
-        change="file /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf: absent -> written",
+        f"{DROP_IN}: absent",
+        "gpuprov apply",
+        change=f"file {DROP_IN}: absent -> written",
+    ),
+    Row(
+        "it runs so still",
+        ACTIVE,
+        None,
+        {"persistenced": f"{UBUNTUS}idle|77\n"},
+        "fail",
+        "nvidia-persistenced.service is active with --no-persistence-mode",
+        "gpuprov apply",
+        change="service nvidia-persistenced.service: active with --no-persistence-mode -> started anew",
     ),
     Row("the daemon runs", ACTIVE, None, {}, "pass", "active"),
     Row(
         "the daemon failed at installation and was never restarted",
         ACTIVE,
         None,
-        {"units": units(FAILED)},
+        {"contents": states(FAILED)},
         "fail",
         "failed",
         "journalctl -u nvidia-persistenced.service",
         change="service nvidia-persistenced.service: failed -> active",
     ),
-    Row("no GPU to hold", ACTIVE, None, {**NO_GPU, "units": units(FAILED)}, "skip", "no NVIDIA GPU"),
-    Row("a container with the machine's GPUs", ACTIVE, None, {**PODMAN, "units": units(FAILED)}, "skip", "podman"),
+    Row("no GPU to hold", ACTIVE, None, {**NO_GPU, "contents": states(FAILED)}, "skip", "no NVIDIA GPU"),
+    Row("a container with the machine's GPUs", ACTIVE, None, {**PODMAN, "contents": states(FAILED)}, "skip", "podman"),
     Row("the mode is on", MODE, None, {}, "pass", "Enabled on 1 GPU"),
     Row(
         "one GPU lost the mode",
@@ -145,5 +192,6 @@ def test_export(text: str, fragment: Persistence | None) -> None:
 
 
 def test_a_systemd_that_does_not_answer_is_no_unit_that_is_absent() -> None:
-    with pytest.raises(ProbeFailed, match="units printed nothing on the host: Host is down"):
-        ask(ENABLED, None, units=Output("", 1, "Host is down"))
+    silent = "".join(f"none|{path}\n" for path in (LEGACY_FILE, DROP_IN))
+    with pytest.raises(ProbeFailed, match=r"did not say how it has nvidia-persistenced\.service"):
+        ask(ENABLED, None, contents=f"@contents\n{silent}")

@@ -16,7 +16,7 @@ from gpuprov.probe.base import Output
 from gpuprov.probe.driver.persistence import PERSISTENCED, Persistenced, parse
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities.asking import facts
+from tests.capabilities.asking import H100, facts
 
 DEBIAN, UBUNTU = 'ID="debian"\nVERSION_ID="12"\n', 'ID="ubuntu"\nID_LIKE="debian"\nVERSION_ID="24.04"\n'
 OFFER = (
@@ -34,7 +34,17 @@ UBUNTUS = (
 )
 
 
-def context(text: str, release: str = DEBIAN, mode: str = "auto", source: str = "") -> Context[Persistence]:
+def on(unit: str, other: str, active: bool | None = True, outdated: str = "") -> list[dict[str, Any]]:
+    """As gpuprov_units takes them."""
+    return [
+        {"name": unit, "enabled": True, "active": active, "outdated": outdated, "hint": ""},
+        {"name": other, "enabled": False, "active": False, "outdated": "", "hint": ""},
+    ]
+
+
+def context(
+    text: str, release: str = DEBIAN, mode: str = "auto", source: str = "", functions: str = H100
+) -> Context[Persistence]:
     blocks: dict[str, Fragment] = {}
     if source:
         values: dict[str, object] = {"source": source}
@@ -46,39 +56,55 @@ def context(text: str, release: str = DEBIAN, mode: str = "auto", source: str = 
         blocks["nvidia_driver"] = block
     fragment, _ = convert({"mode": mode}, Persistence)
     assert fragment
-    return Context(HostSpec(name="gpu1", capabilities=blocks), fragment, facts(persistenced=text, os_release=release))
+    told = facts(persistenced=text, os_release=release, nvidia_functions=functions, container="none\n")
+    return Context(HostSpec(name="gpu1", capabilities=blocks), fragment, told)
 
 
 ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
     (
         "Debian's package is to come",
         context(f"{OFFER}gpus|8\n"),
-        {"unit": DAEMON, "packages": ["nvidia-persistenced"], "state": "started"},
+        {"states": on(DAEMON, LEGACY), "packages": ["nvidia-persistenced"]},
     ),
     (
         "it is there",
         context(f"{UNIT}package|ii \ngpus|8\n"),
-        {"unit": DAEMON, "packages": [], "files": {}},
+        {"states": on(DAEMON, LEGACY), "packages": [], "files": {}},
     ),
-    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n"), {"unit": DAEMON, "state": "forgotten"}),
-    ("no repository has it", context("gpus|8\n"), {"unit": LEGACY, "other": DAEMON, "absent": [DROP_IN]}),
-    ("the driver brings it", context("gpus|0\n", source="nvidia"), {"unit": DAEMON, "packages": []}),
-    ("a runfile brings no unit", context(f"{OFFER}gpus|8\n", source="runfile"), {"unit": LEGACY, "packages": []}),
-    ("Ubuntu's driver brings it", context("gpus|0\n", UBUNTU, source="auto"), {"unit": DAEMON, "packages": []}),
+    (
+        "no GPU to hold",
+        context(f"{UNIT}package|ii \ngpus|0\n", functions=""),
+        {"states": on(DAEMON, LEGACY, active=None)},
+    ),
+    ("no repository has it", context("gpus|8\n"), {"states": on(LEGACY, DAEMON), "absent": [DROP_IN]}),
+    ("the driver brings it", context("gpus|0\n", source="nvidia"), {"states": on(DAEMON, LEGACY), "packages": []}),
+    (
+        "a runfile brings no unit",
+        context(f"{OFFER}gpus|8\n", source="runfile"),
+        {"states": on(LEGACY, DAEMON), "packages": []},
+    ),
+    (
+        "Ubuntu's driver brings it",
+        context("gpus|0\n", UBUNTU, source="auto"),
+        {"states": on(DAEMON, LEGACY), "packages": []},
+    ),
     (
         "Debian's driver does not",
         context(f"{OFFER}gpus|0\n", source="auto"),
-        {"unit": DAEMON, "packages": ["nvidia-persistenced"]},
+        {"states": on(DAEMON, LEGACY), "packages": ["nvidia-persistenced"]},
     ),
     (
         "the legacy mode as asked for",
         context(f"{UNIT}gpus|8\n", mode="legacy"),
-        {"unit": LEGACY, "packages": []},
+        {"states": on(LEGACY, DAEMON), "packages": []},
     ),
     (
         "a daemon that leaves the mode off",
         context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
-        {"unit": DAEMON, "state": "restarted", "absent": [LEGACY_FILE]},
+        {
+            "states": on(DAEMON, LEGACY, outdated="active with --no-persistence-mode"),
+            "absent": [LEGACY_FILE],
+        },
     ),
 ]
 

@@ -3,41 +3,91 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
 from gpuprov.capabilities.readings import Readings, export, files
+from gpuprov.onhost.files import PYTHON
 from tests.capabilities.asking import Row, facts, judge
-from tests.capabilities.readings_host import NEVER, PROGRAM, TIMER, told
+from tests.capabilities.contents_host import INTERPRETER, Also, unit
+from tests.capabilities.readings_host import NEVER, PROGRAM, SERVICE, TIMER, told
 
-ON, TAKEN = "readings.timer", "readings.taken"
-APPLY = "gpuprov apply writes"
+FILES, ENABLED, ACTIVE, TAKEN = "readings.files", "readings.enabled", "readings.active", "readings.taken"
+APPLY = "gpuprov apply"
+APPLIED = json.dumps({"capabilities": {"readings": {"digest": "x"}}})
+
+
+def other(block: Readings) -> Also:
+    """A host to which another block was applied."""
+    programs, units = files(block)
+    sums = [
+        f"sum|{hashlib.sha256(text.replace(PYTHON, INTERPRETER).encode()).hexdigest()}  {path}\n"
+        for path, text in {**programs, **units}.items()
+    ]
+    return Also("".join(sums))
+
+
 ROWS = [
-    Row("as asked for", ON, None, {}, "pass", "hourly"),
-    Row("nothing there", ON, None, {"readings": NEVER}, "fail", f"{PROGRAM} is absent", APPLY),
-    Row("switched off", ON, None, {"readings": told(timer="disabled")}, "fail", f"{TIMER} is disabled", APPLY),
-    Row("masked", ON, None, {"readings": told(timer="masked")}, "fail", f"{TIMER} is masked", APPLY),
-    Row("another interval", ON, Readings(every="daily"), {}, "fail", f"/etc/systemd/system/{TIMER} is another", APPLY),
+    Row("as asked for", FILES, None, {"receipt": APPLIED}, "pass", "3 files"),
     Row(
-        "another program",
-        ON,
+        "another interval",
+        FILES,
         None,
-        {"readings": told().replace("@sum ", "@sum 0", 1)},
+        {"contents": other(Readings(every="daily"))},
         "fail",
-        f"{PROGRAM} is another",
+        f"{TIMER}: another text",
         APPLY,
     ),
-    Row("other days", ON, Readings(keep_days=30), {}, "fail", "another (keeps 90 days)", APPLY),
-    Row("taken", TAKEN, None, {}, "pass", "the last one at 2026-11-24 11:05"),
+    Row(
+        "other days",
+        FILES,
+        None,
+        {"contents": other(Readings(keep_days=30))},
+        "fail",
+        f"{SERVICE}: another text",
+        APPLY,
+    ),
+    Row("at each boot", ENABLED, None, {}, "pass", f"{TIMER} enabled"),
+    Row(
+        "nothing there",
+        ENABLED,
+        None,
+        {"contents": unit(TIMER, "inactive", "")},
+        "fail",
+        f"{TIMER} is not-found",
+        APPLY,
+    ),
+    Row(
+        "switched off",
+        ENABLED,
+        None,
+        {"contents": unit(TIMER, "active", "disabled")},
+        "fail",
+        f"{TIMER} is disabled",
+        f"systemctl enable --now {TIMER}",
+    ),
+    Row(
+        "masked",
+        ENABLED,
+        None,
+        {"contents": unit(TIMER, "inactive", "masked")},
+        "fail",
+        f"{TIMER} is masked",
+        f"systemctl unmask {TIMER}",
+    ),
+    Row("it runs", ACTIVE, None, {}, "pass", f"{TIMER} active"),
     Row(
         "stopped",
-        TAKEN,
+        ACTIVE,
         None,
-        {"readings": told(active="inactive")},
+        {"contents": unit(TIMER, "inactive", "enabled")},
         "fail",
         f"{TIMER} is inactive",
-        f"systemctl start {TIMER}",
+        "gpuprov apply",
+        change=f"service {TIMER}: inactive -> active",
     ),
+    Row("taken", TAKEN, None, {}, "pass", "the last one at 2026-11-24 11:05"),
     Row("never", TAKEN, None, {"readings": told(last="")}, "fail", "no reading yet", "journalctl -u"),
     Row(
         "not for hours",

@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("gather", "records"),
     ("fleet",),
     ("capabilities",),
-    ("mig", "topology"),
+    ("mig", "topology", "resources"),
     ("inventory", "spec", "probe", "catalog", "simulate"),
     ("reading", "console", "inert", "assets", "keep", "limits"),
     ("errors", "shown", "onhost", "shared"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cgpu.checks import CHECKS, asked_driver
-from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES, WRITTEN
+from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.base import Facts
@@ -108,7 +108,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(CGPU,),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     carried=carried(MODULES),
     needs_gpu=True,
     from_site=True,

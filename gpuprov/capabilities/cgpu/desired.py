@@ -6,11 +6,12 @@ from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, files, unit
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.gpus.cgpu import CGPU
+from gpuprov.resources import listed
 
 Ctx = Context[Cgpu]
 MODULES = (*COMMON, "cgpu")
@@ -65,6 +66,6 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)
-WRITTEN: Written[Any] = Written(
-    written, lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
+RESOURCES: Resources[Any] = Resources(
+    listed(written), lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
-from gpuprov.capabilities.container_toolkit.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.container_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.probe.base import Facts
@@ -98,7 +98,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     presupposes={
         **dict.fromkeys(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -25,6 +25,7 @@ from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.probe.host import systemd
 from gpuprov.probe.software.repositories import REPOSITORIES
+from gpuprov.resources import listed
 from gpuprov.shared import engines, resolve
 
 UNITS = "/etc/systemd/system"
@@ -189,11 +190,10 @@ PATHS = (
     *(catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE, catalogue.REFRESH_ENVIRONMENT),
 )
 """Every file that the role may write."""
-WRITTEN = Written(
-    written,
+RESOURCES = Resources(
+    listed(written, lambda ctx: of_installed(ctx)["environment"]),
     lambda _host, _block: PATHS,
     (TOOLKIT, ENGINES, systemd.SYSTEMD_UNITS),
-    lambda ctx: of_installed(ctx)["environment"],
 )
 DESIRED = Desired(
     (*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS),

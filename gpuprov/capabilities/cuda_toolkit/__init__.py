@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cuda_toolkit import now, preflight
-from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, way_to
 from gpuprov.capabilities.driver import asked_version
@@ -140,7 +140,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(*BASE, TOOLKITS),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     presupposes={
         **dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
@@ -15,6 +15,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
+from gpuprov.resources import listed
 
 Ctx = Context[CudaToolkit]
 PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.
@@ -108,7 +109,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-WRITTEN = Written(written, lambda _host, _block: (catalogue.PROFILE,))
+RESOURCES = Resources(listed(written), lambda _host, _block: (catalogue.PROFILE,))
 DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,

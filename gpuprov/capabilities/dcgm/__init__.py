@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
-from gpuprov.capabilities.dcgm.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.dcgm.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens, mine
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.catalog import dcgm as catalogue
@@ -81,7 +81,7 @@ CAPABILITY = Capability(
     export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
     follows=("nvidia_driver", "fabric_manager"),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     presupposes={
         **dict.fromkeys(("held", "enabled", "alive"), ("dcgm.version",)),

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import gpus
+from gpuprov.resources import listed
 from gpuprov.shared.followers import LIBRARY_FILES
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
@@ -106,7 +107,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-WRITTEN = Written(written, lambda _host, _block: (ENGINE, EXPORTER))
+RESOURCES = Resources(listed(written), lambda _host, _block: (ENGINE, EXPORTER))
 DESIRED = Desired(
     PROBES,
     make,

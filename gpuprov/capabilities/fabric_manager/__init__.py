@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
-from gpuprov.capabilities.fabric_manager.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.fabric_manager.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
@@ -148,7 +148,7 @@ CAPABILITY = Capability(
     export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.PACKAGES, dcgm.PACKAGES, IMEX),
     follows=("nvidia_driver",),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     presupposes={
         **dict.fromkeys(("held", "enabled", "settings"), ("fabric_manager.version",)),

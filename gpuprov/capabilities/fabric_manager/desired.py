@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
@@ -18,6 +18,7 @@ from gpuprov.probe.gpus import fabric, mig
 from gpuprov.probe.gpus.imex import IMEX
 from gpuprov.probe.host import system, systemd
 from gpuprov.probe.host.family import words
+from gpuprov.resources import listed
 from gpuprov.shared import followers
 from gpuprov.spec.model import HostSpec
 
@@ -197,19 +198,19 @@ def facts_of(host: HostSpec) -> tuple[dict[str, Any], dict[str, int]]:
     return {key: table for key, table in known.items() if key.startswith(prefixes)}, catalogue.switches()
 
 
+def _configuration(block: FabricManager) -> str:
+    """The file in which the settings are."""
+    return catalogue.IMEX_CONFIG if of_tray(block) else catalogue.configuration_file()
+
+
 def written(ctx: Ctx) -> dict[str, Any]:
     """`files`: text by path."""
     return {"files": files(ctx.fragment)}
 
 
-WRITTEN = Written(
-    written,
-    lambda _host, block: (*files(block), catalogue.IMEX_CONFIG if of_tray(block) else catalogue.configuration_file()),
-    lines=lambda ctx: (
-        [catalogue.IMEX_CONFIG if of_tray(ctx.fragment) else catalogue.configuration_file()]
-        if settings(ctx.fragment)
-        else []
-    ),
+RESOURCES = Resources(
+    listed(written, lambda ctx: [_configuration(ctx.fragment)] if settings(ctx.fragment) else []),
+    lambda _host, block: (*files(block), _configuration(block)),
 )
 DESIRED = Desired(
     (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),

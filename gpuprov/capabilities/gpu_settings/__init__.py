@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpu_settings import boot, now, preflight, reality
-from gpuprov.capabilities.gpu_settings.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.gpu_settings.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gpu_settings.fragment import HERE, GpuSettings
 from gpuprov.capabilities.gpu_settings.rules import rules
 
@@ -18,7 +18,7 @@ CAPABILITY = Capability(
     export_probes=reality.PROBES,
     follows=("nvidia_driver", "mig"),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     carried=tuple(
         f"gpuprov.onhost.gpu_settings{name}" for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
     ),

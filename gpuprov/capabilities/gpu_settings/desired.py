@@ -7,12 +7,13 @@ from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import unit
-from gpuprov.capabilities.base import Desired, Written
+from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
 from gpuprov.capabilities.gpu_settings.host import Ctx
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
+from gpuprov.resources import listed
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
 """As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
@@ -69,7 +70,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 DESIRED: Desired[Any] = Desired((), make)
-WRITTEN: Written[Any] = Written(
-    written,
+RESOURCES: Resources[Any] = Resources(
+    listed(written),
     lambda _host, _block: (f"/etc/systemd/system/{UNIT}", CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM)),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
-from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
 from gpuprov.catalog.rdma import gpudirect as catalogue
@@ -47,7 +47,7 @@ CAPABILITY = Capability(
     follows=("rdma", "nvidia_driver"),
     export_probes=(GPUDIRECT, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",

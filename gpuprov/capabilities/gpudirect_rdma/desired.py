@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.base import Desired, Written
+from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
@@ -19,6 +19,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
+from gpuprov.resources import listed
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
@@ -156,7 +157,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-WRITTEN = Written(written, lambda _host, _block: PATHS, PROBES)
+RESOURCES = Resources(listed(written), lambda _host, _block: PATHS, PROBES)
 DESIRED = Desired(
     (
         *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import UNIT
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
 from gpuprov.onhost.at_boot.governor import differing
@@ -16,6 +16,7 @@ from gpuprov.probe.host import cpu, system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs
 from gpuprov.probe.kernel.modules import underscored
+from gpuprov.resources import listed
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
@@ -145,8 +146,8 @@ DESIRED = Desired(
     (boot.COMMAND_LINE, cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
     make,
 )
-WRITTEN = Written(
-    written,
+RESOURCES = Resources(
+    listed(written),
     lambda _host, _block: (*FILES, *PROGRAM, OLD),
     (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
 )

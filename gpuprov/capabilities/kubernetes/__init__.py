@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.kubernetes import node, now
-from gpuprov.capabilities.kubernetes.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.kubernetes.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
@@ -20,7 +20,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(kubernetes.FILES,),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     shown_by="tests/capabilities/test_kubernetes_host.py",
     presupposes={
         "allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import gpus
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
+from gpuprov.resources import listed
 from gpuprov.spec.model import HostSpec
 
 
@@ -56,8 +57,10 @@ def judged(ctx: Context[Kubernetes]) -> dict[str, Any]:
     return {"judged": list(made["files"]), "absent": made["absent"]}
 
 
-WRITTEN = Written(
-    judged, lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES], check="contents"
+RESOURCES = Resources(
+    listed(judged),
+    lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES],
+    files_check="contents",
 )
 DESIRED = Desired(
     (kubernetes.NODE,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
-from gpuprov.capabilities.mig.desired import DESIRED, MODULES, WRITTEN
+from gpuprov.capabilities.mig.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import pci
@@ -20,7 +20,7 @@ CAPABILITY = Capability(
     export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
     presupposes={
         "mode": LOADED,

@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.capabilities import at_boot
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import ABOVE
-from gpuprov.capabilities.base import Context, Desired, Outcome, Written
+from gpuprov.capabilities.base import Context, Desired, Outcome, Resources
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
@@ -21,6 +21,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import system
 from gpuprov.probe.host.house import REBOOT_REASONS
+from gpuprov.resources import listed
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
@@ -150,4 +151,4 @@ def facts(spec: HostSpec) -> object:
 DESIRED: Desired[Any] = Desired(
     (*HOST_STATE, REBOOT_REASONS), make, reads=("container_toolkit_cdi_directory",), facts=facts
 )
-WRITTEN: Written[Any] = Written(contents, paths)
+RESOURCES: Resources[Any] = Resources(listed(contents), paths)

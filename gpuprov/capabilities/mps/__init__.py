@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov import reading
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
-from gpuprov.capabilities.mps.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.catalog import mps as catalogue
@@ -92,7 +92,7 @@ CAPABILITY = Capability(
     export_probes=(mps.MPS,),
     follows=("nvidia_driver", "mig"),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     packages=True,
     presupposes={
         "daemons": ("mig.instances", *LOADED),

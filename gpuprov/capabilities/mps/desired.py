@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import PATH
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, group_names
@@ -19,6 +19,7 @@ from gpuprov.onhost import mps_program
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
+from gpuprov.resources import listed
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
@@ -148,4 +149,4 @@ def facts(_spec: HostSpec) -> object:
 
 
 DESIRED: Desired[Any] = Desired(PROBES, make, reads=("gpuprov_gpu",), facts=facts)
-WRITTEN: Written[Any] = Written(contents, paths, (mps.MPS,))
+RESOURCES: Resources[Any] = Resources(listed(contents), paths, (mps.MPS,))

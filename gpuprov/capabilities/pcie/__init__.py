@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.pcie import checks, preflight
-from gpuprov.capabilities.pcie.desired import DESIRED, MODULES, WRITTEN
+from gpuprov.capabilities.pcie.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost.at_boot.pcie import Function
@@ -86,7 +86,7 @@ CAPABILITY = Capability(
     export_probes=(PCIE, rdma.DEVICES),
     follows=("rdma", "nvidia_driver"),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     carried=carried(MODULES),
     packages=True,
     driverless=True,

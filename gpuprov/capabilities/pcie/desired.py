@@ -7,13 +7,14 @@ from typing import Any
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
-from gpuprov.capabilities.base import Desired, Written
+from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, lines, settings
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.onhost.at_boot.pcie import CONFIG, differences, set_here
 from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
+from gpuprov.resources import listed
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
@@ -116,4 +117,4 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 DESIRED = Desired((PCIE, system.CONTAINER), make)
-WRITTEN = Written(written, lambda _host, _block: FILES, (PCIE,))
+RESOURCES = Resources(listed(written), lambda _host, _block: FILES, (PCIE,))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.base import Context, Desired, Outcome, Written, check, fail, ok
+from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.probe.driver import persistence
-from gpuprov.probe.host import system
+from gpuprov.probe.host import pci, system
+from gpuprov.resources import Absent, File, Resource, Unit, role_values
 
 LEGACY_UNIT = f"""{HEADER}[Unit]
 Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)
@@ -99,30 +101,52 @@ def units(ctx: Ctx) -> tuple[str, str]:
     return (DAEMON, LEGACY) if by_daemon(ctx) else (LEGACY, DAEMON)
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path, `absent`: files that should not be there."""
+def idles(ctx: Ctx) -> bool:
+    """Whether the daemon leaves the mode off, by the unit as its package wrote it, which the drop-in completes."""
+    return ctx.facts.get(persistence.PERSISTENCED).idle
+
+
+def waits(ctx: Ctx) -> str:
+    """Why neither unit can do anything on this host; empty where it can."""
+    if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return "no NVIDIA GPU on the PCI bus: the daemon has nothing to hold"
+    if container := ctx.facts.get(system.CONTAINER):
+        return f"{container} container: the GPUs are the machine's, not this host's"
+    return ""
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The units, the one that is on and the one that is off, and the files that make them so."""
     daemon = by_daemon(ctx)
-    more = drop_in(ctx.facts.get(persistence.PERSISTENCED).unit) if daemon else ""
-    files = {} if daemon else {LEGACY_FILE: LEGACY_UNIT}
-    files |= {DROP_IN: more} if more else {}
-    return {"files": files, "absent": [path for path in PATHS if path not in files]}
+    texts = {
+        LEGACY_FILE: "" if daemon else LEGACY_UNIT,
+        DROP_IN: drop_in(ctx.facts.get(persistence.PERSISTENCED).unit) if daemon else "",
+    }
+    yield from (File(path, text) if text else Absent(path) for path, text in texts.items())
+    wanted, other = units(ctx)
+    why = waits(ctx)
+    outdated = f"active with {IDLE}" if daemon and idles(ctx) else ""
+    yield Unit(name=wanted, enabled=True, active=None if why else True, waits=why, outdated=outdated)
+    yield Unit(name=other, enabled=False, active=False)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install, `download` to fetch before anything changes, what is `written`. `unit` is on, `other` off. `state`: what
-    it is brought to; without a GPU to hold its failure is forgotten."""
-    found, daemon = ctx.facts.get(persistence.PERSISTENCED), by_daemon(ctx)
-    unit, other = units(ctx)
-    missing = daemon and own(ctx) and not found.installed
+    """`packages` to install, `download` to fetch before anything changes, and what its resources are."""
+    found = ctx.facts.get(persistence.PERSISTENCED)
+    missing = by_daemon(ctx) and own(ctx) and not found.installed
     return {
         "packages": [persistence.PACKAGE] if missing else [],
         "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
-        **written(ctx),
-        "unit": unit,
-        "other": other,
-        "state": "forgotten" if not found.gpus else "restarted" if daemon and found.idle else "started",
+        **role_values(desired(ctx), "files", "absent", "states"),
     }
 
 
-DESIRED = Desired(PROBES, make, reads=("nvidia_driver_source",))
-WRITTEN = Written(written, lambda _host, _block: PATHS, PROBES)
+PROVES = {"enabled": ("mode",), "active": ("mode",)}
+RESOURCES = Resources(
+    desired,
+    lambda _host, _block: PATHS,
+    (*PROBES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    units=lambda _host, _block: (DAEMON, LEGACY),
+    proves=PROVES,
+)
+DESIRED = Desired(RESOURCES.probes, make, reads=("nvidia_driver_source",))

@@ -6,7 +6,7 @@ from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
 from gpuprov.capabilities.rdma.at_boot import EVERY
-from gpuprov.capabilities.rdma.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.rdma.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -63,7 +63,7 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     carried=carried(EVERY),
     presupposes={
         **dict.fromkeys(("ports", "ipoib", "umad", "roce_settings", "roce_gids"), ("rdma.devices",)),

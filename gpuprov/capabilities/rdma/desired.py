@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.at_boot import files as files_of
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.rdma import at_boot, infiniband, limits, soft
 from gpuprov.capabilities.rdma.efa import desired as efa
 from gpuprov.capabilities.rdma.erdma import decision as erdma_decision
@@ -28,6 +28,7 @@ from gpuprov.probe.rdma.efa import EFA
 from gpuprov.probe.rdma.nccl import NCCL
 from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
+from gpuprov.resources import listed
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]
@@ -141,6 +142,8 @@ PROBES = (
     *erdma_decision.PROBES,
 )
 DESIRED = Desired(tuple(dict.fromkeys(PROBES)), make, facts=facts)
-WRITTEN = Written(
-    contents, paths, tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, limits.DROP_INS, *erdma_decision.PROBES)))
+RESOURCES = Resources(
+    listed(contents),
+    paths,
+    tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, limits.DROP_INS, *erdma_decision.PROBES))),
 )

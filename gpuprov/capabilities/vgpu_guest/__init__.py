@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.vgpu_guest import now, preflight, token
-from gpuprov.capabilities.vgpu_guest.desired import DESIRED, WRITTEN
+from gpuprov.capabilities.vgpu_guest.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELDS, VgpuGuest, needs_vgpu
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
@@ -111,7 +111,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(GRIDD,),
     desired=DESIRED,
-    written=WRITTEN,
+    resources=RESOURCES,
     shown_by="tests/capabilities/test_vgpu_guest.py",
     presupposes={
         "alive": DRIVER_PACKAGES,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.base import Context, Desired, Written
+from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD
+from gpuprov.resources import listed
 
 Ctx = Context[VgpuGuest]
 # As earlier versions wrote it: another text would have every running daemon restarted.
@@ -48,5 +49,5 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-WRITTEN: Written[VgpuGuest] = Written(written, lambda _host, _block: (catalogue.CONFIG,))
+RESOURCES: Resources[VgpuGuest] = Resources(listed(written), lambda _host, _block: (catalogue.CONFIG,))
 DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make, facts=lambda _host: catalogue.vgpu_file().settings)

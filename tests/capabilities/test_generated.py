@@ -9,66 +9,31 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.dcgm.fragment import Dcgm
-from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
-from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
-from gpuprov.capabilities.mps.fragment import Mps
-from gpuprov.capabilities.persistence import Persistence
-from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.written import asks, files
+from gpuprov.capabilities.generated import asks
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.host.contents import CONTENTS
-from gpuprov.spec.build import convert
-from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.resources import File, Unit
+from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host
 from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.specs import SPECS
 
-WRITE = [one.name for one in CAPABILITIES if one.written]
-
-
-def block(name: str, values: dict[str, Any]) -> Fragment:
-    fragment: Fragment | None
-    fragment, findings = convert(values, BY_NAME[name].fragment)
-    assert fragment is not None, findings
-    return fragment
-
-
-SPECS: dict[str, Fragment] = {
-    "persistence": Persistence(mode="legacy"),
-    "kernel": Kernel(
-        blacklist=("nouveau",), sysctl={"vm.swappiness": 1}, limits={"memlock": "unlimited"}, modules_load=("ib_umad",)
-    ),
-    "mps": Mps(profile=True),
-    "dcgm": Dcgm(listen="0.0.0.0:5555", exporter=True),
-    "fabric_manager": FabricManager(imex=Imex(nodes=("192.0.2.1", "192.0.2.2"))),
-    "gpudirect_rdma": GpudirectRdma(method="nvidia_peermem"),
-    "rdma": Rdma(),
-    "kubernetes": Kubernetes(),
-    "pcie": block("pcie", {"acs": "disabled", "affinity": "local"}),
-    "gpu_settings": block("gpu_settings", {"power_limit": 400}),
-    "cgpu": BY_NAME["cgpu"].fragment(),
-    "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),
-    "readings": BY_NAME["readings"].fragment(),
-    "cuda_toolkit": BY_NAME["cuda_toolkit"].fragment(),
-    "vgpu_guest": BY_NAME["vgpu_guest"].fragment(),
-    "container_toolkit": BY_NAME["container_toolkit"].fragment(),
-}
+WRITE = [one.name for one in CAPABILITIES if one.resources]
 
 
 class Host:
     """A host that has what one capability writes, and the check of it."""
 
     def __init__(self, name: str) -> None:
-        self.check = CHECKS[f"{name}.{BY_NAME[name].written.check}"]  # type: ignore[union-attr]
+        self.check = CHECKS[f"{name}.{BY_NAME[name].resources.files_check}"]  # type: ignore[union-attr]
         self.block, self.name = SPECS[name], name
         known = {probe.name for probe in self.check.probes}
         self.texts = {key: text for key, text in good().items() if key in known - {"contents"}}
         self.texts["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
-        self.wanted = contents_host.written(BY_NAME[name], self.ctx())
+        self.resources = contents_host.resources(BY_NAME[name], self.ctx())
+        self.wanted = [one for one in self.resources if isinstance(one, File)]
 
     def ctx(self, **more: Output | str) -> Context[Any]:
         return Context(
@@ -76,8 +41,7 @@ class Host:
         )
 
     def text(self, changed: dict[str, str] | None = None, *more: str) -> str:
-        gone = contents_host.absent(BY_NAME[self.name], self.ctx())
-        return contents_host.text(self.wanted, changed, *more, absent=gone)
+        return contents_host.own(self.resources, changed, *more)
 
     def ask(self, changed: dict[str, str] | None = None, *more: str, **units: str) -> Outcome:
         text = self.text(changed, *more)
@@ -176,16 +140,10 @@ def test_a_unit_whose_interpreter_others_can_change_is_red(python: str) -> None:
 def test_the_probe_reads_every_path_that_is_written(name: str) -> None:
     host = Host(name)
     asked = asks(HostSpec(name="gpu1", capabilities={name: host.block}), BY_NAME)
-    made = BY_NAME[name].written
-    assert made
-    written = made.make(host.ctx())
-    paths = (
-        {one.path for one in files(BY_NAME[name], written)}
-        | set(written.get("absent", ()))
-        | set(made.lines(host.ctx()))
-    )
+    paths = {one.path for one in host.resources if not isinstance(one, Unit)}
     assert paths <= set(asked["paths"].split("\n"))
-    assert {unit for path in paths if (unit := unit_of(path))} <= set(asked["units"].split("\n"))
+    units = {one.name for one in host.resources if isinstance(one, Unit)}
+    assert units | {unit for path in paths if (unit := unit_of(path))} <= set(asked["units"].split("\n"))
 
 
 def test_without_a_spec_the_probe_asks_for_nothing() -> None:

@@ -1,0 +1,171 @@
+"""Checks that are made of a capability's resources, and what a host is asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from gpuprov.capabilities.answers import APPLY, by_unit, enabling
+from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
+from gpuprov.onhost import wanted_units
+from gpuprov.onhost.files import own_folders
+from gpuprov.onhost.unit_files import is_drop_in, unit_of
+from gpuprov.probe.base import Probe, ProbeFailed
+from gpuprov.probe.host import contents, house
+from gpuprov.resources import Difference, File, Program, Resource, Unit, differences
+from gpuprov.shown import counted
+from gpuprov.spec.model import HostSpec
+
+
+def _carried(capability: Capability) -> dict[str, Path]:
+    """The modules that the role takes to hosts, by the names that their files have there."""
+    found = (find_spec(module) for module in capability.carried)
+    return {Path(one.origin).name: Path(one.origin) for one in found if one and one.origin}
+
+
+@lru_cache(maxsize=256)
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+FILES = (
+    "Every file, unit and program that gpuprov writes for it is there with that text, root's, with its mode, and systemd has read "
+    "it; no drop-in of others changes what it says."
+)
+ENABLED = "Its units start at a boot, and those that would compete with them do not."
+ACTIVE = "Its units run, and those that would compete with them do not."
+UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
+
+
+def desired(capability: Capability, ctx: Context[Any]) -> list[Resource]:
+    """What the capability's resources are on a host with these facts, programs with their texts."""
+    assert capability.resources is not None
+    found = list(capability.resources.desired(ctx))
+    carried = _carried(capability) if any(isinstance(one, Program) for one in found) else {}
+    return [File(one.path, _text(carried[one.name])) if isinstance(one, Program) else one for one in found]
+
+
+def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
+    """What the probe reads for a host with this spec: every path that its capabilities may write, and the units that they
+    may set."""
+    paths, units = dict[str, None](), dict[str, None]()
+    for name, block in host.capabilities.items():
+        if name in known and (resources := known[name].resources):
+            paths |= dict.fromkeys(resources.paths(host, block))
+            units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
+    units |= dict.fromkeys(filter(None, map(unit_of, paths)))
+    return {"paths": "\n".join(paths), "folders": "\n".join(sorted(own_folders(paths))), "units": "\n".join(units)}
+
+
+def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
+    """Whether all files of the capability are there as they should be."""
+    resources, known = desired(capability, ctx), ctx.facts.get(contents.CONTENTS)
+    wanted = [one for one in resources if isinstance(one, File)]
+    found = list(differences(resources, known))
+    if not wanted and not found:
+        return not_asked("the spec asks for no file of its own")
+    receipt = ctx.facts.known(house.RECEIPT)
+    never = receipt is None or (not receipt.damaged and capability.name not in receipt.capabilities)
+    needed = [one.path for one in found if is_drop_in(one.path) and unit_of(one.path) in _units(resources)]
+    if never and found and not needed and all(one.path in known.missing for one in found):
+        return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
+    expected = f"{counted(len(wanted), 'file')} as gpuprov writes them"
+    if not found:
+        return ok(expected)
+    changes = [Change(kind="file", name=one.path, before=one.before, after=one.after) for one in found]
+    unit = unit_of(found[0].path)
+    show = f"ls -l {found[0].path}" + (f"; systemctl cat {unit}" if unit else "")
+    return fail(expected, "; ".join(described(found)), APPLY, changes=changes, evidence=show)
+
+
+def _units(resources: Iterable[Resource]) -> set[str]:
+    return {one.name for one in resources if isinstance(one, Unit)}
+
+
+def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
+    """Whether the units of the capability start at a boot as they should, or run now."""
+    boot = moment == wanted_units.NEXT_BOOT
+    states = ctx.facts.get(contents.CONTENTS).units
+    units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
+    mine = [one for one in units if (one.enabled if boot else one.active) is not None]
+    if silent := [one.name for one in mine if one.name not in states]:
+        raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
+    found = [one for one in wanted_units.differences([unit.wanted for unit in mine], states) if one.moment == moment]
+    if not found and not any(one.enabled if boot else one.active for one in mine):
+        if waits := [one.waits for one in units if one.waits and not boot]:
+            return skip(waits[0])
+        return not_asked("the spec asks for no unit")
+    words = ("enabled", "off") if boot else ("active", "stopped")
+    expected = ", ".join(f"{one.name} {words[not (one.enabled if boot else one.active)]}" for one in mine)
+    if not found:
+        return ok(expected)
+    by_name = {one.name: one for one in mine}
+    told = [_told(one, by_name[one.name]) for one in found]
+    changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
+    shown = f"systemctl status {' '.join(one.name for one in found)}"
+    return fail(expected, "; ".join(told), _fix(found, by_name), changes=changes, evidence=shown)
+
+
+def _told(one: wanted_units.Difference, unit: Unit) -> str:
+    said = f' ("{unit.said[:200]}")' if unit.said and one.before == "failed" else ""
+    return f"{one.name} is {one.before}{said}"
+
+
+def _fix(found: Sequence[wanted_units.Difference], by_name: Mapping[str, Unit]) -> str:
+    off = [one.name for one in found if one.after == "disabled"]
+    on = {one.name: one.before for one in found if one.after == "enabled"}
+    stopped = [one.name for one in found if one.after == "inactive"]
+    still = [one for one in found if one.after in ("active", "started anew")]
+    steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
+    steps += [enabling(on)] * bool(on)
+    steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
+    steps += [
+        by_name[one.name].hint or by_unit(one.before, f"journalctl -u {one.name} -n 20; then {APPLY}") for one in still
+    ]
+    return "; ".join(dict.fromkeys(steps))
+
+
+def described(found: Iterable[Difference]) -> Iterator[str]:
+    """What is wrong with which paths, those of one folder together as a shell takes them: FOLDER/{A,B}: WHAT."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        folder, _, name = one.path.rpartition("/")
+        groups.setdefault((folder, one.before), []).append(name)
+    for (folder, what), names in groups.items():
+        yield f"{folder}/{names[0] if len(names) == 1 else '{' + ','.join(names) + '}'}: {what}"
+
+
+def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
+    """The capabilities, each with the checks that are made of its resources."""
+    known = {one.name: one for one in capabilities}
+    probe = replace(contents.CONTENTS, asks=lambda host: asks(host, known))
+    return tuple(replace(one, checks=(*one.checks, *_checks(one, probe))) for one in capabilities)
+
+
+def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) -> tuple[Probe[Any], ...]:
+    """The probes, each once, as a host is read whose spec is not known: of gpuprov's own files, all that any spec has written."""
+    blocks = {name: one.fragment() for name, one in known.items() if one.resources}
+    found = {probe.name: probe for probe in probes}
+    if (probe := found.get(contents.CONTENTS.name)) is not None:
+        found[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
+    return tuple(found.values())
+
+
+def _checks(capability: Capability, probe: Probe[Any]) -> Iterator[Check]:
+    resources = capability.resources
+    if resources is None:
+        return
+
+    def made(name: str, words: str, run: Callable[[Context[Any]], Outcome], moment: Moment, *more: Probe[Any]) -> Check:
+        shown = probe.evidence if name == resources.files_check else UNITS_SHOWN
+        probes = (*resources.probes, probe, *more)
+        return Check(f"{capability.name}.{name}", resources.proves.get(name, ()), probes, run, moment, words, shown)
+
+    yield made(resources.files_check, FILES, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
+    if resources.units:
+        yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
+        yield made("active", ACTIVE, lambda ctx: judge_units(capability, ctx, "now"), "now")

@@ -1,0 +1,94 @@
+"""Units as they should be: whether they start at a boot, and whether they run. One comparison for the controller and for hosts."""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+from . import systemd, units
+from .unit_files import SHOW, Loaded, parse_show
+
+RUNS = ("active", "reloading")
+NOW, NEXT_BOOT = "now", "next-boot"
+
+
+class Wanted(NamedTuple):
+    """A unit. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right. `outdated`: why it has to be
+    started anew though it runs; empty where it need not be."""
+
+    name: str
+    enabled: bool | None = None
+    active: bool | None = None
+    outdated: str = ""
+
+
+class Difference(NamedTuple):
+    """What is, and what should be, of one unit. `moment`: NOW, or NEXT_BOOT where it comes to light then."""
+
+    name: str
+    moment: str
+    before: str
+    after: str
+
+
+class DoesNotStart(Exception):
+    """Its message says which `unit`, and what it said."""
+
+    def __init__(self, unit: str, said: str) -> None:
+        super().__init__(f"{unit} does not start: {said}")
+        self.unit = unit
+
+
+def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
+    """What differs. A unit that is not there neither runs nor starts at a boot."""
+    known = found.load != "not-found"
+    starts = (
+        known and found.file == "enabled"
+    )  # what is enabled in /run, enabled-runtime, does not start then, nor is it off
+    file = (found.file or found.load) if known else found.load
+    if wanted.enabled and not starts:
+        yield Difference(wanted.name, NEXT_BOOT, file, "enabled")
+    elif wanted.enabled is False and known and found.file.startswith("enabled"):
+        yield Difference(wanted.name, NEXT_BOOT, found.file, "disabled")
+    runs = known and found.active in RUNS
+    if wanted.active and not runs:
+        yield Difference(wanted.name, NOW, found.active if known else found.load, "active")
+    elif wanted.active and wanted.outdated:
+        yield Difference(wanted.name, NOW, wanted.outdated, "started anew")
+    elif wanted.active is False and runs:
+        yield Difference(wanted.name, NOW, found.active, "inactive")
+
+
+def differences(wanted: Iterable[Wanted], found: Mapping[str, Loaded]) -> list[Difference]:
+    """What differs of all of them, in their order."""
+    return [one for unit in wanted for one in compare(unit, found.get(unit.name, Loaded()))]
+
+
+def look(names: Sequence[str]) -> dict[str, Loaded]:
+    """How systemd of this host has these units."""
+    return parse_show(systemd.systemctl(*SHOW, *names)[1]) if names else {}
+
+
+def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
+    """Bring about what differs, which is returned: first what is switched off, so that two that exclude each other never run
+    together. Raises OSError for what systemd refuses, and DoesNotStart."""
+    ordered = sorted(wanted, key=lambda one: (one.active is not False, one.enabled is not False))
+    found = differences(ordered, look([one.name for one in ordered]))
+    if check:
+        return found
+    for one in found:
+        if one.after == "enabled":
+            units.enable(one.name)
+        elif one.after in ("disabled", "inactive"):
+            _switch(one)
+    for name in dict.fromkeys(one.name for one in found if one.after in ("active", "started anew")):
+        status, lines = units.restart(name)
+        if status:
+            raise DoesNotStart(name, units.last_words(lines, ""))
+    return found
+
+
+def _switch(one: Difference) -> None:
+    verb = "disable" if one.after == "disabled" else "stop"
+    status, _, errors = systemd.systemctl(verb, "--", one.name)
+    if status:
+        raise OSError(f"systemctl {verb} {one.name} failed: {errors or f'it ended with {status}'}")

@@ -1,0 +1,119 @@
+"""Files as resources: compared by kind, text, mode, owner, and by how systemd has them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import msgspec
+
+from gpuprov.onhost.files import PYTHON, own_folders
+from gpuprov.onhost.unit_files import shadows, unit_of, unread
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.host.contents import Contents, Entry
+from gpuprov.resources.difference import Difference
+
+ANOTHER_TEXT = "another text"
+KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
+PLAIN, PROGRAM = 0o644, 0o755
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of root's with this text; None: another check compares it. In a unit's text PYTHON stands for an interpreter that the
+    host has."""
+
+    path: str
+    text: str | None
+    mode: int = PLAIN
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A file of root's with the text of a Python module of gpuprov's, which the role carries under this name."""
+
+    path: str
+    name: str
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A path at which nothing should be."""
+
+    path: str
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """A file of others in which gpuprov sets lines: only who may write it is compared here."""
+
+    path: str
+
+
+@lru_cache(maxsize=4096)
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def differences(resources: Iterable[object], found: Contents) -> Iterator[Difference]:
+    """What differs of the files among these resources: of each its kind, text, mode and owner, and how systemd has it; what should
+    not be there, or lies beside programs. Raises ProbeFailed where one of them was not looked at."""
+    given = list(resources)
+    wanted = [one for one in given if isinstance(one, File)]
+    absent = [one.path for one in given if isinstance(one, Absent)]
+    ours = [one.path for one in wanted]
+    if unread := [path for path in (*ours, *absent) if path not in found.entries and path not in found.missing]:
+        raise ProbeFailed(f"{unread[0]} was not read on the host")
+    for one in wanted:
+        if told := _file(one, found):
+            yield Difference(one.path, told)
+        else:
+            yield from _loaded(one, found, ours)
+    for path in absent:
+        if path in found.entries:
+            yield Difference(path, "there", "removed")
+    for path in (one.path for one in given if isinstance(one, Shared)):
+        entry = found.entries.get(path)
+        if entry is not None and entry.kind == "f" and (told := _rights(entry, entry.mode & ~0o022)):
+            yield Difference(path, told)
+    own = own_folders(ours)
+    for path, entry in found.entries.items():
+        if path in own and (told := _rights(entry, PROGRAM)):
+            yield Difference(path, told)
+        elif entry.kind != "d" and path not in ours and any(path.startswith(f"{folder}/") for folder in own):
+            yield Difference(path, "not one of gpuprov's", "removed")
+
+
+def _file(wanted: File, found: Contents) -> str:
+    entry = found.entries.get(wanted.path)
+    if entry is None:
+        return "absent"
+    if entry.kind != "f":
+        return KINDS.get(entry.kind, "no file")
+    if wanted.text is None:
+        return _rights(entry, wanted.mode)
+    texts = [wanted.text]
+    if PYTHON in wanted.text:
+        texts = [
+            wanted.text.replace(PYTHON, python)
+            for python in found.pythons.get(wanted.path, ())
+            if python in found.sound
+        ]
+    if entry.sum not in map(_sum, texts):
+        return ANOTHER_TEXT
+    return _rights(entry, wanted.mode)
+
+
+def _rights(entry: Entry, mode: int) -> str:
+    if (entry.owner, entry.group) != (0, 0):
+        return f"of {entry.owner}:{entry.group}, not root's"
+    return f"mode {entry.mode:04o}, not {mode:04o}" if entry.mode != mode else ""
+
+
+def _loaded(wanted: File, found: Contents, ours: list[str]) -> Iterator[Difference]:
+    """What systemd makes of a unit or a drop-in that is on the host as it should be."""
+    unit = found.units.get(unit_of(wanted.path))
+    if unit is None:
+        return
+    if told := unread(wanted.path, unit):
+        yield Difference(wanted.path, told, "read by systemd")
+    for path, keys in shadows(wanted.path, wanted.text or "", unit, found.drop_ins, ours).items():
+        settings = ", ".join(key.partition(".")[2] for key in keys)
+        yield Difference(path, f"sets {settings} in place of {wanted.path}", "set aside")

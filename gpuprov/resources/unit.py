@@ -1,0 +1,27 @@
+"""A unit of systemd as a resource."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.onhost.wanted_units import Wanted
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
+
+    `waits`: why it cannot run on this host; `active` is None then. `outdated`: why it has to be started anew though it runs.
+    `said`: what its program said last, which is told where it failed. `hint`: what to do where it does not run.
+    """
+
+    name: str
+    enabled: bool | None = None
+    active: bool | None = None
+    waits: str = ""
+    outdated: str = ""
+    said: str = ""
+    hint: str = ""
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.name, self.enabled, self.active, self.outdated)

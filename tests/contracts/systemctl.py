@@ -1,0 +1,109 @@
+"""A stand-in of systemctl over the unit files below a folder: what starts at a boot and what runs is kept as JSON beside them.
+
+It knows the words that gpuprov says to systemctl, and ends with an error for any other. What units do when they are started, and how
+they depend on each other, it does not know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(os.environ.get("UNITS_BELOW", "/nowhere"))
+PLACES = ("etc/systemd/system", "usr/lib/systemd/system")
+
+
+def fragment(name: str) -> Path | None:
+    template = f"{name.partition('@')[0]}@.{name.rpartition('.')[2]}" if "@" in name else name
+    return next((path for place in PLACES for one in (name, template) if (path := ROOT / place / one).is_file()), None)
+
+
+def drop_ins(name: str) -> list[Path]:
+    names = [name, f"{name.partition('@')[0]}@.{name.rpartition('.')[2]}"] if "@" in name else [name]
+    found: dict[str, Path] = {}
+    for place in PLACES:
+        for one in names:
+            for path in sorted((ROOT / place / f"{one}.d").glob("*.conf")):
+                found.setdefault(path.name, path)
+    return [found[one] for one in sorted(found)]
+
+
+def digest(name: str) -> str:
+    read = [fragment(name), *drop_ins(name)]
+    return hashlib.sha256(b"\0".join(str(one).encode() + one.read_bytes() for one in read if one)).hexdigest()
+
+
+def show(name: str, state: dict[str, Any]) -> dict[str, str]:
+    found = fragment(name)
+    known = state["read"].get(name, digest(name))
+    return {
+        "Id": name,
+        "LoadState": "loaded" if found else "not-found",
+        "FragmentPath": str(found or ""),
+        "DropInPaths": " ".join(map(str, drop_ins(name))),
+        "NeedDaemonReload": "no" if known == digest(name) else "yes",
+        "ActiveState": state["active"].get(name, "inactive") if found else "inactive",
+        "UnitFileState": state["file"].get(name, "disabled") if found else "",
+        "MainPID": "0",
+    }
+
+
+def main(words: Sequence[str]) -> int:
+    file = ROOT / "systemctl.json"
+    state = json.loads(file.read_text()) if file.exists() else {"active": {}, "file": {}, "read": {}}
+    options = [one for one in words if one.startswith("-")]
+    verb, *names = [
+        one for before, one in zip(["", *words], words, strict=False) if not one.startswith("-") and before != "-p"
+    ]
+    wanted = [one for before, one in zip(["", *words], words, strict=False) if before == "-p"]
+    status = 0
+    if verb == "show":
+        for name in names:
+            values = show(name, state)
+            shown = [values[key] if "--value" in options else f"{key}={values[key]}" for key in wanted]
+            print("\n".join(shown) + "\n")
+            state["read"].setdefault(name, digest(name))
+    elif verb == "daemon-reload":
+        state["read"] = {}
+    elif verb in ("is-enabled", "is-active"):
+        value = show(names[0], state)["UnitFileState" if verb == "is-enabled" else "ActiveState"]
+        print(value or "not-found")
+        status = 0 if value in ("enabled", "enabled-runtime", "active") else 1
+    elif verb in ("enable", "disable", "restart", "start", "stop", "reload-or-restart"):
+        for name in names:
+            if not fragment(name):
+                print(f"Unit {name} not found.", file=sys.stderr)
+                return 5
+            if verb in ("enable", "disable"):
+                state["file"][name] = f"{verb}d"
+            if verb == "stop" or (verb == "disable" and "--now" in options):
+                state["active"][name] = "inactive"
+            elif verb not in ("enable", "disable"):
+                state["active"][name] = "active"
+    else:
+        print(f"the stand-in does not know {words}", file=sys.stderr)
+        return 64
+    file.write_text(json.dumps(state))
+    if verb in ("enable", "disable", "restart", "start", "stop", "reload-or-restart"):
+        with (ROOT / "systemctl.log").open("a") as log:
+            log.write("".join(f"{verb} {name}\n" for name in names))
+    return status
+
+
+def answer(*words: str) -> tuple[int, str, str]:
+    """Exit status, output and errors, without a process."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        status = main(words)
+    return status, out.getvalue().strip(), errors.getvalue().strip()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

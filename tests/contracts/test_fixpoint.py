@@ -1,0 +1,257 @@
+"""All checks of a capability's resources pass, nothing differs, and its modules change nothing: each exactly where the others do.
+
+The probe's own script and the modules run on a folder in the place of a host's file system; systemctl is a stand-in beside this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities.base import Capability, Check, Context
+from gpuprov.capabilities.generated import asks, desired
+from gpuprov.onhost.files import ABOVE
+from gpuprov.onhost.unit_files import unit_of
+from gpuprov.probe.host.contents import CONTENTS
+from gpuprov.resources import Absent, File, Resource, Unit, role_values
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.specs import SPECS
+from tests.contracts import systemctl
+from tests.onhost.modules import on_host, ran
+
+WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
+WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
+KINDS = ("files", "programs", "units", "program", "absent", "states")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
+
+
+class Tree:
+    """A host's file system in a folder, the capability's resources on it, and what checks and modules say of it."""
+
+    def __init__(
+        self, name: str, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.capability: Capability = BY_NAME[name]
+        self.root, self.capsys = root, capsys
+        self.block = SPECS[name]
+        self.spec = HostSpec(name="gpu1", capabilities={name: self.block})
+        programs = root / "bin"
+        programs.mkdir(parents=True)
+        (programs / "systemctl").write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {systemctl.__file__} "$@"\n')
+        (programs / "systemctl").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        monkeypatch.setenv("UNITS_BELOW", str(root))
+        monkeypatch.setattr(systemctl, "ROOT", root)
+        for module in ("systemd", "units"):
+            monkeypatch.setattr(on_host(module), "systemctl", systemctl.answer)
+        monkeypatch.setattr(on_host("systemd"), "FILES", f"{root}/etc/systemd/system/")
+        monkeypatch.setattr(on_host("files"), "ABOVE", f"{root}{ABOVE}")
+        told = {key: text for key, text in good().items() if key != "contents"}
+        told["receipt"] = json.dumps({"capabilities": {name: {"digest": "x"}}})
+        self.told = told
+        units = {one.name for one in self.resources if isinstance(one, Unit)}
+        units |= {unit_of(one.path) for one in self.files if "/etc/systemd/system/" in one.path and ".d/" in one.path}
+        for unit in units - {one.path.rpartition("/")[2] for one in self.files}:
+            self.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
+
+        for one in self.resources:
+            if isinstance(one, File) and one.text is None:
+                self.write(one.path, "compared by another check\n")
+
+    @cached_property
+    def resources(self) -> list[Resource]:
+        """Of the host as its spec and its other facts are; they do not change here."""
+        return desired(self.capability, Context(self.spec, self.block, facts(**self.told)))
+
+    @cached_property
+    def files(self) -> list[File]:
+        return [one for one in self.resources if isinstance(one, File) and one.text is not None]
+
+    def write(self, path: str, text: str) -> Path:
+        place = Path(f"{self.root}{path}")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        place.chmod(0o644)
+        return place
+
+    def contents(self) -> str:
+        """What the probe prints of this tree."""
+        asked = asks(self.spec, BY_NAME)
+        for key in ("paths", "folders"):
+            asked[key] = "\n".join(f"{self.root}{path}" for path in asked[key].splitlines())
+        script = CONTENTS.script
+        environment = {**os.environ, **asked}
+        done = subprocess.run(
+            ["sh", "-c", script], env=environment, check=False, capture_output=True, text=True, errors="replace"
+        )
+        return done.stdout.replace(str(self.root), "")
+
+    def failing(self) -> dict[str, set[str]]:
+        """By check that fails, what it would change."""
+        ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=self.contents()))
+        found = {}
+        for check in self.checks():
+            outcome = check.run(ctx)
+            assert outcome.status in ("pass", "fail", "n/a", "skip"), outcome
+            if outcome.status == "fail":
+                found[check.id] = {change.name for change in outcome.changes}
+        return found
+
+    def checks(self) -> Iterator[Check]:
+        resources = self.capability.resources
+        assert resources
+        yield CHECKS[f"{self.capability.name}.{resources.files_check}"]
+        if resources.units:
+            yield CHECKS[f"{self.capability.name}.enabled"]
+            yield CHECKS[f"{self.capability.name}.active"]
+
+    def apply(self, *, check: bool) -> set[str]:
+        """What the modules change, by path and unit."""
+        values = role_values([one for one in self.resources if not isinstance(one, Unit)], *KINDS)
+        states = role_values([one for one in self.resources if isinstance(one, Unit)], "states")["states"]
+
+        def moved(texts: dict[str, str]) -> dict[str, str]:
+            return {f"{self.root}{path}": text for path, text in texts.items()}
+
+        given: dict[str, Any] = {key: moved(values[key]) for key in ("files", "programs", "units")}
+        given["absent"] = [f"{self.root}{path}" for path in values["absent"]]
+        done = ran(self.capsys, "gpuprov_files", **given, check=check)
+        assert "failed" not in done, done
+        found = {shown["before_header"].removeprefix(str(self.root)) for shown in done["diff"]}
+        assert done["changed"] == bool(found), done
+        if states:
+            done = ran(self.capsys, "gpuprov_units", units=states, check=check)
+            assert "failed" not in done, done
+            assert done["changed"] == bool(done["units"])
+            found |= {one["name"] for one in done["units"]}
+        return found
+
+
+@pytest.fixture
+def tree(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Tree:
+    return Tree(request.param, tmp_path, capsys, monkeypatch)
+
+
+def settles(tree: Tree, way: str, *, differs: bool = True) -> None:
+    """What checks name is what modules change, in check mode and without; then nothing is left to name or to change."""
+    failing = tree.failing()
+    assert bool(failing) == differs, (way, failing)
+    named = {one for names in failing.values() for one in names}
+    would = tree.apply(check=True)
+    assert would == named, (way, would ^ named)
+    done = tree.apply(check=False)
+    # A unit whose file alone was gone is on again when the file is there.
+    assert {one for one in named - done if not any(path.endswith(f"/{one}") for path in done)} == set(), (
+        way,
+        named,
+        done,
+    )
+    assert done <= named, (way, done - named)
+    assert tree.failing() == {}, way
+    assert tree.apply(check=False) == set(), way
+
+
+@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+def test_a_host_that_has_nothing_yet(tree: Tree) -> None:
+    assert tree.resources
+    settles(tree, "nothing there", differs=bool(tree.files) or tree.capability.name in WITH_UNITS)
+
+
+def replace_by_link(path: Path) -> None:
+    shutil.move(path, f"{path}.kept")
+    path.symlink_to("/bin/true")
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "another text": lambda path: path.write_text("true\n"),
+    "emptied": lambda path: path.write_text(""),
+    "removed": lambda path: path.unlink(),
+    "a link": replace_by_link,
+    "writable for all": lambda path: path.chmod(0o666),
+    "of another user": lambda path: os.chown(path, 1000, 1000),
+}
+
+
+@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+def test_all_files_altered_each_in_another_way(tree: Tree) -> None:
+    tree.apply(check=False)
+    for turn in range(1 if len(tree.files) > 3 else 2):
+        for number, one in enumerate(tree.files):
+            WAYS[[*WAYS][(number + turn * 3) % len(WAYS)]](Path(f"{tree.root}{one.path}"))
+        named = {path for names in tree.failing().values() for path in names}
+        assert {one.path for one in tree.files} <= named
+        settles(tree, f"altered, {turn}", differs=bool(tree.files))
+        for one in tree.files:
+            Path(f"{tree.root}{one.path}.kept").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+def test_what_should_not_be_there_and_what_others_put_beside(tree: Tree) -> None:
+    tree.apply(check=False)
+    beside = False
+    for one in tree.resources:
+        if isinstance(one, Absent):
+            tree.write(one.path, "left behind\n")
+            beside = True
+    for folder in {path for one in tree.files if (path := one.path.rpartition("/")[0]).startswith(f"{ABOVE}/")}:
+        tree.write(f"{folder}/json.py", "import os\n")
+        beside = True
+    for one in tree.files:
+        if unit_of(one.path) and ".d/" not in one.path and not one.path.rpartition("/")[2].count("@"):
+            folder = f"/usr/lib/systemd/system/{one.path.rpartition('/')[2]}.d"
+            tree.write(f"{folder}/90-site.conf", "[Service]\nExecStart=\nExecStart=/bin/true\n")
+            beside = True
+    settles(tree, "beside", differs=beside)
+
+
+@pytest.mark.parametrize("tree", WITH_UNITS, indirect=True)
+def test_units_in_every_state(tree: Tree) -> None:
+    tree.apply(check=False)
+    state = tree.root / "systemctl.json"
+    names = [one.name for one in tree.resources if isinstance(one, Unit)]
+    for name in names:
+        for file, active in (
+            ("enabled", "failed"),
+            ("disabled", "active"),
+            ("enabled-runtime", "inactive"),
+            ("enabled", "active"),
+        ):
+            before = json.loads(state.read_text())
+            before["file"][name], before["active"][name] = file, active
+            state.write_text(json.dumps(before))
+            settles(tree, f"{name} {file} {active}", differs=bool(tree.failing()))
+
+
+def test_two_units_that_exclude_each_other_never_run_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree("persistence", tmp_path, capsys, monkeypatch)
+    (tmp_path / "systemctl.json").write_text(
+        json.dumps(
+            {
+                "active": {"nvidia-persistenced.service": "active"},
+                "file": {"nvidia-persistenced.service": "enabled"},
+                "read": {},
+            }
+        )
+    )
+    tree.apply(check=False)
+    done = (tmp_path / "systemctl.log").read_text().splitlines()
+    off, on = "nvidia-persistenced.service", "gpuprov-persistence.service"
+    assert done == [f"disable {off}", f"stop {off}", f"enable {on}", f"restart {on}"]
