@@ -26,6 +26,7 @@ from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Purposes, Written
+from gpuprov.cli.show import show
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
@@ -285,6 +286,7 @@ cli.add_command(drain)
 cli.add_command(undrain)
 cli.add_command(mig)
 cli.add_command(topology)
+cli.add_command(show)
 cli.add_command(freeze)
 cli.add_command(slice_)
 cli.add_command(work)

@@ -74,6 +74,7 @@ DOCUMENTS = {
     "drift": "gpuprov.drift.document.Drift",
     "accept": "gpuprov.accept.document.Acceptance",
     "topology": "gpuprov.topology.document.Topology",
+    "show": "gpuprov.report.listing.Shown",
     "rollout-status": "gpuprov.rollout.status.Status",
 }
 """Commands whose --json is one document with a schema, and its type."""

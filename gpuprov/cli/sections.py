@@ -12,7 +12,7 @@ import click
 
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
-    "Hosts in service": ("health", "drift", "rollback", "diff", "export", "topology", "accept", "capture"),
+    "Hosts in service": ("health", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
     "Fleets and closed sites": (
         "rollout",
         "worker",

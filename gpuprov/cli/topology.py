@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.host_argument import of_host
 from gpuprov.cli.sections import Command, Written
 
 
@@ -29,27 +30,12 @@ def topology(
     \b
     Example: gpuprov topology gpu001 inventory.yaml --svg gpu001.svg
     """
-    from msgspec.structs import replace
-
-    from gpuprov.errors import GpuprovError
     from gpuprov.gather import gather
     from gpuprov.report.files import check_writable, write_atomic
-    from gpuprov.spec.problem import SpecError
     from gpuprov.topology import command
     from gpuprov.topology.model import PROBES
 
-    try:
-        hosts = options.raw_hosts(sources, {**reading, "limit": host})
-    except SpecError as error:
-        told = [replace(one, message=one.message.replace("--limit", "HOST")) for one in error.problems]
-        raise SpecError(told) from error
-    if reading["limit"]:
-        inside = {raw.name for raw in options.raw_hosts(sources, reading)}
-        hosts = [raw for raw in hosts if raw.name in inside]
-        if not hosts:
-            raise GpuprovError(
-                f'HOST "{host}" and --limit "{reading["limit"]}" have no host in common', "leave one out"
-            )
+    hosts = of_host(host, sources, reading, options.raw_hosts)
     check_writable(svg)
     if svg:
         command.one_host([raw.name for raw in hosts])

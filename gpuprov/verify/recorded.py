@@ -12,10 +12,23 @@ from gpuprov.verify.verify import Pairs, unreachable
 
 
 def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None) -> list[Result]:
-    """Every check of each host that a record is of. Raises GpuprovError where a record is of no host, or of several.
+    """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`."""
+    found = read(fleet, records)
+    results: list[Result] = []
+    for raw, spec in fleet:
+        known = found.get(raw.name)
+        if isinstance(known, Unreached):
+            results.append(unreachable(raw.name, known))
+        elif known is not None:
+            results += evaluate(spec, known, only=only)
+    return results
+
+
+def read(fleet: Pairs, records: Sequence[Record]) -> dict[str, RecordedFacts | Unreached]:
+    """By host what its record holds, or why it cannot be read. Raises GpuprovError where a record is of no host, or of several.
 
     A record belongs to the host of its name, with or without the domain, or of its name as ansible_host; one whose name matches no
-    host belongs to the only host there is. What a record does not hold is `skip`.
+    host belongs to the only host there is.
     """
     matched: dict[str, Record] = {}
     for record in records:
@@ -25,16 +38,13 @@ def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | N
                 f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
             )
         matched[name] = record
-    results: list[Result] = []
-    for raw, spec in fleet:
-        if (known := matched.get(raw.name)) is None:
-            continue
-        if known.fault:
-            why = Unreached(raw.name, f"its {known.kind} cannot be read: {known.fault}", f"see {known.path}")
-            results.append(unreachable(raw.name, why))
-        else:
-            results += evaluate(spec, RecordedFacts(known), only=only)
-    return results
+    return {name: _facts(name, record) for name, record in matched.items()}
+
+
+def _facts(name: str, record: Record) -> RecordedFacts | Unreached:
+    if record.fault:
+        return Unreached(name, f"its {record.kind} cannot be read: {record.fault}", f"see {record.path}")
+    return RecordedFacts(record)
 
 
 def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:

@@ -74,6 +74,7 @@ LINES = {
     "drift": "drift INVENTORY",
     "export": "export INVENTORY",
     "topology": "topology gpu* INVENTORY",
+    "show": "show gpu* INVENTORY",
     "accept": "accept INVENTORY --yes",
     "capture": "capture gpu* -i INVENTORY --out FOLDER/captured",
     "diff": "diff gpu1 gpu2 -i INVENTORY",

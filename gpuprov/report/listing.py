@@ -1,0 +1,111 @@
+"""What `gpuprov show` prints: the resources of hosts as text and as JSON, and the text of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Annotated
+
+import msgspec
+
+from gpuprov import __version__, console
+from gpuprov.errors import GpuprovError
+from gpuprov.onhost.files import PYTHON
+from gpuprov.reading import as_document
+from gpuprov.shown import counted
+from gpuprov.verify.listing import Item, Listing
+
+FORMAT = 1
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """The document. `hosts`: what each should have. `unread`: hosts that could not be read, and why."""
+
+    gpuprov_show: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    hosts: tuple[Listing, ...]
+    unread: dict[str, str]
+
+
+UNREACHABLE, DIFFERS = 4, 1
+
+
+def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | None, as_json: bool, verbose: bool) -> int:
+    """Print what hosts should have, or the text of the file at `path`; the exit code."""
+    for name, why in unread.items():
+        console.progress(why if why.startswith(name) else f"{name}: {why}")
+    if path is not None:
+        if found:
+            text = text_of(found, path)
+            if told := stands_for(text):
+                console.progress(told)
+            console.result(text.removesuffix("\n"))
+        return UNREACHABLE if unread else 0
+    if as_json:
+        console.result(document(found, unread))
+    elif found:
+        console.result("\n\n".join(as_text(one, verbose=verbose) for one in found))
+    if unread:
+        return UNREACHABLE
+    return DIFFERS if any(one.unknown or any(item.differs for item in one.items) for one in found) else 0
+
+
+def as_text(one: Listing, *, verbose: bool = False) -> str:
+    """The resources by capability, a line each; those that are as they should be are told without a word about it."""
+    lines = []
+    for capability, items in groupby(one.items, key=lambda item: item.capability):
+        lines += ["", f"{one.host}  {capability}"]
+        mine = [item for item in items if verbose or item.differs or item.kind != "absent"]
+        width = max((len(item.name) for item in mine), default=0)
+        for item in mine:
+            differs = f"  now: {item.differs}" if item.differs else ""
+            lines.append(f"  {item.kind:6}  {item.name:{width}}  {item.wanted}{differs}".rstrip())
+    for capability, why in one.unknown.items():
+        lines += ["", f"{one.host}  {capability}", f"  not known: {why}"]
+    if not lines:
+        return f"{one.host}: nothing in its spec is a file or a unit of gpuprov's"
+    differing = sum(bool(item.differs) for item in one.items)
+    told = [counted(len(one.items), "resource")]
+    told += [counted(differing, "difference")] * bool(differing)
+    told += [f"not known of {', '.join(one.unknown)}"] * bool(one.unknown)
+    told += ["all as it should be"] * (not differing and not one.unknown)
+    return "\n".join([*lines[1:], "", f"{one.host}: {', '.join(told)}"])
+
+
+def text_of(found: Sequence[Listing], path: str) -> str:
+    """The text of this file. Raises GpuprovError where there is none, or where hosts have it differently."""
+    items = [(one.host, item) for one in found for item in one.items if item.name == path]
+    if not items:
+        raise GpuprovError(f"{path} is nothing that the specs ask for", _near(found, path))
+    _refuse_without_text(path, [item for _, item in items])
+    texts = {item.text: host for host, item in items}
+    if len(texts) > 1:
+        raise GpuprovError(f"{path} is not the same on {' and '.join(texts.values())}", "name one host")
+    return str(next(iter(texts)))
+
+
+def _refuse_without_text(path: str, items: Sequence[Item]) -> None:
+    for item in items:
+        if item.kind == "absent":
+            raise GpuprovError(f"{path} should not be there", "gpuprov show without --file lists what should be")
+        if item.text is None:
+            what = "a unit" if item.kind == "unit" else "not of gpuprov's making alone"
+            raise GpuprovError(f"{path} is {what}: it has no text here", "gpuprov plan shows what changes in it")
+
+
+def _near(found: Sequence[Listing], path: str) -> str:
+    from difflib import get_close_matches
+
+    names = [item.name for one in found for item in one.items if item.text is not None]
+    near = get_close_matches(path, names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else "gpuprov show without --file lists them"
+
+
+def stands_for(text: str) -> str:
+    """What a word in the text stands for that only an apply knows; empty where it holds none."""
+    return f"{PYTHON} stands for the Python of the host that Ansible uses" if PYTHON in text else ""
+
+
+def document(found: Sequence[Listing], unread: Mapping[str, str]) -> str:
+    """The document as text."""
+    return as_document(Shown(hosts=tuple(found), unread=dict(unread)))
