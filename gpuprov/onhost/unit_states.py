@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from . import systemd, units
+from . import systemd, units, wanted_units
 
 Asked = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ class Failed(Exception):
 def bring(asked: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
     """What the module returns, and a warning. Raises Failed, and OSError for what systemd refuses."""
     name, state = asked["name"], asked["state"]
-    enabled = asked["enabled"] and units.enable(name, check=check)
+    enabled = asked["enabled"] and bool(wanted_units.ensure([wanted_units.Wanted(name, enabled=True)], check=check))
     if state in ("started", "restarted"):
         return {"changed": _started(asked, check=check) or enabled}, ""
     if state == "ran":

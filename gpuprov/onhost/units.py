@@ -67,32 +67,6 @@ def _read(path: str) -> str:
         return file.read()
 
 
-def enable(unit: str, *, check: bool = False) -> bool:
-    """Have the unit at each boot, as its file is now. Returns whether that changes anything."""
-    if not check and show(unit, "NeedDaemonReload") == "yes":
-        systemctl("daemon-reload")
-    status, said, _ = systemctl("is-enabled", "--", unit)
-    if status == 0 and not said.endswith("-runtime"):  # what is enabled in /run is gone at the next boot
-        return False
-    if not check:
-        status, _, errors = systemctl("enable", "--", unit)
-        if status:
-            raise OSError(f"{unit} cannot be enabled: {errors or f'systemctl ended with {status}'}")
-    return True
-
-
-def disable(unit: str, *, check: bool = False) -> bool:
-    """Have the unit neither run nor start at a boot. Returns whether that changes anything; one that is not there is off."""
-    on = systemctl("is-enabled", "--quiet", "--", unit)[0] == 0
-    if show(unit, "LoadState") == "not-found" or not (on or is_active(unit)):
-        return False
-    if not check:
-        status, _, errors = systemctl("disable", "--now", "--", unit)
-        if status:
-            raise OSError(f"{unit} cannot be switched off: {errors or f'systemctl ended with {status}'}")
-    return True
-
-
 def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
     """Restart the unit, with its files as they are now: systemd 252 says NeedDaemonReload=no of a first drop-in, whose folder is new.
     Or do what else `verb` names.

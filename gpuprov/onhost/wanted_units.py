@@ -8,7 +8,12 @@ from . import systemd, units
 from .unit_files import SHOW, Loaded, parse_show
 
 RUNS = ("active", "reloading")
+STARTS = ("enabled", "alias", "generated")
+"""What systemctl is-enabled says of units that start at a boot. Not enabled-runtime, which is gone then, nor static or indirect, which
+start where another unit wants them."""
 NOW, NEXT_BOOT = "now", "next-boot"
+VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
+"""What systemctl is told for what should be; what should run is started by `units.restart`, which hears what it says."""
 
 
 class Wanted(NamedTuple):
@@ -41,9 +46,7 @@ class DoesNotStart(Exception):
 def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
     """What differs. A unit that is not there neither runs nor starts at a boot."""
     known = found.load != "not-found"
-    starts = (
-        known and found.file == "enabled"
-    )  # what is enabled in /run, enabled-runtime, does not start then, nor is it off
+    starts = known and found.file in STARTS
     file = (found.file or found.load) if known else found.load
     if wanted.enabled and not starts:
         yield Difference(wanted.name, NEXT_BOOT, file, "enabled")
@@ -64,22 +67,26 @@ def differences(wanted: Iterable[Wanted], found: Mapping[str, Loaded]) -> list[D
 
 
 def look(names: Sequence[str]) -> dict[str, Loaded]:
-    """How systemd of this host has these units."""
-    return parse_show(systemd.systemctl(*SHOW, *names)[1]) if names else {}
+    """How systemd of this host has these units, by the names that were asked for, which may be aliases."""
+    shown = systemd.systemctl(*SHOW, *names)[1].split("\n\n") if names else []
+    return {name: unit for name, block in zip(names, shown) for unit in parse_show(block).values()}
 
 
 def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
     """Bring about what differs, which is returned: first what is switched off, so that two that exclude each other never run
     together. Raises OSError for what systemd refuses, and DoesNotStart."""
     ordered = sorted(wanted, key=lambda one: (one.active is not False, one.enabled is not False))
-    found = differences(ordered, look([one.name for one in ordered]))
+    names = [one.name for one in ordered]
+    there = look(names)
+    if not check and any(unit.stale for unit in there.values()):
+        systemd.systemctl("daemon-reload")
+        there = look(names)
+    found = differences(ordered, there)
     if check:
         return found
     for one in found:
-        if one.after == "enabled":
-            units.enable(one.name)
-        elif one.after in ("disabled", "inactive"):
-            _switch(one)
+        if one.after in VERBS:
+            _have(VERBS[one.after], one.name)
     for name in dict.fromkeys(one.name for one in found if one.after in ("active", "started anew")):
         status, lines = units.restart(name)
         if status:
@@ -87,8 +94,7 @@ def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]
     return found
 
 
-def _switch(one: Difference) -> None:
-    verb = "disable" if one.after == "disabled" else "stop"
-    status, _, errors = systemd.systemctl(verb, "--", one.name)
+def _have(verb: str, name: str) -> None:
+    status, _, errors = systemd.systemctl(verb, "--", name)
     if status:
-        raise OSError(f"systemctl {verb} {one.name} failed: {errors or f'it ended with {status}'}")
+        raise OSError(f"systemctl {verb} {name} failed: {errors or f'it ended with {status}'}")

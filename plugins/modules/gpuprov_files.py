@@ -93,7 +93,7 @@ units:
 
 import sys
 
-from ansible.module_utils.gpuprov_onhost import reasons, systemd, unit_files, units
+from ansible.module_utils.gpuprov_onhost import reasons, systemd, unit_files, wanted_units
 from ansible.module_utils.gpuprov_onhost.files import (
     PYTHON,
     Refused,
@@ -104,6 +104,7 @@ from ansible.module_utils.gpuprov_onhost.files import (
     with_keys,
 )
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.wanted_units import Wanted as Unit
 
 
 def main() -> None:
@@ -136,7 +137,8 @@ def main() -> None:
     if wrong := [path for path, *_ in (*wanted, *keys) if not path.startswith("/")]:
         module.fail_json(msg=f"{wrong[0]} is no absolute path")
     try:
-        turned = [name for name in module.params["disabled"] if units.disable(name, check=check)]
+        off = [Unit(name, enabled=False, active=False) for name in module.params["disabled"]]
+        turned = [one.name for one in wanted_units.ensure(off, check=check)]
         wanted += [
             with_keys(path, {key: str(value) for key, value in values.items()}, missing=missing)
             for path, values, missing in keys
@@ -150,7 +152,8 @@ def main() -> None:
         if not check and (late or aside or any(map(unit_files.unit_of, moved))):
             systemd.systemctl("daemon-reload")
         late = [path for path in late if path not in moved]
-        turned += [name for name in module.params["enabled"] if units.enable(name, check=check)]
+        on = [Unit(name, enabled=True) for name in module.params["enabled"]]
+        turned = [*dict.fromkeys(turned), *(one.name for one in wanted_units.ensure(on, check=check))]
         for capability, reason in module.params["reboot"].items():
             reasons.keep(capability, reason or "", check=check)
     except Refused as error:

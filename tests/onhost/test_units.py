@@ -16,15 +16,18 @@ from tests.onhost.modules import on_host, ran
 
 SYSTEMCTL = """
 case "$*" in
+*UnitFileState*)
+  load=loaded; [ ! -e "$STATE/absent" ] || load=not-found; file=$(cat "$STATE/enabled" 2> /dev/null || echo disabled)
+  printf 'Id=x\nLoadState=%s\nNeedDaemonReload=%s\nActiveState=%s\nUnitFileState=%s\n' \
+    $load "$(cat "$STATE/reload")" "$(cat "$STATE/state")" "$file" ;;
 *NeedDaemonReload*) cat "$STATE/reload" ;;
 *ControlGroup*) cat "$STATE/group" ;;
 *MainPID*) cat "$STATE/main" ;;
 *ActiveState*) cat "$STATE/state" ;;
 *LoadState*) [ -e "$STATE/absent" ] && echo not-found || echo loaded ;;
-is-failed*) [ "$(cat "$STATE/state")" = failed ] ;;
-reset-failed*) echo inactive > "$STATE/state" ;;
 disable*) [ ! -e "$STATE/masked" ] || { echo 'Access denied' >&2; exit 1; }
-  rm -f "$STATE/enabled"; echo inactive > "$STATE/state" ;;
+  rm -f "$STATE/enabled" ;;
+stop*) echo inactive > "$STATE/state" ;;
 is-active*) [ "$(cat "$STATE/state")" = active ] ;;
 is-enabled*) [ ! -e "$STATE/enabled" ] && echo disabled && exit 1; cat "$STATE/enabled" ;;
 enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; echo enabled > "$STATE/enabled" ;;
@@ -202,12 +205,12 @@ def test_it_is_enabled_with_its_file_as_it_is_now(place: Path, ask: Ask, process
     assert ask(state="alive", enabled=True, check=True)["changed"], "/run is empty at the next boot"
     assert ask(state="alive", enabled=True)["changed"]
     assert (place / "enabled").read_text() == "enabled\n"
-    for said in ("static", "alias", "indirect", "generated"):
+    for said, changes in (("alias", False), ("generated", False), ("static", True), ("indirect", True)):
         put(place, "enabled", said)
-        assert not ask(state="alive", enabled=True)["changed"], said
+        assert ask(state="alive", enabled=True, check=True)["changed"] == changes, said
     (place / "enabled").unlink()
     (place / "masked").touch()
-    assert "thing.service cannot be enabled: Unit is masked." in ask(state="alive", enabled=True)["msg"]
+    assert "systemctl enable thing.service failed: Unit is masked." in ask(state="alive", enabled=True)["msg"]
 
 
 def test_nothing_is_done_where_nothing_differs(place: Path, ask: Ask) -> None:
@@ -279,15 +282,11 @@ def test_a_unit_is_started_where_it_does_not_run(place: Path, ask: Ask) -> None:
     assert refused["msg"].endswith("Fix: see the journal")
 
 
-def test_a_failure_is_forgotten_once(place: Path, ask: Ask) -> None:
-    assert ask(state="forgotten")["changed"] is False
-    put(place, "state", "failed")
-    assert ask(state="forgotten", check=True)["changed"] is True
-    assert ask(state="forgotten")["changed"] is True
-    assert ask(state="forgotten")["changed"] is False
+def test_units_of_files_are_on_or_off(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_host("systemd"), "FILES", f"{place}/")
 
-
-def test_units_of_files_are_on_or_off(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def files(**asked: Any) -> dict[str, Any]:
         return ran(capsys, "gpuprov_files", **asked)
 
@@ -303,12 +302,12 @@ def test_units_of_files_are_on_or_off(place: Path, capsys: pytest.CaptureFixture
     assert files(disabled=["thing.service"])["changed"] is False, "one that is not there is off"
     (place / "absent").unlink()
     (place / "masked").touch()
-    assert "thing.service cannot be switched off: Access denied" in files(disabled=["thing.service"])["msg"]
+    assert "systemctl disable thing.service failed: Access denied" in files(disabled=["thing.service"])["msg"]
     (place / "masked").unlink()
     (place / "enabled").unlink()
-    written = files(files={str(place / "unit"): "[Install]\n"}, enabled=["thing.service"])
+    written = files(files={str(place / "thing.service"): "[Install]\n"}, enabled=["thing.service"])
     assert (written["units"], log(place)) == (["thing.service"], ["reload"])
-    assert files(files={str(place / "unit"): "[Install]\n"}, enabled=["thing.service"])["changed"] is False
+    assert files(files={str(place / "thing.service"): "[Install]\n"}, enabled=["thing.service"])["changed"] is False
     assert log(place) == ["reload"], "nothing was written: nothing to read"
 
 
