@@ -96,6 +96,8 @@ def _file(wanted: File, found: Contents) -> str:
             for python in found.pythons.get(wanted.path, ())
             if python in found.sound
         ]
+        if not texts and (given := found.pythons.get(wanted.path)):
+            return f"starts {given[0]}, which is not there, or can be changed by others than root"
     if entry.sum not in map(_sum, texts):
         return ANOTHER_TEXT
     return _rights(entry, wanted.mode)

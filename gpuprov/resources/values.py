@@ -9,14 +9,17 @@ from gpuprov.onhost.files import PYTHON
 from gpuprov.resources.file import PROGRAM, Absent, File, Program, Shared
 from gpuprov.resources.unit import Unit
 
+LISTS = ("absent", "states", "on", "off")
+
 
 def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     """What a role hands to its modules, of these kinds, of which the resources are.
 
     `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that the role
-    carries; `absent`: paths of what should not be there; `states`: units, as gpuprov_units takes them.
+    carries; `absent`: paths of what should not be there; `states`: units, as gpuprov_units takes them; or, of a unit that runs where
+    something differs, names of units that are `on` and `off`.
     """
-    values: dict[str, Any] = {kind: [] if kind in ("absent", "states") else {} for kind in kinds}
+    values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
     for one in resources:
         if isinstance(one, File) and one.text is not None:
             kind = "programs" if one.mode == PROGRAM else "units" if PYTHON in one.text else "files"
@@ -25,6 +28,8 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
             values["program"][one.path] = one.name
         elif isinstance(one, Absent):
             values["absent"].append(one.path)
+        elif isinstance(one, Unit) and "states" not in values:
+            values["on" if one.enabled else "off"].append(one.name)
         elif isinstance(one, Unit):
             values["states"].append(
                 {

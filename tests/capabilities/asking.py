@@ -252,15 +252,18 @@ def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str
     return check.run(with_own_files(check, capability.fragment() if fragment is None else fragment, texts))
 
 
-def with_own_files(check: Check, fragment: Fragment, texts: Mapping[str, Output | str]) -> Context[Any]:
+def with_own_files(
+    check: Check, fragment: Fragment, texts: Mapping[str, Output | str], host: HostSpec | None = None
+) -> Context[Any]:
     """The host of these facts, which has gpuprov's own files as they are written, unless the facts say otherwise."""
-    ctx = Context(HostSpec(name="gpu1"), fragment, facts(**texts))
+    ctx = Context(host or HostSpec(name="gpu1"), fragment, facts(**texts))
     said = texts.get("contents")
     if said != contents_host.nothing() and not isinstance(said, contents_host.Also):
         return ctx
     own = contents_host.own(contents_host.resources(BY_NAME[check.capability], ctx))
     more = said if isinstance(said, contents_host.Also) else ""
-    return Context(ctx.host, fragment, facts(**{**texts, "contents": own + more}))
+    lines = [line for line in own.splitlines() if not (line.startswith("none|") and f"|0|0|{line[5:]}\n" in more)]
+    return Context(ctx.host, fragment, facts(**{**texts, "contents": "\n".join([*lines, more, ""])}))
 
 
 class Row(NamedTuple):

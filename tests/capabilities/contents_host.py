@@ -26,7 +26,9 @@ class Also(str):
 def unit(name: str, active: str, file: str) -> Also:
     """How systemd has a unit; of one without a file it has none."""
     load = "loaded" if file else "not-found"
-    shown = f"Id={name}\nLoadState={load}\nActiveState={active}\nUnitFileState={file}\nNeedDaemonReload=no\n\n"
+    folder = "/etc/systemd/system" if name.startswith("gpuprov-") else "/usr/lib/systemd/system"
+    fragment = f"{folder}/{name}" if file else ""
+    shown = f"Id={name}\nLoadState={load}\nFragmentPath={fragment}\nActiveState={active}\nUnitFileState={file}\n\n"
     return Also("".join(f"unit|{line}\n" for line in shown.split("\n")[:-1]))
 
 
@@ -70,10 +72,14 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
 
 @cache
 def nothing() -> str:
-    """A host on which gpuprov has written nothing."""
+    """A host on which gpuprov has written nothing; nvidia-persistenced is there, and on."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
-    return "\n".join(["@contents", *(f"none|{path}" for path in asked["paths"].splitlines())]) + "\n"
+    units = [
+        unit(name, "active", "enabled") if name == "nvidia-persistenced.service" else unit(name, "inactive", "")
+        for name in asked["units"].splitlines()
+    ]
+    return "\n".join(["@contents", *(f"none|{path}" for path in asked["paths"].splitlines()), *units]) + "\n"
 
 
 def whole(host: HostSpec, facts: Facts) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.pcie import POLICY
+from gpuprov.onhost.at_boot.pcie import CONFIG
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.asking import CHECKS, good, with_own_files
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RDMA, ROOT_PORT, said
 
 METAL, GUEST = "kind|none\nefi|1\nflag|0\n", "kind|kvm\nflag|1\n"
 REDHAT = 'ID="rocky"\nVERSION_ID="9.4"\nID_LIKE="rhel centos fedora"\nPRETTY_NAME="Rocky Linux 9.4"\n'
 PT = "ro quiet intel_iommu=on iommu=pt\n"
-FAILED = ("loaded", "failed", "enabled")
+UNIT = "gpuprov-pcie.service"
 TOPO = ("topo|/usr/sbin/rdma_topo", "topo_status|0", "topo_grub|same")
 STALE = (TOPO[0], "topo_status|100", "topo_wrong|ACS for cx_nic 0000:18:00.0 has incorrect values", TOPO[2])
 NEW = (*STALE[:3], "topo_grub|absent")
@@ -32,7 +34,7 @@ def ask(name: str, block: Pcie, text: str = "", *others: Fragment, gpu: str = ""
         gpu=GpuSpec(model=gpu) if gpu else None,
         capabilities={type(one).__name__.lower(): one for one in others},
     )
-    outcome = check.run(Context(host, block, facts(**given)))
+    outcome = check.run(with_own_files(check, block, given, host))
     assert outcome.found
     assert outcome.status != "fail" or (outcome.expected and outcome.hint), outcome
     return outcome
@@ -114,17 +116,18 @@ ROWS = [
     ("affinity", LOCAL, said(irq="0-31"), {"container": "podman\n"}, "skip", "podman container"),
     ("affinity", LOCAL, said("irqbalance|/usr/sbin/irqbalance --foreground "), {}, "fail", "irqbalance runs without it"),
     ("affinity", LOCAL, said(f"irqbalance|/usr/sbin/irqbalance --policyscript={POLICY} "), {}, "pass", "2 interrupts"),
-    ("boot", Pcie(), said(unit=("not-found", "inactive", "")), {}, "n/a", "not in the spec"),
-    ("boot", LET, said(unit=("not-found", "inactive", "")), {}, "n/a", "not in the spec"),
-    ("boot", Pcie(), said(config=("acs disabled",)), {}, "fail", "says acs disabled"),
-    ("boot", OFF, said(config=("acs disabled",)), {}, "pass", "gpuprov-pcie.service enabled"),
-    ("boot", OFF, said(), {}, "fail", "does not exist"),
-    ("boot", BOTH, said(config=("max_read_request 4096",)), {}, "fail", "says max_read_request 4096"),
-    ("boot", OFF, said(config=()), {}, "fail", "says nothing"),
-    ("boot", OFF, said(config=("acs disabled",), unit=("loaded", "inactive", "disabled")), {}, "fail", "is disabled"),
-    ("boot", OFF, said("log|pcie: there is no HCA", config=("acs disabled",), unit=FAILED), {}, "fail", '("pcie: there is'),
-    ("boot", OFF, said("gone|/usr/bin/python3.9", config=("acs disabled",)), {}, "fail", "starts /usr/bin/python3.9: not there"),
-    ("boot", COMPUTED, said(*TOPO), {}, "n/a", "not in the spec"),
+    ("enabled", Pcie(), said(), {"contents": unit(UNIT, "inactive", "")}, "n/a", "no unit"),
+    ("enabled", LET, said(), {"contents": unit(UNIT, "inactive", "")}, "n/a", "no unit"),
+    ("enabled", Pcie(), said(), {"contents": unit(UNIT, "active", "enabled")}, "fail", "gpuprov-pcie.service is enabled"),
+    ("active", Pcie(), said(), {"contents": unit(UNIT, "active", "disabled")}, "fail", "gpuprov-pcie.service is active"),
+    ("files", Pcie(), said(), {"contents": Also(f"entry|f|644|0|0|{CONFIG}\n")}, "fail", f"{CONFIG}: there"),
+    ("enabled", OFF, said(), {}, "pass", "gpuprov-pcie.service enabled"),
+    ("enabled", OFF, said(), {"contents": unit(UNIT, "inactive", "")}, "fail", "gpuprov-pcie.service is not-found"),
+    ("files", BOTH, said(), {"contents": Also(f"sum|0  {CONFIG}\n")}, "fail", f"{CONFIG}: another text"),
+    ("enabled", OFF, said(), {"contents": unit(UNIT, "inactive", "disabled")}, "fail", "is disabled"),
+    ("active", OFF, said("log|pcie: there is no HCA"), {"contents": unit(UNIT, "failed", "enabled")}, "fail", '("pcie: there is'),
+    ("active", OFF, said(), {}, "pass", "gpuprov-pcie.service active"),
+    ("boot", COMPUTED, said(*TOPO), {}, "pass", "the masks of rdma_topo in"),
     ("boot", COMPUTED, said(*NEW), {}, "fail", "config-acs.cfg: absent"),
     ("hardware", OFF, said(), {}, "pass", "acs disabled"),
     ("hardware", OFF, said(), {"machine": GUEST}, "fail", "a virtual machine (kvm)"),

@@ -27,8 +27,8 @@ NOTHING = {
     "files": {},
     "units": {},
     "program": {},
-    "unit": "",
-    "off": [],
+    "on": [],
+    "off": ["gpuprov-pcie.service"],
     "differs": "",
 }
 
@@ -43,7 +43,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "nothing is asked any more",
         made(Pcie()),
-        {**NOTHING, "off": ["gpuprov-pcie.service"], "absent": list(FILES)},
+        {**NOTHING, "absent": list(FILES)},
     ),
     ("setpci is missing", made(Pcie(acs="disabled")), {"packages": ["pciutils"], "differs": ""}),
     ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"packages": []}),
@@ -61,7 +61,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "", "absent": []}),
     ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
     ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
-    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "unit": ""}),
+    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "on": []}),
     (
         "masks wait for a reboot",
         made(COMPUTED, said(*TOPO[:2], "topo_grub|same")),

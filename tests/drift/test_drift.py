@@ -24,8 +24,8 @@ from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate
 from tests import documents
-from tests.capabilities import readings_host
-from tests.capabilities.asking import NEWER, good, packages, units
+from tests.capabilities import contents_host, readings_host
+from tests.capabilities.asking import NEWER, good, packages
 
 PLAIN = ("file", "mount", "less", "time")
 APPLIED = "2026-11-10T09:00:00Z"
@@ -66,6 +66,8 @@ def test_a_host_that_is_what_was_applied() -> None:
     assert exit_code([found]) == 0
 
 
+GONE = contents_host.nothing() + contents_host.unit("nvidia-persistenced.service", "inactive", "")
+"""The daemon's package was removed."""
 UPGRADED: dict[str, Any] = {"packages": packages(version=NEWER), "package_history": UPGRADE}
 
 
@@ -120,8 +122,7 @@ def test_a_package_is_named_by_its_unit_too() -> None:
         "Upgrade: nvidia-kernel-dkms:amd64 (535.261.03-1, 535.309.01-0+deb12u1),",
         "Remove: nvidia-persistenced:amd64 (535.171.04-1),",
     )
-    gone = units(daemon=("inactive", ""))
-    found = drifted(wanted, units=gone, package_history=removed)
+    found = drifted(wanted, contents=GONE, package_history=removed)
     causes = [one.causes for one in found.differences if one.check == "persistence.enabled"]
     assert [cause.packages for (cause,) in causes] == [("nvidia-persistenced 535.171.04-1 removed",)]
 
@@ -171,7 +172,7 @@ def test_what_nobody_logged_has_the_time_of_the_hosts_own_readings() -> None:
     wanted = HostSpec(name="gpu1", capabilities={"persistence": Persistence()})
     found = drifted(
         wanted,
-        units=units(daemon=("inactive", "")),
+        contents=GONE,
         readings=noted(
             **{
                 "unit:nvidia-persistenced.service": ["enabled active", "disabled inactive"],
@@ -246,7 +247,7 @@ def test_what_apply_itself_may_have_done_is_not_noted_and_marked_as_a_cause() ->
             "unit:nvidia-persistenced.service": ["enabled active", "disabled inactive"],
         },
     )
-    found = drifted(wanted, units=units(daemon=("inactive", "")), readings=readings)
+    found = drifted(wanted, contents=GONE, readings=readings)
     assert [one.packages for one in found.noted] == [("/etc/modprobe.d/x.conf written",)], "after the apply"
     (causes,) = {one.causes for one in found.differences if one.check == "persistence.enabled"}
     assert [one.spans_apply for one in causes] == [True]

@@ -19,6 +19,7 @@ from gpuprov.probe.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
+from tests.capabilities import contents_host
 from tests.capabilities.asking import BARE, facts, good
 
 FILE = Path(__file__).with_name("bugs.yaml")
@@ -92,7 +93,10 @@ def judged(host: HostSpec, **planted: Output | str) -> dict[str, Result]:
     """Every check of every moment, asked of the good host with these probes' outputs changed."""
     texts = {**NO_FABRIC, **good(), **NO_RDMA}
     assert set(planted) <= set(texts), f"no probe is called {set(planted) - set(texts)}"
-    results = evaluate(host, facts(**{**texts, **planted}), ALL)
+    told = {**texts, **planted}
+    if isinstance(also := planted.get("contents"), contents_host.Also):
+        told["contents"] = contents_host.whole(host, facts(**{**told, "contents": ""})) + also
+    results = evaluate(host, facts(**told), ALL)
     return {result.check: result for result in results}
 
 

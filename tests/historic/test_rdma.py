@@ -10,7 +10,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities import erdma_host, ofed_host, pcie_host, rdma_host
+from tests.capabilities import contents_host, erdma_host, ofed_host, pcie_host, rdma_host
 from tests.capabilities.gpudirect_host import NEXT, NONE, K, kernel, said
 from tests.historic.listed import caught, failing, judged, spec
 
@@ -94,7 +94,7 @@ def test_27_rdma_checks_know_the_platform() -> None:
     assert failing(judged(roce, rdma_devices=ethernet(3))) == {}
     metal = asked(pcie=Pcie(acs="disabled"))
     off = pcie_host.said(config=("acs disabled",))
-    host: dict[str, Any] = {"pcie": off, "rdma_devices": pcie_host.RDMA}
+    host: dict[str, Any] = {"pcie": off, "rdma_devices": pcie_host.RDMA, "contents": contents_host.Also()}
     caught(
         "27",
         "pcie.hardware",
@@ -125,11 +125,20 @@ def test_28_a_gid_index_moves_at_a_reboot() -> None:
 def test_28_acs_is_on_again_after_each_boot() -> None:
     off = asked(pcie=Pcie(acs="disabled"))
     written = ("acs disabled",)
-    host: dict[str, Any] = {"pcie": pcie_host.said(config=written), "rdma_devices": pcie_host.RDMA}
+    host: dict[str, Any] = {
+        "pcie": pcie_host.said(config=written),
+        "rdma_devices": pcie_host.RDMA,
+        "contents": contents_host.Also(),
+    }
     told = caught("28", "pcie.acs", base=host, asked=off, pcie=pcie_host.said(acs=pcie_host.ON, config=written))
     assert "ReqRedir+" in told["pcie.acs"].found
-    caught("28", "pcie.boot", base=host, asked=off,
-           pcie=pcie_host.said(config=written, unit=("loaded", "inactive", "disabled")))  # fmt: skip
+    caught(
+        "28",
+        "pcie.enabled",
+        base=host,
+        asked=off,
+        contents=contents_host.unit("gpuprov-pcie.service", "active", "disabled"),
+    )
 
 
 def test_38_erdma_took_its_mode_from_the_build() -> None:

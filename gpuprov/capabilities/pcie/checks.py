@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, lines, model
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, guest, model
 from gpuprov.catalog import pcie as catalogue
-from gpuprov.onhost.at_boot.pcie import CONFIG, Difference, Function, differences
+from gpuprov.onhost.at_boot.pcie import Difference, Function, differences
 from gpuprov.probe import rdma
 from gpuprov.probe.host import system, virtualization
 from gpuprov.probe.host.pcie import PCIE
@@ -233,25 +232,17 @@ def affinity(ctx: Ctx) -> Outcome:
     return ok(f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}")
 
 
-@check(
-    "pcie.boot",
-    PCIE,
-    fields=("acs", "max_read_request", "gpu_max_read_request", "relaxed_ordering", "affinity"),
-    moment="next-boot",
-    evidence=f"systemctl status {catalogue.UNIT}; cat {CONFIG}",
-)
-def at_boot(ctx: Ctx) -> Outcome:
-    """The unit that sets them at boot is enabled, has what is asked for, and did not fail; rdma_topo's masks are with GRUB."""
-    state, asked = ctx.facts.get(PCIE), lines(ctx.fragment)
-    if ctx.fragment.acs == "rdma_topo" and state.topo_grub != "same":
+@check("pcie.boot", PCIE, fields=("acs",), moment="next-boot", evidence=f"rdma_topo check; cat {catalogue.GRUB}")
+def masks_at_boot(ctx: Ctx) -> Outcome:
+    """GRUB has the masks of ACS that rdma_topo works out."""
+    state = ctx.facts.get(PCIE)
+    if ctx.fragment.acs != "rdma_topo":
+        return not_asked()
+    if state.topo_grub != "same":
         change = Change(kind="file", name=catalogue.GRUB, before=state.topo_grub, after="the masks of rdma_topo")
         told = f"{catalogue.GRUB}: {state.topo_grub or 'rdma_topo does not tell'}"
         return fail("the masks of rdma_topo with GRUB", told, APPLY, changes=[change])
-    if not asked:
-        if state.config is None:
-            return not_asked()
-        return fail(f"no {CONFIG}", f"{CONFIG} says {'; '.join(state.config)}", APPLY)
-    return answers.set_at_boot(catalogue.UNIT, CONFIG, asked, state, "pcie")
+    return ok(f"the masks of rdma_topo in {catalogue.GRUB}")
 
 
-CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, at_boot)
+CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, masks_at_boot)

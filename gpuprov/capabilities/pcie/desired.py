@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
@@ -14,7 +15,7 @@ from gpuprov.onhost.at_boot.pcie import CONFIG, differences, set_here
 from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
-from gpuprov.resources import listed
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
@@ -71,30 +72,29 @@ def is_balanced(ctx: Ctx) -> bool:
     return ctx.fragment.affinity == "local" and ctx.facts.get(PCIE).balances
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`, `programs`: text by path; `program`: by its path the role's file; `absent`: files that should not be there."""
-    asked = lines(ctx.fragment)
-    files, units, programs, program = {}, {}, {}, {}
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The unit, what it reads and runs, and irqbalance's policy; and what of these should not be there."""
+    asked, state = lines(ctx.fragment), ctx.facts.get(PCIE)
+    texts = {catalogue.DROP_IN: DROP_IN} if is_balanced(ctx) else {}
+    programs: dict[str, str] = {}
     if asked:
-        files[CONFIG] = f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
-            f"{line}\n" for line in asked
-        )
-        units[UNIT_FILE] = UNIT
-        program = PROGRAM
-        programs[catalogue.POLICY] = POLICY
-    if is_balanced(ctx):
-        files[catalogue.DROP_IN] = DROP_IN
-    return {
-        "program": program,
-        "programs": programs,
-        "files": files,
-        "units": units,
-        "absent": [path for path in FILES if path not in {**files, **units, **programs, **program}],
-    }
+        texts |= {CONFIG: configuration(asked), UNIT_FILE: UNIT}
+        programs = PROGRAM
+        yield File(catalogue.POLICY, POLICY, 0o755)
+    yield from (File(path, text) for path, text in texts.items())
+    yield from (Program(path, name) for path, name in programs.items())
+    there = {*texts, *programs, *([catalogue.POLICY] if asked else [])}
+    yield from (Absent(path) for path in FILES if path not in there)
+    said = next((line for line in reversed(state.log) if line.startswith("pcie: ")), "")
+    yield Unit(name=catalogue.UNIT, enabled=bool(asked), active=bool(asked), said=said)
+
+
+def configuration(asked: tuple[str, ...]) -> str:
+    return f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(f"{line}\n" for line in asked)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install; what is `written`. `unit` is on and has run, those in `off` are off; `differs`: what the unit has to set.
+    """`packages` to install; what its resources are, `unit` on and `off`; `differs`: what the unit has to set.
     `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     asked, balanced = lines(block), is_balanced(ctx)
@@ -102,9 +102,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     started = state.topo_status == 0 or state.topo_started
     return {
         "packages": ["pciutils"] if registers(block) and not state.setpci else [],
-        **written(ctx),
-        "unit": catalogue.UNIT if asked else "",
-        "off": [] if asked or state.load == "not-found" else [catalogue.UNIT],
+        **role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off"),
         "differs": differs(ctx) if asked else "",
         "balancer": "irqbalance.service"
         if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced
@@ -116,5 +114,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+BY_UNIT = ("acs", "max_read_request", "gpu_max_read_request", "relaxed_ordering", "affinity")
+"""Fields that the unit sets at each boot."""
+RESOURCES = Resources(
+    desired,
+    lambda _host, _block: FILES,
+    (PCIE,),
+    units=lambda _host, _block: (catalogue.UNIT,),
+    proves={"files": BY_UNIT, "enabled": BY_UNIT, "active": BY_UNIT},
+)
 DESIRED = Desired((PCIE, system.CONTAINER), make)
-RESOURCES = Resources(listed(written), lambda _host, _block: FILES, (PCIE,))
