@@ -85,6 +85,14 @@ def load(
     return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
 
 
+def _unopened(file: str, why: str) -> SpecError:
+    named = next((one for one in os.environ if one.startswith("ANSIBLE_") and os.environ[one] == file), "")
+    message = f"Ansible cannot use its configuration: {file} cannot be opened: {why}"
+    hint = f"{named} names it: name another file, or unset it"
+    hint = hint if named else "name another file in ansible.cfg (log_path)"
+    return SpecError([Problem(message=message, hint=hint)])
+
+
 def _reader() -> Callable[..., Resolved]:
     """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
     from contextlib import redirect_stderr
@@ -94,6 +102,8 @@ def _reader() -> Callable[..., Resolved]:
     from gpuprov.inventory.sources import ansible_config, shown
 
     ansible_config()
+    if os.path.exists(log := os.environ.get("ANSIBLE_LOG_PATH", "")) and not os.path.isfile(log):
+        raise _unopened(log, "it is no regular file")  # to open a pipe never ends
     try:
         with redirect_stderr(StringIO()), home.in_place():
             from gpuprov.inventory.reader import read
@@ -101,16 +111,7 @@ def _reader() -> Callable[..., Resolved]:
         why = str(ended.code).removeprefix("ERROR: ")
         raise GpuprovError(f"Ansible does not start: {why}", "begin the command with LC_ALL=C.UTF-8") from ended
     except OSError as error:  # of a file that Ansible opens when it is imported: its log
-        named = next(
-            (one for one in os.environ if one.startswith("ANSIBLE_") and os.environ[one] == error.filename), ""
-        )
-        message = f"Ansible cannot use its configuration: {error.filename} cannot be opened: {error.strerror}"
-        hint = (
-            f"{named} names it: name another file, or unset it"
-            if named
-            else "name another file in ansible.cfg (log_path)"
-        )
-        raise SpecError([Problem(message=message, hint=hint)]) from error
+        raise _unopened(str(error.filename), str(error.strerror)) from error
     except Exception as error:
         if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise

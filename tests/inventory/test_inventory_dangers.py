@@ -130,6 +130,9 @@ def test_a_temporary_folder_of_ansible_that_cannot_be_made(tmp_path: Path) -> No
 
 def test_a_log_of_ansible_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu01: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    os.mkfifo(tmp_path / "pipe")
+    done = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_LOG_PATH=str(tmp_path / "pipe"))
+    assert (done.returncode, "pipe cannot be opened: it is no regular file" in done.stdout) == (2, True)
     done = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_LOG_PATH="/proc/nowhere")
     assert done.returncode == 2
     assert done.stdout.startswith("Ansible cannot use its configuration: /proc/nowhere cannot be opened: No such file")
