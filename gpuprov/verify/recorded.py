@@ -11,15 +11,17 @@ from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.verify import Pairs, unreachable
 
 
-def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None) -> list[Result]:
+def verify(
+    fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None, named: bool = False
+) -> list[Result]:
     """Every check of each host that a record is of. Raises GpuprovError where a record is of no host, or of several.
 
-    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host; one whose name matches no
-    host belongs to the only host there is. What a record does not hold is `skip`.
+    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. To the only host there is
+    belongs one without a name, and one with another name where somebody has `named` the host. What a record does not hold is `skip`.
     """
     matched: dict[str, Record] = {}
     for record in records:
-        name = _host(fleet, record)
+        name = _host(fleet, record, named=named)
         if name in matched:
             raise GpuprovError(
                 f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
@@ -43,17 +45,17 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     return [raw.name for raw, _ in fleet if raw.name not in judged]
 
 
-def _host(fleet: Pairs, record: Record) -> str:
+def _host(fleet: Pairs, record: Record, *, named: bool) -> str:
     names = [raw.name for raw, _ in fleet]
     short = record.host.partition(".")[0]
     for alike in (
         [raw.name for raw, _ in fleet if record.host and record.host in (raw.name, raw.connection.get("ansible_host"))],
         [name for name in names if short and name.partition(".")[0] == short],
-        names,
+        names if named or not record.host else [],
     ):
         if len(alike) == 1:
             return alike[0]
-        if alike and alike is not names:
+        if alike:
             break
     called = f'calls its host "{record.host}"' if record.host else "does not name its host"
     raise GpuprovError(
