@@ -9,6 +9,9 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
+
+from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
@@ -155,8 +158,9 @@ _STAMP = re.compile(r"\[ *([0-9]{1,10})\.[0-9]+\]")
 def kernel_log(text: str) -> str | None:
     """`dmesg`: the kernel's lines with their seconds since the boot, whose time is not told. None where they have no such stamps: they
     come from a shell that shows other ones, or from a log that somebody has searched."""
-    lines = [line for line in text.splitlines() if _STAMP.match(line)]
-    if not lines or len(lines) * 2 < len([line for line in text.splitlines() if line.strip()]):
+    said = list(kernel_lines.joined(text.splitlines()))
+    lines = [line for line in said if _STAMP.match(line)]
+    if not lines or len(lines) * 2 < len([line for line in said if line.strip()]):
         return None
     last = max(int(match[1]) for line in lines if (match := _STAMP.match(line)))
     rows = "".join(f"line|{line}\n" for line in lines)
@@ -171,7 +175,7 @@ def searched_log(text: str, made: float) -> str | None:
     """NVIDIA's lines of `journalctl`, of a report that was `made` then: in the year before it, in the host's own time zone."""
     year = datetime.fromtimestamp(made, UTC).year
     rows = []
-    for match in map(_SHORT.fullmatch, text.splitlines()):
+    for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
         if match is None:
             continue
         at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
+from gpuprov.explain import in_record
 from gpuprov.probe.base import NotRecorded
 from gpuprov.probe.gpus.gpu_processes import PROCESSES
 from gpuprov.probe.host import pci
@@ -158,3 +159,28 @@ def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, reports.bug_report("all is well\n"))
     with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
         RecordedFacts(only(path)).get(KERNEL_LOG)
+GONE = (
+    "NVRM: The NVIDIA GPU 0000:b3:00.0",
+    "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+)
+"""Lines of https://github.com/NVIDIA/NVSentinel/issues/155."""
+WHOLE = (
+    "NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:26b5) installed in this system has fallen off the bus and is not"
+)
+
+
+@pytest.mark.parametrize("indented", [True, False], ids=["indented", "stamped"])
+@pytest.mark.parametrize("place", ["dmesg", "journal"])
+def test_a_message_of_several_lines_is_one(tmp_path: Path, place: str, indented: bool) -> None:
+    stamp = "[ 1843.308145] " if place == "dmesg" else "Nov 19 14:02:49 gpu017 kernel: "
+    lines = "".join(f"{' ' * len(stamp) if indented and number else stamp}{one}\n" for number, one in enumerate(GONE))
+    text = with_section("dmesg:", DMESG + lines) if place == "dmesg" else reports.bug_report(lines)
+    path = written(tmp_path, text)
+    spec = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
+    found = {one.check: one for one in recorded.verify(specs(spec), read(path))}["health.driver_log"]
+    assert (found.status, found.action) == ("fail", "reboot")
+    assert WHOLE in found.found
+    assert WHOLE in dict(in_record(only(path))[0].lines)["seen"]
+
+

@@ -271,11 +271,11 @@ j() {{ journalctl -q --no-pager -o short-unix "$@" 2>/dev/null; }}
 if [ -n "$since" ]; then f=$(j _TRANSPORT=kernel | head -n 1); else f=$(j -k -b | head -n 1); fi
 if [ -n "$f" ]; then
   echo 'source|journal'
-  all() {{ if [ -n "$since" ]; then j _TRANSPORT=kernel --since "@$since"; else j -k -b; fi; }}
+  own() {{ if [ -n "$since" ]; then j _TRANSPORT=kernel --since "@$since"; else j -k -b; fi; }}
 else
   f=$(dmesg 2>/dev/null | head -n 1)
   [ -z "$f" ] || echo 'source|dmesg'
-  all() {{ dmesg 2>/dev/null; }}
+  own() {{ dmesg 2>/dev/null; }}
 fi
 printf 'first|%s\\n' "$f"
 s='{kernel_lines.STAMP}'
@@ -286,6 +286,7 @@ last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
 all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
 all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
+all() {{ own | {kernel_lines.JOINED}; }}
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)
