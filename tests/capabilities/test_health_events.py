@@ -6,7 +6,9 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
+from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.catalog.xids import xids_file
+from gpuprov.probe.kernel.kernel_log import REBOOT_REQUIRED
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
 
@@ -232,6 +234,30 @@ def test_a_gpu_that_is_gone_without_an_xid_asks_for_what_xid_79_does() -> None:
     assert "gpuprov explain 79" in shown.hint
     numbered = judged((0.0, xid(79, "GPU has fallen off the bus.")), check="health.driver_log")
     assert numbered.status == "pass", "health.xid has that"
+
+
+BAD_STATE = "NVRM: GPU0 _kgspBootGspRm: (the GPU is likely in a bad state and may need to be reset)"
+UVM = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+DETECTION = "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!"
+MASK = "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!"
+
+
+@pytest.mark.parametrize(
+    ("line", "action", "key"),
+    [
+        (UVM, "reboot", "uvm-fatal"),
+        (DETECTION, "reboot", "nvlink-detection"),
+        (MASK, "reboot", "nvlink-detection"),
+        (BAD_STATE, "reset", "gsp-bad-state"),
+    ],
+)
+def test_what_the_driver_says_itself_that_only_a_reset_or_a_restart_ends(line: str, action: str, key: str) -> None:
+    shown = judged((0.0, line), check="health.driver_log")
+    assert (shown.status, shown.action) == ("fail", action)
+    assert line[:90] in shown.found
+    assert [one.key for one in find_symptom(line)] == [key]
+    assert judged((0.0, f"evil: {line}"), check="health.driver_log").status == "pass", "a program may say anything"
+    assert key not in REBOOT_REQUIRED or f"gpuprov explain {key}" in shown.hint
 
 
 def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:

@@ -245,10 +245,19 @@ OFF_BUS = "NVRM: .*fallen off the bus"
 """A driver that finds a GPU gone as it loads, or opens it, has no Xid for that: os_pci probing in nv-pci.c and nv.c of
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too
 (https://github.com/leptonai/gpud/pull/1209)."""
-RESET_REQUIRED = "NVRM: .*NV_ERR_RESET_REQUIRED"
+RESET_REQUIRED = "NVRM: .*(NV_ERR_RESET_REQUIRED|likely in a bad state and may need to be reset)"
 """The driver refuses a GPU until it is reset: NV_ERR_RESET_REQUIRED in
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h"""
-XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{OFF_BUS}|{RESET_REQUIRED}"
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h, and _kgspBootGspRm in
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c"""
+REBOOT_REQUIRED = {
+    "uvm-fatal": "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error ",
+    "nvlink-detection": "NVRM: knvlink(DiscoverPostRxDetLinks|UpdatePostRxDetectLinkMask)_.*(Mask failed|mask)!",
+}
+"""What the driver says, by the keys in symptoms.yaml, where only a reboot helps: nvGpuOpsReportFatalError in
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/rmapi/nv_gpu_ops.c, which also has Xid 154 say so; and
+what it tries again without end where it cannot detect the NVLinks (https://github.com/leptonai/gpud/pull/1272)."""
+BESIDE_XIDS = "|".join((OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{BESIDE_XIDS}"
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
     f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |{RDMA}",
@@ -277,6 +286,7 @@ else
   [ -z "$f" ] || echo 'source|dmesg'
   own() {{ dmesg 2>/dev/null; }}
 fi
+all() {{ own | {kernel_lines.JOINED}; }}
 printf 'first|%s\\n' "$f"
 s='{kernel_lines.STAMP}'
 # Of each kind (k) the last ones, so that what comes by the thousand hides nothing else.
@@ -286,7 +296,6 @@ last() {{ awk -v most="$1" "{{ $2; i = n[k]++; l[k, i % most] = \\$0 }}"' END {{
 all | grep -aE "$s({XIDS})" | last 50 'match($0, /Xid [(][^)]*[)]: [0-9]+/); k = substr($0, RSTART, RLENGTH) ($0 ~ /[ ,][Ff]atal[ ,]/)'
 all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
-all() {{ own | {kernel_lines.JOINED}; }}
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)
