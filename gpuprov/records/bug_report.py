@@ -1,6 +1,8 @@
 """nvidia-bug-report.log: sections between lines of underscores, each a file (`*** PATH`) or a command with its output.
 
-The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 580.
+The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 595: that of 390 is
+https://github.com/AOSC-Tracking/nvidia-390/blob/dc680a6d5bf4afcd37ffb48006d8fbccd7cdbbef/nvidia-bug-report.sh, a newer one
+https://github.com/bottlerocket-os/bottlerocket-admin-container/blob/a226b193d441e3aa7ffdd3bca305b5621b1d2d7f/nvidia-bug-report.sh.
 """
 
 from __future__ import annotations
@@ -14,12 +16,19 @@ from gpuprov.records.model import Pieces
 
 HEAD = "Start of NVIDIA bug report log file"
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
-_FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist))?\s*\Z")
-_COMMAND = re.compile(
-    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)\s*\Z"
+_FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
+_ROOT = "/.bottlerocket/rootfs"
+"""Where the script finds the host's own files in Bottlerocket's admin container."""
+_HEADINGS = (
+    r"/(?:[\w.+-]+/)*((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)",
+    r"(dmesg):",
 )
-_UNAME = re.compile(r"^uname: (\S+ (\S+) .*)$", re.MULTILINE)
-_DATE = re.compile(r"^Date: (.*)$", re.MULTILINE)
+"""How the script names a command whose output follows: by the path that `which` finds, or in words of its own, as dmesg in every
+version. Others in its own words are no output that a probe reads: xset, nvidia-settings, xrandr, the window manager, the kind of
+driver."""
+_COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
+_UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
+_DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
 _SEARCHED = re.compile(
     r"^ *journalctl -b -0:[ \t]*\n(.*?)(?=^ *(?:journalctl -b -[1-9]|/\S+):|^_{40,}|\Z)", re.MULTILINE | re.DOTALL
 )
@@ -80,14 +89,14 @@ def _section(section: str, found: Pieces) -> None:
     for line in section.splitlines():
         if match := _FILE.match(line):
             close()
-            path = posixpath.normpath(match[1])
-            into, lines = (found.files, path), []
-            if match[2]:
+            path = posixpath.normpath(match[1].removeprefix(_ROOT))
+            into, lines = (None if match[2] else (found.files, path)), []
+            if match[2] == "does not exist":
                 found.absent.add(path)
                 into = None
         elif blank and (match := _COMMAND.match(line)):
             close()
-            program, *words = match[1].split()
+            program, *words = (match[1] or match[2]).split()
             into, lines = (found.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
         elif not (line.startswith("*** ls: ") and not lines):
             lines.append(line)

@@ -13,8 +13,9 @@ from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import in_record
 from gpuprov.probe.base import NotRecorded
+from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.gpu_processes import PROCESSES
-from gpuprov.probe.host import pci
+from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 from gpuprov.probe.software import packages
 from gpuprov.records import RecordedFacts, read
@@ -80,12 +81,29 @@ def test_a_gpu_that_does_not_answer_on_the_bus_is_none(tmp_path: Path, shown: st
     assert health(tmp_path)[1]["action"] == "reboot"
 
 
-def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path) -> None:
-    written(tmp_path, with_section("/usr/bin/dmesg", f"{DMESG}{XID}\n"))
+@pytest.mark.parametrize("heading", ["dmesg:", "/bin/dmesg", "/usr/bin/dmesg", "/run/current-system/sw/bin/dmesg"])
+def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path, heading: str) -> None:
+    written(tmp_path, with_section(heading, f"{DMESG}{XID}\n"))
     _, host = health(tmp_path)
     assert (host["fit"], host["action"]) == ("until", "reboot")
     (cause,) = [one for one in host["causes"] if one["check"] == "health.xid"]
     assert "Xid 79 on 0000:1b:00, 4711 s after the boot" in cause["found"]
+
+
+def test_the_hosts_own_files_in_an_admin_container_are_its_own(tmp_path: Path) -> None:
+    """As the script of Bottlerocket's admin container names them."""
+    path = written(
+        tmp_path, with_section("*** /.bottlerocket/rootfs/etc/os-release", "ID=bottlerocket\nVERSION_ID=1.40.0")
+    )
+    assert RecordedFacts(only(path)).get(system.OS_RELEASE).id == "bottlerocket"
+
+
+def test_a_file_that_could_not_be_read_is_neither_empty_nor_absent(tmp_path: Path) -> None:
+    text = reports.bug_report()
+    head = "*** /proc/driver/nvidia/./version"
+    written(tmp_path, text.replace(f"{head}\n", f"{head} is not readable\n"))
+    with pytest.raises(NotRecorded, match="not in this bug report: loaded_driver"):
+        RecordedFacts(only(tmp_path / "nvidia-bug-report.log")).get(nvidia.DRIVER)
 
 
 @pytest.mark.parametrize("text", ["", "[Thu Nov 19 14:02:49 2026] NVRM: x\n", "NVRM: x\nNVRM: y\n"])
@@ -154,11 +172,6 @@ def test_nvidias_lines_of_the_journal_are_enough_for_xids_and_for_nothing_else(t
     assert "health.xid" in health(tmp_path)[1]["passed"]
 
 
-def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
-    """The driver says that it was loaded: a journal without that line was not read."""
-    path = written(tmp_path, reports.bug_report("all is well\n"))
-    with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
-        RecordedFacts(only(path)).get(KERNEL_LOG)
 GONE = (
     "NVRM: The NVIDIA GPU 0000:b3:00.0",
     "NVRM: (PCI ID: 10de:26b5) installed in this system has",
@@ -184,3 +197,8 @@ def test_a_message_of_several_lines_is_one(tmp_path: Path, place: str, indented:
     assert WHOLE in dict(in_record(only(path))[0].lines)["seen"]
 
 
+def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
+    """The driver says that it was loaded: a journal without that line was not read."""
+    path = written(tmp_path, reports.bug_report("all is well\n"))
+    with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
+        RecordedFacts(only(path)).get(KERNEL_LOG)
