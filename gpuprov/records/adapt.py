@@ -13,6 +13,7 @@ import msgspec
 
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus import smi_query
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
 from gpuprov.records import bug_report
@@ -26,6 +27,7 @@ _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
 """How lspci shows a function whose configuration space reads as ones, since it does not answer; newer ones show the header alone:
 https://github.com/pciutils/pciutils/pull/91"""
 
+SMI = "nvidia-smi -q"
 LONGEST_LINE = 2000
 """Characters of a line of lspci that are read."""
 
@@ -138,7 +140,7 @@ def _functions(pieces: Pieces) -> str | None:
 
 def _gpu_health(pieces: Pieces) -> str | None:
     """None unless the report tells what is on the bus beside what nvidia-smi shows: of GPUs that it does not show it says nothing."""
-    functions, shown = _functions(pieces), pieces.commands.get("nvidia-smi -q")
+    functions, shown = _functions(pieces), pieces.commands.get(SMI)
     if functions is None or shown is None:
         return None
     gpus = [one for one in pci.parse(Output(functions)) if one.pci_class[:4] in ("0300", "0302")]
@@ -218,7 +220,8 @@ def _loaded(pieces: Pieces) -> str | None:
 
 
 def _limits(pieces: Pieces) -> str | None:
-    if "/etc/security/limits.conf" not in pieces.files:
+    """None of a report that was cut off: a file that may be missing would overrule the others."""
+    if "/etc/security/limits.conf" not in pieces.files or pieces.cut:
         return None
     return "".join(
         pieces.files[path] + "\n" for path in sorted(pieces.files) if path.startswith("/etc/security/limits")
@@ -248,8 +251,8 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     ),
     "sysctl": _command("sysctl -a"),
     "nvidia_functions": _functions,
-    "nvidia_smi": _command("nvidia-smi -q", smi_rows),
-    "fabric_state": _command("nvidia-smi -q", fabric),
+    "nvidia_smi": _command(SMI, smi_rows),
+    "fabric_state": _command(SMI, fabric),
     "fabric_bridges": _bridges,
     "packages": _command("dpkg -l", dpkg),
     "fabric_packages": _command("dpkg -l", dpkg),
@@ -262,6 +265,14 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
 """By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""
 
 
+def whole(pieces: Pieces) -> Pieces:
+    """The pieces without a list of GPUs that breaks off, which would miss the others."""
+    if lacking := smi_query.lacking(pieces.commands.get(SMI, "")):
+        kept = {name: text for name, text in pieces.commands.items() if name != SMI}
+        return msgspec.structs.replace(pieces, commands=kept, cut=pieces.cut or lacking)
+    return pieces
+
+
 def outputs(pieces: Pieces) -> dict[str, Output]:
     """The outputs of the probes that these pieces tell of."""
     found = {name: made(pieces) for name, made in PROBES.items()}
@@ -270,4 +281,4 @@ def outputs(pieces: Pieces) -> dict[str, Output]:
 
 
 def _smi_status(pieces: Pieces) -> int:
-    return 0 if "Driver Version" in pieces.commands.get("nvidia-smi -q", "") else 9
+    return 0 if "Driver Version" in pieces.commands.get(SMI, "") else 9

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from gpuprov.records.model import Pieces
 
 HEAD = "Start of NVIDIA bug report log file"
+END = "End of NVIDIA bug report log file."
+_END = re.compile(rf"^{re.escape(END)}\s*$", re.MULTILINE)
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
 _ROOT = "/.bottlerocket/rootfs"
@@ -66,18 +68,25 @@ def seconds(date: str) -> float:
 
 
 def pieces(text: str) -> Pieces:
-    """The files and commands in it. Where one is there twice, the first counts."""
+    """The files and commands in it. Where one is there twice, the first counts. Of a report without its end the last one is left out:
+    nobody knows how much of it there was."""
     found = Pieces()
+    whole = _END.search(text) is not None
     if uname := _UNAME.search(text):
         found.commands["uname -a"] = uname[1] + "\n"
-    if log := _SEARCHED.search(text):
+    if (log := _SEARCHED.search(text)) and (whole or log.end() < len(text)):
         found.commands |= {SEARCHED: log[1], "date": date(text)}
-    for section in _RULE.split(text):
+    *sections, last = _RULE.split(text)
+    for section in sections:
         _section(section, found)
+    name = _section(last, found, whole=whole)
+    if not whole:
+        found.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
     return found
 
 
-def _section(section: str, found: Pieces) -> None:
+def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
+    """Take a section's pieces; without the last one where the section is not `whole`. Return that one's name, if it has any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
     blank = True
@@ -93,7 +102,6 @@ def _section(section: str, found: Pieces) -> None:
             into, lines = (None if match[2] else (found.files, path)), []
             if match[2] == "does not exist":
                 found.absent.add(path)
-                into = None
         elif blank and (match := _COMMAND.match(line)):
             close()
             program, *words = (match[1] or match[2]).split()
@@ -101,4 +109,6 @@ def _section(section: str, found: Pieces) -> None:
         elif not (line.startswith("*** ls: ") and not lines):
             lines.append(line)
         blank = not line.strip()
-    close()
+    if whole:
+        close()
+    return into[1] if into else ""
