@@ -35,10 +35,10 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
     count = 0
     for line in lines:
         before, found, rest = line.partition("NVRM: ")
-        if whole and found and 0 < count < _MOST and len(whole) < 100 * _MOST and not re.match(_BEGINS, rest):
-            if before[:1] in (" ", "\t") or re.search(_OPEN, whole):
-                whole, count = f"{whole.rstrip()} {rest.lstrip()}", count + 1
-                continue
+        room = found and 0 < count < _MOST and len(whole or "") < 100 * _MOST and not re.match(_BEGINS, rest)
+        if whole and room and (before[:1] in (" ", "\t") or re.search(_OPEN, whole)):
+            whole, count = f"{whole.rstrip()} {rest.lstrip()}", count + 1
+            continue
         if whole is not None:
             yield whole
         whole, count = line, 1 if found else 0

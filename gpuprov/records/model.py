@@ -16,7 +16,7 @@ class Pieces(msgspec.Struct):
     """What a report holds, as its makers collected it.
 
     `files`: text by absolute path. `commands`: output by command line, the program without its folder. `absent`: files that the
-    report says were not on the host. `cut`: why the report is known to be incomplete; empty where it is whole, as far as anybody knows.
+    report says were not on the host. `cut`: why the report is known to be incomplete; empty where it is not.
     """
 
     files: dict[str, str] = {}

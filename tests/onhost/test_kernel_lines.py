@@ -41,12 +41,13 @@ ROWS = [
         "               NVRM:  visit http://www.nvidia.com/object/unix.html for more\n"
         "               NVRM:  information.  The 580.95.05 NVIDIA driver will ignore\n"
         "               NVRM:  this GPU.  Continuing probe...\n",
-        "[    4.1] NVRM: The NVIDIA GeForce GTX 580 GPU installed in this system is supported through the NVIDIA 390.xx Legacy drivers. "
-        "Please visit http://www.nvidia.com/object/unix.html for more information.  The 580.95.05 NVIDIA driver will ignore this GPU.  "
-        "Continuing probe...",
+        "[    4.1] NVRM: The NVIDIA GeForce GTX 580 GPU installed in this system is supported through the NVIDIA 390.xx Legacy "
+        "drivers. Please visit http://www.nvidia.com/object/unix.html for more information.  The 580.95.05 NVIDIA driver will ignore "
+        "this GPU.  Continuing probe...",
     ),
     (
-        "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n[    4.1] NVRM: BAR1 is 0M @ 0x0 (PCI:0000:02:00.0)\n",
+        "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
+        "[    4.1] NVRM: BAR1 is 0M @ 0x0 (PCI:0000:02:00.0)\n",
         "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid: BAR1 is 0M @ 0x0 (PCI:0000:02:00.0)",
     ),
 ]

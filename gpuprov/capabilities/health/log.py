@@ -220,8 +220,8 @@ def xid(ctx: Ctx) -> Outcome:
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
 def driver_log(ctx: Ctx) -> Outcome:
-    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset, and of nothing that only a restart of the host
-    ends."""
+    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset, and of nothing that only a restart of the
+    host ends."""
     log = readable(ctx, of_nvidia=True)
     expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
     lost = judge(Event(device="", number=OFF_THE_BUS, count=1, at=0.0, text=""))
