@@ -291,3 +291,49 @@ def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: 
     assert judged((0.0, f"evil: {line}"), check=check).status == "pass", "a program may say anything"
     spoken = judged((0.0, "pcieport 0000:00:01.4: DPC: error containment capabilities: Int Msg #0"), check=check)
     assert spoken.status == "pass"
+
+
+PORT, BUS_ERROR = (
+    "pcieport 0000:b0:01.0: AER: ",
+    "PCIe Bus Error: severity=Uncorrected ({}), type=Transaction Layer, (Requester ID)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Fatal')}"], "fail"),
+        (
+            [
+                f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "pass",
+        ),
+        (
+            [
+                f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "pass",
+        ),
+        ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0"], "fail"),
+        *(
+            ([f"{driver} 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail")
+            for driver in ("nvidia", "nvidia-nvswitch", "mlx5_core", "vfio-pci", "pcieport")
+        ),
+        (
+            [
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+                f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "fail",
+        ),
+    ],
+)
+def test_an_error_of_another_device_that_is_not_fatal_is_told(lines: list[str], status: str) -> None:
+    shown = judged(*((float(number), line) for number, line in enumerate(lines)), check="health.pcie_errors")
+    assert shown.status == status
+    if status == "pass":
+        assert f"of another device, not fatal: {len(lines)} lines" in shown.found
