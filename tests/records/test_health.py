@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def with_section(command: str, text: str) -> str:
 
 
 def test_what_nvidia_smi_says_in_a_report_is_judged(tmp_path: Path) -> None:
-    written(tmp_path, reports.bug_report())
+    written(tmp_path, reports.bug_report().replace("Unhealthy", "Healthy"))
     code, host = health(tmp_path)
     assert (code, host["fit"]) == (1, "not proven")
     assert "health.gpus" in host["passed"]
@@ -115,7 +116,8 @@ def test_a_log_without_the_kernels_own_stamps_is_none(tmp_path: Path, text: str)
 
 def test_errors_of_nvlinks_are_judged(tmp_path: Path) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 7\n\t Link 0: CRC Errors: 0"
-    written(tmp_path, with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links))
+    text = with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links)
+    written(tmp_path, text.replace("Unhealthy", "Healthy"))
     assert [one["check"] for one in health(tmp_path)[1]["causes"]] == ["health.nvlink_errors"]
 
 
@@ -202,3 +204,61 @@ def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
     path = written(tmp_path, reports.bug_report("all is well\n"))
     with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
         RecordedFacts(only(path)).get(KERNEL_LOG)
+
+
+LINK = """    PCI
+        GPU Link Info
+            Link Width
+                Max                           : 16x
+                Current                       : {}x
+"""
+
+
+def wide(*widths: int) -> str:
+    """A report whose GPUs have links of so many lanes, and are well in their fabric."""
+    head, *gpus = reports.bug_report().replace("Unhealthy", "Healthy").split("    GSP Firmware Version")
+    made = (f"{LINK.format(width)}    GSP Firmware Version{gpu}" for width, gpu in zip(widths, gpus, strict=True))
+    return head + "".join(made)
+
+
+@pytest.mark.parametrize(
+    ("widths", "found"),
+    [
+        ((16,) * 8, ""),
+        ((16, 16, 8, 16, 16, 16, 16, 16), "the PCIe link of 0000:"),
+        ((8,) * 8, ""),
+    ],
+    ids=["wide", "one narrow", "all alike"],
+)
+def test_a_gpu_whose_link_is_narrower_than_its_likes_is_found_without_the_kernels_files(
+    tmp_path: Path, widths: tuple[int, ...], found: str
+) -> None:
+    written(tmp_path, wide(*widths))
+    host = health(tmp_path)[1]
+    told = [one["found"] for one in host["causes"] if one["check"] == "health.pcie_links"]
+    assert [one[: len(found)] for one in told] == ([found] if found else [])
+    assert "health.pcie_links" not in host["passed"], "ports, adapters and speeds are not known"
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, ""),
+        ({"Summary": "Unhealthy"}, "Health Unhealthy"),
+        ({"Summary": "Limited Capacity"}, "Health Limited Capacity"),
+        ({"State": "In Progress"}, "In Progress"),
+    ],
+)
+def test_the_fabrics_state_is_judged_where_the_daemon_is_not_recorded(
+    tmp_path: Path, changed: dict[str, str], found: str
+) -> None:
+    text = reports.bug_report().replace("Unhealthy", "Healthy")
+    for name, value in changed.items():
+        text, count = re.subn(rf"(?m)^( +{name} +: ).*$", rf"\g<1>{value}", text, count=1)
+        assert count
+    written(tmp_path, text)
+    host = health(tmp_path)[1]
+    told = [one["found"] for one in host["causes"] if one["check"] == "health.fabric"]
+    assert len(told) == bool(found)
+    assert all(found in one for one in told)
+    assert "health.fabric" not in host["passed"], "whether Fabric Manager lives is not known"

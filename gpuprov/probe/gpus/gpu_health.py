@@ -85,6 +85,7 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
         enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
         replays=_whole(values.get(("PCI", "Replays Since Reset"))),
+        width=_whole((values.get(("PCI", "GPU Link Info", "Link Width", "Current")) or "").removesuffix("x")),
         vbios=_text(values.get(("VBIOS Version",))),
         inforom=_text(values.get(("Inforom Version", "Image Version"))),
         recovery=_text(values.get(("GPU Recovery Action",))),
