@@ -65,6 +65,8 @@ def _folder(path: Path) -> list[Record]:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
     if not records and (bad := next(((name, one) for name, one in tree.items() if isinstance(one, Unreadable)), None)):
         raise Unreadable(f"{bad[0]}: {bad[1]}")
+    if tree.cut and not records:
+        raise Unreadable("it was cut off before the first record in it")
     return records
 
 

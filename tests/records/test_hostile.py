@@ -123,7 +123,7 @@ def test_damage_is_one_clear_error_and_what_is_cut_off_is_read_as_far_as_it_goes
         refused(path, "cannot be read|holds no record")
     archive = reports.tarball({"sos_commands/host/hostname": "x" * 2000}, "w")
     path.write_bytes(archive[:1000])
-    refused(path, "damaged|no record")
+    refused(path, "it was cut off before the first record in it")
 
 
 def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
