@@ -133,8 +133,7 @@ def _line(row: str, told: Mapping[str, str]) -> Line | None:
 
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 DEVICE = f"[a-z0-9_-]+ {ADDRESS}: "
-"""How a line begins that a driver says of a device, nvidia-nvswitch among them: longer than the 15 characters that a program's name
-may have."""
+"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
 """Those of nics.yaml, which tests compare. A module for RDMA says the driver of its PCI function, as bnxt_re does bnxt_en
 (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c)."""
@@ -254,11 +253,9 @@ REBOOT_REQUIRED = {
     "uvm-fatal": "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error ",
     "nvlink-detection": "NVRM: knvlink(DiscoverPostRxDetLinks|UpdatePostRxDetectLinkMask)_.*(Mask failed|mask)!",
 }
-"""What the driver says, by the keys in symptoms.yaml, where only a reboot helps: nvGpuOpsReportFatalError in
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/rmapi/nv_gpu_ops.c, which has Xid 154 say it, too;
-and what it tries again without end where it cannot detect the NVLinks (https://github.com/leptonai/gpud/pull/1272)."""
-BESIDE_XIDS = "|".join((OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
-XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{BESIDE_XIDS}"
+"""What the driver says where only a reboot helps, by its key in catalog/data/symptoms.yaml, which has the sources."""
+SAID = "|".join((SWITCH_FOUND, OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SAID}"
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
     f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |{RDMA}",
