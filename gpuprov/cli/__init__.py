@@ -177,7 +177,9 @@ def verify(
     if records:
         from gpuprov.verify import recorded
 
-        results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
+        results = recorded.verify(
+            fleet.pairs, options.read_records(records), only=options.only(only), named=bool(reading["limit"])
+        )
         if left := recorded.left_out(fleet.pairs, results):
             console.progress(f"not judged, since no record is of them: {folded(left)}")
     else:

@@ -65,7 +65,7 @@ def health(
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
-        found = recorded.verify(pairs, options.read_records(records), only={CAPABILITY})
+        found = recorded.verify(pairs, options.read_records(records), only={CAPABILITY}, named=bool(reading["limit"]))
         if left := recorded.left_out(pairs, found):
             console.progress(f"not judged, since no record is of them: {folded(left)}")
     else:

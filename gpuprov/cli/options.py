@@ -139,10 +139,15 @@ recorded = click.option(
 
 
 def read_records(paths: tuple[Path, ...]) -> list[Record]:
-    """The records at these paths."""
+    """The records at these paths. Of those that are incomplete it is told, and why."""
+    from gpuprov import console
     from gpuprov.records import read
 
-    return [record for path in paths for record in read(path)]
+    found = [record for path in paths for record in read(path)]
+    for record in found:
+        if record.cut:
+            console.progress(f"{record.path}: the record is incomplete: {record.cut}")
+    return found
 
 
 read_limit = click.option(

@@ -65,7 +65,7 @@ def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, rea
     from gpuprov.verify.listing import listing, probes_of
 
     if records:
-        found: Any = recorded.read(pairs, options.read_records(records))
+        found: Any = recorded.read(pairs, options.read_records(records), named=True)
         if left := [raw.name for raw, _ in pairs if raw.name not in found]:
             console.progress(f"not shown, since no record is of them: {folded(left)}")
     else:

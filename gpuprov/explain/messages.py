@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.catalog.symptoms import XID, Symptom, fold, possible_in, signatures_in, symptoms, symptoms_of
+from gpuprov.onhost.kernel_lines import joined
 
 LONGEST_LINE = 4000
 """Characters of a line that are searched."""
@@ -22,7 +23,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 def symptoms_in(text: str) -> list[Seen]:
     """Each symptom once, the most telling first: Xids, then long messages before short ones, single words last."""
-    lines = [line[:LONGEST_LINE] for line in text.splitlines()]
+    lines = [line[:LONGEST_LINE] for line in joined(text.splitlines())]
     xids = _xids(lines)
     known = symptoms()
     found = [Seen(symptom, *_seen(xids, symptom.xids)) for symptom in known if any(n in xids for n in symptom.xids)]

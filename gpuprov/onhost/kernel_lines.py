@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from typing import Iterable, Iterator
 
 STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
 """What is before a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[   12.345678] `)."""
@@ -11,6 +11,39 @@ OF_A_PROGRAM = r".{1,15}\[[0-9]+\]:? "
 """`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: whoever runs the program names it, and its file, as they like."""
 PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 """How lines of the modules for peer memory begin: as the kernel names the module, and as it names itself."""
+
+
+_OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
+"""A message of NVIDIA's driver that goes on in the next line: nv.c and nv-pci.c in
+https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia."""
+_BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
+"""How another message begins, where the lines between are missing."""
+_MOST = 10
+"""Lines of one message; it is at most a hundred times as long in characters."""
+JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
+  if (n && a && n < {_MOST} && length(l) < {100 * _MOST} && t !~ /^{_BEGINS}/ && (/^[ \t]/ || l ~ /{_OPEN.replace("/", "[/]")}/)) {{
+    sub(/^[ \t]+/, "", t); sub(/[ \t]+$/, "", l); l = l " " t; n++; next }}
+  if (NR > 1) print l
+  l = $0; n = a > 0 }} END {{ if (NR) print l }}'"""
+"""`joined` as a filter of a shell."""
+
+
+def joined(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, those of one message of NVIDIA's driver as one. dmesg and the journal show what follows the first indented, or with
+    its own stamp."""
+    whole: str | None = None
+    count = 0
+    for line in lines:
+        before, found, rest = line.partition("NVRM: ")
+        room = found and 0 < count < _MOST and len(whole or "") < 100 * _MOST and not re.match(_BEGINS, rest)
+        if whole and room and (before[:1] in (" ", "\t") or re.search(_OPEN, whole)):
+            whole, count = f"{whole.rstrip()} {rest.lstrip()}", count + 1
+            continue
+        if whole is not None:
+            yield whole
+        whole, count = line, 1 if found else 0
+    if whole is not None:
+        yield whole
 
 
 def said(lines: Iterable[str], begins: str) -> list[str]:

@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from gpuprov.reading.files import contents
 from gpuprov.reading.limits import Unreadable
@@ -37,6 +37,16 @@ _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(memlimit=DECODER)),
     (b"BZh", bz2.BZ2Decompressor),
 )
+
+
+class Cut(Unreadable):
+    """An archive that ends before its end."""
+
+
+class Tree(dict[str, bytes | Unreadable]):
+    """Files by relative name. `cut`: the archive that they are from ends before its end, so that others may be missing."""
+
+    cut = False
 
 
 class Unpacked(io.RawIOBase):
@@ -106,18 +116,22 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def tree(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes | Unreadable]:
+def tree(path: Path, wanted: Callable[[str], bool]) -> Tree:
     """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
 
-    A single file that cannot be read stands there as what is wrong with it.
+    A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are the files that
+    are whole.
     """
-    found: dict[str, bytes | Unreadable] = {}
+    found = Tree()
     total = 0
-    for name, data in _walk(path, wanted) if path.is_dir() else _members(path, wanted):
-        total += 0 if isinstance(data, Unreadable) else len(data)
-        if total > TOTAL:
-            raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
-        found.setdefault(name, data)
+    try:
+        for name, data in _walk(path, wanted) if path.is_dir() else _members(path, wanted):
+            total += 0 if isinstance(data, Unreadable) else len(data)
+            if total > TOTAL:
+                raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
+            found.setdefault(name, data)
+    except Cut:
+        found.cut = True
     return found
 
 
@@ -174,7 +188,14 @@ def _judge_records(data: bytes) -> None:
 
 
 class Member(tarfile.TarInfo):
-    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole."""
+    """A member whose headers are bounded: tarfile reads long names, pax headers and lists of holes whole. Two blocks of zeros are an
+    archive's end (pax(1)): where there is no further header before them, it was cut off."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise Cut("cut off")
+        return super().frombuf(buf, encoding, errors)
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         headers = (*tarfile.GNU_TYPES[:2], tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -223,7 +244,8 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             if isinstance(error, Unreadable):
                 raise
-            raise Unreadable(f"damaged: {error}") from error
+            cut = "unexpected end of data" in str(error)
+            raise (Cut if cut else Unreadable)(f"damaged: {error}") from error
 
 
 def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:

@@ -9,7 +9,11 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
+
+from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus import smi_query
 from gpuprov.probe.host import pci
 from gpuprov.probe.host.systemd import UNITS
 from gpuprov.records import bug_report
@@ -23,6 +27,7 @@ _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
 """How lspci shows a function whose configuration space reads as ones, since it does not answer; newer ones show the header alone:
 https://github.com/pciutils/pciutils/pull/91"""
 
+SMI = "nvidia-smi -q"
 LONGEST_LINE = 2000
 """Characters of a line of lspci that are read."""
 
@@ -135,7 +140,7 @@ def _functions(pieces: Pieces) -> str | None:
 
 def _gpu_health(pieces: Pieces) -> str | None:
     """None unless the report tells what is on the bus beside what nvidia-smi shows: of GPUs that it does not show it says nothing."""
-    functions, shown = _functions(pieces), pieces.commands.get("nvidia-smi -q")
+    functions, shown = _functions(pieces), pieces.commands.get(SMI)
     if functions is None or shown is None:
         return None
     gpus = [one for one in pci.parse(Output(functions)) if one.pci_class[:4] in ("0300", "0302")]
@@ -155,8 +160,9 @@ _STAMP = re.compile(r"\[ *([0-9]{1,10})\.[0-9]+\]")
 def kernel_log(text: str) -> str | None:
     """`dmesg`: the kernel's lines with their seconds since the boot, whose time is not told. None where they have no such stamps: they
     come from a shell that shows other ones, or from a log that somebody has searched."""
-    lines = [line for line in text.splitlines() if _STAMP.match(line)]
-    if not lines or len(lines) * 2 < len([line for line in text.splitlines() if line.strip()]):
+    said = list(kernel_lines.joined(text.splitlines()))
+    lines = [line for line in said if _STAMP.match(line)]
+    if not lines or len(lines) * 2 < len([line for line in said if line.strip()]):
         return None
     last = max(int(match[1]) for line in lines if (match := _STAMP.match(line)))
     rows = "".join(f"line|{line}\n" for line in lines)
@@ -171,7 +177,7 @@ def searched_log(text: str, made: float) -> str | None:
     """NVIDIA's lines of `journalctl`, of a report that was `made` then: in the year before it, in the host's own time zone."""
     year = datetime.fromtimestamp(made, UTC).year
     rows = []
-    for match in map(_SHORT.fullmatch, text.splitlines()):
+    for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
         if match is None:
             continue
         at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]
@@ -214,7 +220,8 @@ def _loaded(pieces: Pieces) -> str | None:
 
 
 def _limits(pieces: Pieces) -> str | None:
-    if "/etc/security/limits.conf" not in pieces.files:
+    """None of a report that was cut off: a file that may be missing would overrule the others."""
+    if "/etc/security/limits.conf" not in pieces.files or pieces.cut:
         return None
     return "".join(
         pieces.files[path] + "\n" for path in sorted(pieces.files) if path.startswith("/etc/security/limits")
@@ -244,8 +251,8 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     ),
     "sysctl": _command("sysctl -a"),
     "nvidia_functions": _functions,
-    "nvidia_smi": _command("nvidia-smi -q", smi_rows),
-    "fabric_state": _command("nvidia-smi -q", fabric),
+    "nvidia_smi": _command(SMI, smi_rows),
+    "fabric_state": _command(SMI, fabric),
     "fabric_bridges": _bridges,
     "packages": _command("dpkg -l", dpkg),
     "fabric_packages": _command("dpkg -l", dpkg),
@@ -258,6 +265,14 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
 """By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""
 
 
+def whole(pieces: Pieces) -> Pieces:
+    """The pieces without a list of GPUs that breaks off, which would miss the others."""
+    if lacking := smi_query.lacking(pieces.commands.get(SMI, "")):
+        kept = {name: text for name, text in pieces.commands.items() if name != SMI}
+        return msgspec.structs.replace(pieces, commands=kept, cut=pieces.cut or lacking)
+    return pieces
+
+
 def outputs(pieces: Pieces) -> dict[str, Output]:
     """The outputs of the probes that these pieces tell of."""
     found = {name: made(pieces) for name, made in PROBES.items()}
@@ -266,4 +281,4 @@ def outputs(pieces: Pieces) -> dict[str, Output]:
 
 
 def _smi_status(pieces: Pieces) -> int:
-    return 0 if "Driver Version" in pieces.commands.get("nvidia-smi -q", "") else 9
+    return 0 if "Driver Version" in pieces.commands.get(SMI, "") else 9

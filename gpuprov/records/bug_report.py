@@ -1,6 +1,8 @@
 """nvidia-bug-report.log: sections between lines of underscores, each a file (`*** PATH`) or a command with its output.
 
-The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 580.
+The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 595: that of 390 is
+https://github.com/AOSC-Tracking/nvidia-390/blob/dc680a6d5bf4afcd37ffb48006d8fbccd7cdbbef/nvidia-bug-report.sh, a newer one
+https://github.com/bottlerocket-os/bottlerocket-admin-container/blob/a226b193d441e3aa7ffdd3bca305b5621b1d2d7f/nvidia-bug-report.sh.
 """
 
 from __future__ import annotations
@@ -13,13 +15,22 @@ from datetime import UTC, datetime
 from gpuprov.records.model import Pieces
 
 HEAD = "Start of NVIDIA bug report log file"
+END = "End of NVIDIA bug report log file."
+_END = re.compile(rf"^{re.escape(END)}\s*$", re.MULTILINE)
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
-_FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist))?\s*\Z")
-_COMMAND = re.compile(
-    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)\s*\Z"
+_FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
+_ROOT = "/.bottlerocket/rootfs"
+"""Where the script finds the host's own files in Bottlerocket's admin container."""
+_HEADINGS = (
+    r"/(?:[\w.+-]+/)*((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)",
+    r"(dmesg):",
 )
-_UNAME = re.compile(r"^uname: (\S+ (\S+) .*)$", re.MULTILINE)
-_DATE = re.compile(r"^Date: (.*)$", re.MULTILINE)
+"""How the script names a command whose output follows: by the path that `which` finds, or in words of its own, as dmesg in every
+version. Others in its own words are no output that a probe reads: xset, nvidia-settings, xrandr, the window manager, the kind of
+driver."""
+_COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
+_UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
+_DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
 _SEARCHED = re.compile(
     r"^ *journalctl -b -0:[ \t]*\n(.*?)(?=^ *(?:journalctl -b -[1-9]|/\S+):|^_{40,}|\Z)", re.MULTILINE | re.DOTALL
 )
@@ -57,18 +68,25 @@ def seconds(date: str) -> float:
 
 
 def pieces(text: str) -> Pieces:
-    """The files and commands in it. Where one is there twice, the first counts."""
+    """The files and commands in it. Where one is there twice, the first counts. Of a report without its end the last one is left out:
+    nobody knows how much of it there was."""
     found = Pieces()
+    whole = _END.search(text) is not None
     if uname := _UNAME.search(text):
         found.commands["uname -a"] = uname[1] + "\n"
-    if log := _SEARCHED.search(text):
+    if (log := _SEARCHED.search(text)) and (whole or log.end() < len(text)):
         found.commands |= {SEARCHED: log[1], "date": date(text)}
-    for section in _RULE.split(text):
+    *sections, last = _RULE.split(text)
+    for section in sections:
         _section(section, found)
+    name = _section(last, found, whole=whole)
+    if not whole:
+        found.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
     return found
 
 
-def _section(section: str, found: Pieces) -> None:
+def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
+    """Take a section's pieces; without the last one where the section is not `whole`. Return that one's name, if it has any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
     blank = True
@@ -80,16 +98,17 @@ def _section(section: str, found: Pieces) -> None:
     for line in section.splitlines():
         if match := _FILE.match(line):
             close()
-            path = posixpath.normpath(match[1])
-            into, lines = (found.files, path), []
-            if match[2]:
+            path = posixpath.normpath(match[1].removeprefix(_ROOT))
+            into, lines = (None if match[2] else (found.files, path)), []
+            if match[2] == "does not exist":
                 found.absent.add(path)
-                into = None
         elif blank and (match := _COMMAND.match(line)):
             close()
-            program, *words = match[1].split()
+            program, *words = (match[1] or match[2]).split()
             into, lines = (found.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
         elif not (line.startswith("*** ls: ") and not lines):
             lines.append(line)
         blank = not line.strip()
-    close()
+    if whole:
+        close()
+    return into[1] if into else ""

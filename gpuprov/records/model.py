@@ -16,12 +16,13 @@ class Pieces(msgspec.Struct):
     """What a report holds, as its makers collected it.
 
     `files`: text by absolute path. `commands`: output by command line, the program without its folder. `absent`: files that the
-    report says were not on the host.
+    report says were not on the host. `cut`: why the report is known to be incomplete; empty where it is not.
     """
 
     files: dict[str, str] = {}
     commands: dict[str, str] = {}
     absent: set[str] = set()
+    cut: str = ""
 
     def file(self, path: str) -> str | None:
         """The text of a file; "" for one that was not there; None where the report says nothing of it."""
@@ -32,7 +33,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One host as it was. `host` is what it called itself, `path` where the record lies, `text` all of it, to search for messages.
 
     `read_at`: seconds since 1970, 0 if unknown. `fault`: why it could not be read, empty where it could. `readable`: the probes that
-    gpuprov looks for in a record of this kind; empty: all.
+    gpuprov looks for in a record of this kind; empty: all. `cut`: why it is known to be incomplete: what may be missing in it is in no
+    output.
     """
 
     host: str
@@ -43,6 +45,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     fault: str = ""
     readable: frozenset[str] = frozenset()
+    cut: str = ""
 
 
 class RecordedFacts(Facts):
@@ -60,5 +63,6 @@ class RecordedFacts(Facts):
             kind = self._record.kind
             if self._record.readable and probe.name not in self._record.readable:
                 raise NotRecorded(f"gpuprov does not read {probe.name} from such a record ({kind})")
-            raise NotRecorded(f"not in this {kind}: {probe.name}")
+            incomplete = ", which is incomplete" if self._record.cut else ""
+            raise NotRecorded(f"not in this {kind}{incomplete}: {probe.name}")
         return super().get(probe)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
+
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Output
 from gpuprov.reading import Unreadable, archives, refused
@@ -20,6 +22,7 @@ ALLOWED = (
 )
 
 
+CUT = "the archive that it is from was cut off"
 READABLE = frozenset({"container", *adapt.PROBES})
 """Probes that a bug report or an sosreport may answer."""
 
@@ -53,12 +56,17 @@ def _folder(path: Path) -> list[Record]:
     texts = {name: data for name, data in tree.items() if not isinstance(data, Unreadable)}
     records = [record for name, data in tree.items() if (record := _one_of_many(path, name, data))]
     if sosreport.is_one(set(texts)):
-        records.append(_sosreport({name: data for name, data in texts.items() if sosreport.wanted(name)}, str(path)))
+        own = {name: data for name, data in texts.items() if sosreport.wanted(name)}
+        records.append(_sosreport(own, str(path), CUT if tree.cut else ""))
+    if tree.cut:
+        records = [msgspec.structs.replace(one, cut=one.cut or CUT) for one in records]
     pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
     if not records and (bad := next(((name, one) for name, one in tree.items() if isinstance(one, Unreadable)), None)):
         raise Unreadable(f"{bad[0]}: {bad[1]}")
+    if tree.cut and not records:
+        raise Unreadable("it was cut off before the first record in it")
     return records
 
 
@@ -92,19 +100,21 @@ def _wanted(name: str) -> bool:
 
 def _bug_report(text: str, path: str, node: str = "") -> Record:
     """`node`: the name that a must-gather gives the file; inside, the driver's pod calls itself otherwise."""
+    pieces = adapt.whole(bug_report.pieces(text))
     return Record(
         host=node or bug_report.host(text),
         path=path,
         kind="bug report",
-        outputs=_outputs(bug_report.pieces(text)),
+        outputs=_outputs(pieces),
         read_at=bug_report.seconds(bug_report.date(text)),
         text=text,
         readable=READABLE,
+        cut=pieces.cut,
     )
 
 
-def _sosreport(tree: dict[str, bytes], path: str) -> Record:
-    pieces = sosreport.pieces(tree)
+def _sosreport(tree: dict[str, bytes], path: str, cut: str) -> Record:
+    pieces = adapt.whole(sosreport.pieces(tree, cut))
     return Record(
         host=sosreport.host(tree),
         path=path,
@@ -112,6 +122,7 @@ def _sosreport(tree: dict[str, bytes], path: str) -> Record:
         outputs=_outputs(pieces),
         text=sosreport.logs(tree),
         readable=READABLE,
+        cut=pieces.cut,
     )
 
 

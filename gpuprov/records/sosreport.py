@@ -55,9 +55,9 @@ def is_one(names: set[str]) -> bool:
     return any(inside(name).startswith("sos_commands/") for name in names)
 
 
-def pieces(tree: dict[str, bytes]) -> Pieces:
-    """The files and commands in it."""
-    found = Pieces()
+def pieces(tree: dict[str, bytes], cut: str = "") -> Pieces:
+    """The files and commands in it. `cut`: why others may be missing."""
+    found = Pieces(cut=cut)
     for name, data in tree.items():
         bare = inside(name)
         command = COMMANDS.get(bare.removeprefix("sos_commands/"))

@@ -5,13 +5,14 @@ Health, verify, export, topology and the exporter judge by these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from gpuprov.catalog.xids import Action
-from gpuprov.topology.links import UNSEEN_PORT, Lowered, lowered, unlinked
+from gpuprov.probe.gpus.gpu_state import GpuHealth
+from gpuprov.topology.links import UNSEEN_PORT, lowered, told, unlinked, usual
 from gpuprov.topology.model import Wiring
 from gpuprov.topology.ports import BadPort, bad_ports
 
@@ -47,11 +48,28 @@ def links(wiring: Wiring) -> Iterator[Defect]:
             kind="link",
             found=f"the PCIe link of {name} is {one.found}, {who} {one.possible}{unseen}",
             brief=f"{name} is {one.found} of {one.possible}{f'; {one.unseen}' if one.unseen else ''}",
-            fix=link_fix(one),
+            fix=link_fix(one.function.address),
             action=LINK,
             places=(one.function.address, one.port),
             unproven=bool(one.unseen),
         )
+
+
+def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
+    """The same where nvidia-smi alone tells of links: GPUs whose own is narrower than those of most of their like. A link's
+    speed is not judged, since an idle GPU lowers it."""
+    for gpu in gpus:
+        width = usual([one.width or 0 for one in gpus if one.kind == gpu.kind])
+        if 0 < (gpu.width or 0) < width:
+            found, possible = told(gpu.width or 0, 0), told(width, 0)
+            yield Defect(
+                kind="link",
+                found=f"the PCIe link of {gpu.address} is {found}, its like here {possible}",
+                brief=f"{gpu.address} is {found} of {possible}",
+                fix=link_fix(gpu.address),
+                action=LINK,
+                places=(gpu.address,),
+            )
 
 
 def nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
@@ -80,9 +98,8 @@ def of_port(one: BadPort) -> Defect:
     return Defect(kind="link", found=str(one), brief=str(one), fix=fix, action=LINK, places=places, unproven=one.unused)
 
 
-def link_fix(one: Lowered) -> str:
-    """What to do about a lowered link."""
-    where = one.function.address
+def link_fix(where: str) -> str:
+    """What to do about a lowered link of the function at this address."""
     return f"lspci -vv -s {where} | grep LnkSta; reseat the card or its riser, or set the slot right in the firmware"
 
 

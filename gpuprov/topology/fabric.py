@@ -93,20 +93,32 @@ def detached(gpu: GpuFabric | None) -> str:
 
 def faults(facts: Facts) -> Iterator[Fault]:
     """What is wrong on a host with a loaded driver, whatever its spec asks for. Raises ProbeFailed."""
-    functions = [one for one in facts.get(pci.NVIDIA_FUNCTIONS) if not one.driver.endswith("vfio-pci")]
-    on_bus = [one for one in functions if one.is_gpu]
-    generation = catalogue.generation([one.identifier for one in functions], bridged=bool(facts.get(fabric.BRIDGES)))
-    trays = bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
+    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
     daemon = facts.get(fabric.DAEMON)
     if generation and on_bus:
         yield from _manager(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
     if trays:
         yield from _imex(facts.get(IMEX))
-    machine = facts.known(MACHINE)
+    yield from of_gpus(facts)
+
+
+def of_gpus(facts: Facts) -> Iterator[Fault]:
+    """What nvidia-smi says that is wrong with the registration and health of GPUs: as much of `faults` as a record tells that does not
+    tell of the daemons. Raises ProbeFailed."""
+    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
+    daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
     yield from _states(
         facts.get(fabric.STATE), on_bus, generation, trays=trays,
-        shared=daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
+        shared=daemon is not None and daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
     )  # fmt: skip
+
+
+def _hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
+    """GPUs that are this host's own, the generation of its NVSwitches, and whether it is a tray of a rack."""
+    functions = [one for one in facts.get(pci.NVIDIA_FUNCTIONS) if not one.driver.endswith("vfio-pci")]
+    on_bus = [one for one in functions if one.is_gpu]
+    generation = catalogue.generation([one.identifier for one in functions], bridged=bridged)
+    return on_bus, generation, bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
 
 
 def _is_of_rack(function: PciFunction) -> bool:

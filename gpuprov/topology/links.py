@@ -92,7 +92,7 @@ def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str)
     """Of a link whose other end is not seen: what most of its like on this host have is possible here, too; what its own end supports
     need not be."""
     mine = function.link
-    width, speed = _usual([one.link.width for one in alike]), _usual([one.link.speed for one in alike])
+    width, speed = usual([one.link.width for one in alike]), usual([one.link.speed for one in alike])
     narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
     if narrow or slow:
         possible = told(max(width, mine.width), max(speed, mine.speed))
@@ -113,7 +113,7 @@ def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str)
     )
 
 
-def _usual(figures: Sequence[float]) -> float:
+def usual(figures: Sequence[float]) -> float:
     """What more than half of them are; 0 where there is no such figure."""
     value, count = Counter(figures).most_common(1)[0]
     return value if count * 2 > len(figures) else 0

@@ -11,9 +11,11 @@ from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.verify import Pairs, unreachable
 
 
-def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None) -> list[Result]:
+def verify(
+    fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None, named: bool = False
+) -> list[Result]:
     """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`."""
-    found = read(fleet, records)
+    found = read(fleet, records, named=named)
     results: list[Result] = []
     for raw, spec in fleet:
         known = found.get(raw.name)
@@ -24,15 +26,15 @@ def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | N
     return results
 
 
-def read(fleet: Pairs, records: Sequence[Record]) -> dict[str, RecordedFacts | Unreached]:
+def read(fleet: Pairs, records: Sequence[Record], *, named: bool = False) -> dict[str, RecordedFacts | Unreached]:
     """By host what its record holds, or why it cannot be read. Raises GpuprovError where a record is of no host, or of several.
 
-    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host; one whose name matches no
-    host belongs to the only host there is.
+    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. To the only host there is
+    belongs one without a name, and one with another name where somebody has `named` the host.
     """
     matched: dict[str, Record] = {}
     for record in records:
-        name = _host(fleet, record)
+        name = _host(fleet, record, named=named)
         if name in matched:
             raise GpuprovError(
                 f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
@@ -53,17 +55,17 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     return [raw.name for raw, _ in fleet if raw.name not in judged]
 
 
-def _host(fleet: Pairs, record: Record) -> str:
+def _host(fleet: Pairs, record: Record, *, named: bool) -> str:
     names = [raw.name for raw, _ in fleet]
     short = record.host.partition(".")[0]
     for alike in (
         [raw.name for raw, _ in fleet if record.host and record.host in (raw.name, raw.connection.get("ansible_host"))],
         [name for name in names if short and name.partition(".")[0] == short],
-        names,
+        names if named or not record.host else [],
     ):
         if len(alike) == 1:
             return alike[0]
-        if alike and alike is not names:
+        if alike:
             break
     called = f'calls its host "{record.host}"' if record.host else "does not name its host"
     raise GpuprovError(

@@ -6,7 +6,9 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
+from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.catalog.xids import xids_file
+from gpuprov.probe.kernel.kernel_log import REBOOT_REQUIRED
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log, nvlinks, smi, xid
 
@@ -234,6 +236,30 @@ def test_a_gpu_that_is_gone_without_an_xid_asks_for_what_xid_79_does() -> None:
     assert numbered.status == "pass", "health.xid has that"
 
 
+BAD_STATE = "NVRM: GPU0 _kgspBootGspRm: (the GPU is likely in a bad state and may need to be reset)"
+UVM = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+DETECTION = "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!"
+MASK = "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!"
+
+
+@pytest.mark.parametrize(
+    ("line", "action", "key"),
+    [
+        (UVM, "reboot", "uvm-fatal"),
+        (DETECTION, "reboot", "nvlink-detection"),
+        (MASK, "reboot", "nvlink-detection"),
+        (BAD_STATE, "reset", "gsp-bad-state"),
+    ],
+)
+def test_what_the_driver_says_itself_that_only_a_reset_or_a_restart_ends(line: str, action: str, key: str) -> None:
+    shown = judged((0.0, line), check="health.driver_log")
+    assert (shown.status, shown.action) == ("fail", action)
+    assert line[:90] in shown.found
+    assert [one.key for one in find_symptom(line)] == [key]
+    assert judged((0.0, f"evil: {line}"), check="health.driver_log").status == "pass", "a program may say anything"
+    assert key not in REBOOT_REQUIRED or f"gpuprov explain {key}" in shown.hint
+
+
 def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
     shown = judged((0.0, REFUSED), check="health.driver_log")
     assert (shown.status, shown.action) == ("fail", "reset")
@@ -265,3 +291,49 @@ def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: 
     assert judged((0.0, f"evil: {line}"), check=check).status == "pass", "a program may say anything"
     spoken = judged((0.0, "pcieport 0000:00:01.4: DPC: error containment capabilities: Int Msg #0"), check=check)
     assert spoken.status == "pass"
+
+
+PORT, BUS_ERROR = (
+    "pcieport 0000:b0:01.0: AER: ",
+    "PCIe Bus Error: severity=Uncorrected ({}), type=Transaction Layer, (Requester ID)",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),
+        ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Fatal')}"], "fail"),
+        (
+            [
+                f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0",
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "pass",
+        ),
+        (
+            [
+                f"{PORT}Uncorrectable (Non-Fatal) error message received from 0000:81:00.0",
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "pass",
+        ),
+        ([f"{PORT}Uncorrected (Non-Fatal) error received: 0000:81:00.0"], "fail"),
+        *(
+            ([f"{driver} 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}"], "fail")
+            for driver in ("nvidia", "nvidia-nvswitch", "mlx5_core", "vfio-pci", "pcieport")
+        ),
+        (
+            [
+                f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}",
+                f"nvidia 0000:52:00.0: {BUS_ERROR.format('Non-Fatal')}",
+            ],
+            "fail",
+        ),
+    ],
+)
+def test_an_error_of_another_device_that_is_not_fatal_is_told(lines: list[str], status: str) -> None:
+    shown = judged(*((float(number), line) for number, line in enumerate(lines)), check="health.pcie_errors")
+    assert shown.status == status
+    if status == "pass":
+        assert f"of another device, not fatal: {len(lines)} lines" in shown.found

@@ -25,6 +25,14 @@ COLD = "print_health_info:475:(pid 0): Cold reset is required"
 TIMEOUT = "wait_func:1195:(pid 1967079): CREATE_MKEY(0x200) timeout. Will cause a leak of a command resource"
 RECOVERED = "mlx5_health_try_recover:330:(pid 512): health recovery succeeded"
 LOADED = "firmware version: 28.43.2566"
+OLD = (
+    "print_health_info:387:(pid 0): assert_var[0] 0x00000001",
+    "print_health_info:398:(pid 0): synd 0x1: firmware internal error",
+    "health_care:350:(pid 920): handling bad device here",
+    "starting health recovery flow",
+)
+ABORTED = "health recovery flow aborted since the nic state is invalid"
+"""As Linux 4.10 has them: https://github.com/torvalds/linux/blob/v4.10/drivers/net/ethernet/mellanox/mlx5/core/health.c."""
 PLUGGED, UNPLUGGED = (f"Port module event: module 0, Cable {what}" for what in ("plugged", "unplugged"))
 HOT = "Port module event[error]: module 0, Cable error, High Temperature"
 POWER, ENOUGH = (
@@ -48,6 +56,10 @@ def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[st
             "fail", "reached miss count", "Drain the host and reboot it"),
         Row("an error that the firmware reports", LOG, None, said(HCA + ERROR),
             "fail", "severity(3)", "explain mlx5-health-error"),
+        Row("as older drivers say it", LOG, None, said(*(HCA + line for line in OLD)), "fail", "2 lines", "explain mlx5-bad-device"),
+        Row("as older drivers say it, loaded anew", LOG, None, said(*(HCA + line for line in (*OLD, LOADED))),
+            "pass", "past: 2 lines"),
+        Row("a recovery that was broken off", LOG, None, said(HCA + ABORTED), "fail", "aborted", "explain mlx5-recovery-failed"),
         Row("less than an error", LOG, None, said(HCA + NOTICE), "pass", "told: 1 lines"),
         Row("broken hardware", LOG, None, said(HCA + BROKEN),
             "fail", "unrecoverable hardware error", "power it off and on"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
+from gpuprov.explain import in_record
 from gpuprov.probe.base import NotRecorded
+from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.gpu_processes import PROCESSES
-from gpuprov.probe.host import pci
+from gpuprov.probe.host import pci, system
 from gpuprov.probe.kernel.kernel_log import KERNEL_LOG
 from gpuprov.probe.software import packages
 from gpuprov.records import RecordedFacts, read
@@ -50,7 +53,7 @@ def with_section(command: str, text: str) -> str:
 
 
 def test_what_nvidia_smi_says_in_a_report_is_judged(tmp_path: Path) -> None:
-    written(tmp_path, reports.bug_report())
+    written(tmp_path, reports.bug_report().replace("Unhealthy", "Healthy"))
     code, host = health(tmp_path)
     assert (code, host["fit"]) == (1, "not proven")
     assert "health.gpus" in host["passed"]
@@ -79,12 +82,29 @@ def test_a_gpu_that_does_not_answer_on_the_bus_is_none(tmp_path: Path, shown: st
     assert health(tmp_path)[1]["action"] == "reboot"
 
 
-def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path) -> None:
-    written(tmp_path, with_section("/usr/bin/dmesg", f"{DMESG}{XID}\n"))
+@pytest.mark.parametrize("heading", ["dmesg:", "/bin/dmesg", "/usr/bin/dmesg", "/run/current-system/sw/bin/dmesg"])
+def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path, heading: str) -> None:
+    written(tmp_path, with_section(heading, f"{DMESG}{XID}\n"))
     _, host = health(tmp_path)
     assert (host["fit"], host["action"]) == ("until", "reboot")
     (cause,) = [one for one in host["causes"] if one["check"] == "health.xid"]
     assert "Xid 79 on 0000:1b:00, 4711 s after the boot" in cause["found"]
+
+
+def test_the_hosts_own_files_in_an_admin_container_are_its_own(tmp_path: Path) -> None:
+    """As the script of Bottlerocket's admin container names them."""
+    path = written(
+        tmp_path, with_section("*** /.bottlerocket/rootfs/etc/os-release", "ID=bottlerocket\nVERSION_ID=1.40.0")
+    )
+    assert RecordedFacts(only(path)).get(system.OS_RELEASE).id == "bottlerocket"
+
+
+def test_a_file_that_could_not_be_read_is_neither_empty_nor_absent(tmp_path: Path) -> None:
+    text = reports.bug_report()
+    head = "*** /proc/driver/nvidia/./version"
+    written(tmp_path, text.replace(f"{head}\n", f"{head} is not readable\n"))
+    with pytest.raises(NotRecorded, match="not in this bug report: loaded_driver"):
+        RecordedFacts(only(tmp_path / "nvidia-bug-report.log")).get(nvidia.DRIVER)
 
 
 @pytest.mark.parametrize("text", ["", "[Thu Nov 19 14:02:49 2026] NVRM: x\n", "NVRM: x\nNVRM: y\n"])
@@ -96,7 +116,8 @@ def test_a_log_without_the_kernels_own_stamps_is_none(tmp_path: Path, text: str)
 
 def test_errors_of_nvlinks_are_judged(tmp_path: Path) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 7\n\t Link 0: CRC Errors: 0"
-    written(tmp_path, with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links))
+    text = with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links)
+    written(tmp_path, text.replace("Unhealthy", "Healthy"))
     assert [one["check"] for one in health(tmp_path)[1]["causes"]] == ["health.nvlink_errors"]
 
 
@@ -153,8 +174,91 @@ def test_nvidias_lines_of_the_journal_are_enough_for_xids_and_for_nothing_else(t
     assert "health.xid" in health(tmp_path)[1]["passed"]
 
 
+GONE = (
+    "NVRM: The NVIDIA GPU 0000:b3:00.0",
+    "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+)
+"""Lines of https://github.com/NVIDIA/NVSentinel/issues/155."""
+WHOLE = (
+    "NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:26b5) installed in this system has fallen off the bus and is not"
+)
+
+
+@pytest.mark.parametrize("indented", [True, False], ids=["indented", "stamped"])
+@pytest.mark.parametrize("place", ["dmesg", "journal"])
+def test_a_message_of_several_lines_is_one(tmp_path: Path, place: str, indented: bool) -> None:
+    stamp = "[ 1843.308145] " if place == "dmesg" else "Nov 19 14:02:49 gpu017 kernel: "
+    lines = "".join(f"{' ' * len(stamp) if indented and number else stamp}{one}\n" for number, one in enumerate(GONE))
+    text = with_section("dmesg:", DMESG + lines) if place == "dmesg" else reports.bug_report(lines)
+    path = written(tmp_path, text)
+    spec = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
+    found = {one.check: one for one in recorded.verify(specs(spec), read(path))}["health.driver_log"]
+    assert (found.status, found.action) == ("fail", "reboot")
+    assert WHOLE in found.found
+    assert WHOLE in dict(in_record(only(path))[0].lines)["seen"]
+
+
 def test_a_search_that_found_nothing_proves_nothing(tmp_path: Path) -> None:
     """The driver says that it was loaded: a journal without that line was not read."""
     path = written(tmp_path, reports.bug_report("all is well\n"))
     with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
         RecordedFacts(only(path)).get(KERNEL_LOG)
+
+
+LINK = """    PCI
+        GPU Link Info
+            Link Width
+                Max                           : 16x
+                Current                       : {}x
+"""
+
+
+def wide(*widths: int) -> str:
+    """A report whose GPUs have links of so many lanes, and are well in their fabric."""
+    head, *gpus = reports.bug_report().replace("Unhealthy", "Healthy").split("    GSP Firmware Version")
+    made = (f"{LINK.format(width)}    GSP Firmware Version{gpu}" for width, gpu in zip(widths, gpus, strict=True))
+    return head + "".join(made)
+
+
+@pytest.mark.parametrize(
+    ("widths", "found"),
+    [
+        ((16,) * 8, ""),
+        ((16, 16, 8, 16, 16, 16, 16, 16), "the PCIe link of 0000:"),
+        ((8,) * 8, ""),
+    ],
+    ids=["wide", "one narrow", "all alike"],
+)
+def test_a_gpu_whose_link_is_narrower_than_its_likes_is_found_without_the_kernels_files(
+    tmp_path: Path, widths: tuple[int, ...], found: str
+) -> None:
+    written(tmp_path, wide(*widths))
+    host = health(tmp_path)[1]
+    told = [one["found"] for one in host["causes"] if one["check"] == "health.pcie_links"]
+    assert [one[: len(found)] for one in told] == ([found] if found else [])
+    assert "health.pcie_links" not in host["passed"], "ports, adapters and speeds are not known"
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, ""),
+        ({"Summary": "Unhealthy"}, "Health Unhealthy"),
+        ({"Summary": "Limited Capacity"}, "Health Limited Capacity"),
+        ({"State": "In Progress"}, "In Progress"),
+    ],
+)
+def test_the_fabrics_state_is_judged_where_the_daemon_is_not_recorded(
+    tmp_path: Path, changed: dict[str, str], found: str
+) -> None:
+    text = reports.bug_report().replace("Unhealthy", "Healthy")
+    for name, value in changed.items():
+        text, count = re.subn(rf"(?m)^( +{name} +: ).*$", rf"\g<1>{value}", text, count=1)
+        assert count
+    written(tmp_path, text)
+    host = health(tmp_path)[1]
+    told = [one["found"] for one in host["causes"] if one["check"] == "health.fabric"]
+    assert len(told) == bool(found)
+    assert all(found in one for one in told)
+    assert "health.fabric" not in host["passed"], "whether Fabric Manager lives is not known"

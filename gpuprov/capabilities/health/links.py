@@ -14,7 +14,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.health_links import NVLINK_ERRORS, PORT_ERRORS, NvLinkErrors, PortErrors
 from gpuprov.probe.gpus.nvlink import ALONE
-from gpuprov.probe.kernel.kernel_log import DEVICE, KERNEL_LOG, Line
+from gpuprov.probe.kernel.kernel_log import ADDRESS, DEVICE, KERNEL_LOG, NIC_DRIVERS, Line
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.link_flaps import LINK_FLAPS
 from gpuprov.shown import counted
@@ -29,6 +29,13 @@ UNCORRECTED = (
 """A port that contains an uncorrectable error by DPC may be all that is said of it: dpc_process_error in
 https://github.com/torvalds/linux/blob/master/drivers/pci/pcie/dpc.c. Where the firmware takes the errors first, the kernel says the
 last of them alone (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
+NON_FATAL = "(Non-Fatal)"
+"""A transaction went wrong, and the link works on: https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
+WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
+"""Drivers of what this is about: GPUs, also those of virtual machines, NVSwitches, HCAs, and ports, which lead to any of them."""
+SPEAKER = re.compile(rf"(\S+) ({ADDRESS}): ")
+SENDER = re.compile(rf"received(?: from)?:? ({ADDRESS})")
+"""Whose error a port has received."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 
 
@@ -99,14 +106,26 @@ def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def pcie_errors(ctx: Ctx) -> Outcome:
-    """No uncorrected PCIe error in the kernel log; corrected ones are told."""
+    """No uncorrected PCIe error in the kernel log; corrected ones are told, and others that are not fatal, of devices that are neither
+    GPU, NVSwitch nor network adapter."""
     log = readable(ctx)
-    if lines := log.matching(UNCORRECTED):
+    every = log.matching(UNCORRECTED)
+    others = _of_others(every)
+    if lines := tuple(one for one in every if one not in others):
         hint = "drain the host; reseat the card, look at its slot, risers and firmware"
         return fail("no uncorrected PCIe error", quoted(lines), hint, action="drain")
     corrected = log.matching(CORRECTED)
-    told = f"; corrected: {quoted(corrected)}" if corrected else ""
+    told = f"; of another device, not fatal: {quoted(others)}" if others else ""
+    told += f"; corrected: {quoted(corrected)}" if corrected else ""
     return ok(f"none {span(log)}{told}", "no uncorrected PCIe error")
+
+
+def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Those about an error that is not fatal, of a device whose driver says that it is none of what is watched."""
+    said = [match for line in lines if (match := SPEAKER.match(line.text)) is not None]
+    others = {match[2] for match in said} - {match[2] for match in said if match[1] in WATCHED}
+    about = [(line, SENDER.search(line.text) or SPEAKER.match(line.text)) for line in lines if NON_FATAL in line.text]
+    return tuple(line for line, who in about if who is not None and who[who.re.groups] in others)
 
 
 @check("health.pcie_replays", GPU_HEALTH, fields=("pcie_replays",), evidence="nvidia-smi -q -d PCIE | grep -i replay")

@@ -19,6 +19,7 @@ from gpuprov.probe.kernel.kernel_log import (
     FATAL,
     KERNEL_LOG,
     OFF_BUS,
+    REBOOT_REQUIRED,
     RESET_REQUIRED,
     XID,
     Event,
@@ -219,12 +220,17 @@ def xid(ctx: Ctx) -> Outcome:
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
 def driver_log(ctx: Ctx) -> Outcome:
-    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset."""
+    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset, and of nothing that only a restart of the
+    host ends."""
     log = readable(ctx, of_nvidia=True)
-    expected = "no GPU off the bus, and none that must be reset"
+    expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
     lost = judge(Event(device="", number=OFF_THE_BUS, count=1, at=0.0, text=""))
     if gone := [line for line in _beside_xids(log, OFF_BUS) if line.at > _mended(log, lost.action)]:
         return fail(expected, _quoted(gone), f"{lost.words}; gpuprov explain {OFF_THE_BUS}", action=lost.action)
+    reboot = catalogue.recovery("Reboot")
+    for key, pattern in REBOOT_REQUIRED.items():
+        if stuck := [line for line in _beside_xids(log, pattern) if line.at > _mended(log, reboot.action)]:
+            return fail(expected, _quoted(stuck), f"{reboot.fix}; gpuprov explain {key}", action=reboot.action)
     reset = catalogue.recovery("Reset")
     if refused := [line for line in _beside_xids(log, RESET_REQUIRED) if line.at > _mended(log, reset.action)]:
         return fail(expected, _quoted(refused), reset.fix or reset.words, action=reset.action)

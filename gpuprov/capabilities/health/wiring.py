@@ -8,8 +8,9 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.catalog.xids import worst
-from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.base import Facts, NotRecorded, ProbeFailed
 from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.nvlink import ALONE
 from gpuprov.probe.host import system
 from gpuprov.probe.host.virtualization import hidden
@@ -38,21 +39,33 @@ def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Out
     return fail(expected, "; ".join(one.found for one in bad), "; ".join(fixes), action=action)
 
 
+def _recorded(found: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
+    """Return a failure where something is wrong of what a record has. Raises what it lacks where nothing is."""
+    every = tuple(found)
+    if all(one.unproven for one in every):
+        raise lacking
+    return _outcome(every, expected, "")
+
+
 def _block(ctx: Ctx, name: str) -> Any:
     return ctx.host.capabilities.get(name)
 
 
-@check("health.pcie_links", *PROBES, evidence=LSPCI)
+@check("health.pcie_links", *PROBES, GPU_HEALTH, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless topology.pcie is
     any. What a virtual machine cannot see is told; idle GPUs' speed is not judged."""
     if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
-    wiring = read(ctx.facts)
+    expected = "PCIe links at full width and speed"
+    try:
+        wiring = read(ctx.facts)
+    except NotRecorded as lacking:
+        return _recorded(defects.narrow(ctx.facts.get(GPU_HEALTH).gpus), expected, lacking)
     ends = len(wiring.gpus) + len(wiring.hcas)
     if not ends:
         return not_asked("no NVIDIA GPU and no HCA on the PCI bus")
-    return _outcome(defects.links(wiring), "PCIe links at full width and speed", f"{ends} devices")
+    return _outcome(defects.links(wiring), expected, f"{ends} devices")
 
 
 @check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
@@ -97,7 +110,11 @@ def fabric(ctx: Ctx) -> Outcome:
         return not_asked(f"{kind} container: the daemons are its machine's")
     if not ctx.facts.get(nvidia.DRIVER).version:
         return not_asked("no NVIDIA module is loaded: see health.gpus")
-    return _outcome(rules.faults(ctx.facts), "daemons and GPUs of the NVLink fabric well", "nothing is wrong")
+    expected, passed = "daemons and GPUs of the NVLink fabric well", "nothing is wrong"
+    try:
+        return _outcome(rules.faults(ctx.facts), expected, passed)
+    except NotRecorded as lacking:
+        return _recorded(rules.of_gpus(ctx.facts), expected, lacking)
 
 
 UNASKED = BUS

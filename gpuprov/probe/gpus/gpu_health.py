@@ -7,9 +7,10 @@ import re
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
 from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
+from gpuprov.probe.gpus.smi_query import lacking
 from gpuprov.probe.host.pci import VFIO
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
@@ -32,6 +33,8 @@ def parse(output: Output) -> State:
     gone = tuple(re.findall(r"^@gone (\S{7,16})$", head, re.MULTILINE))
     if output.status == 127:
         return State(present=present, given=given, complaint="nvidia-smi is not installed")
+    if output.status == 124 and (told := lacking(text)):
+        raise ProbeFailed(f"{told} within 50 s", "run nvidia-smi -q on the host: it may hang; dmesg")
     later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
     found = [_confirmed(_gpu(address, values), later.get(address)) for address, values in blocks(text)]
     gpus = tuple(sorted(found, key=lambda one: one.address))
@@ -82,6 +85,7 @@ def _gpu(address: str, values: Values) -> GpuHealth:
         limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
         enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
         replays=_whole(values.get(("PCI", "Replays Since Reset"))),
+        width=_whole((values.get(("PCI", "GPU Link Info", "Link Width", "Current")) or "").removesuffix("x")),
         vbios=_text(values.get(("VBIOS Version",))),
         inforom=_text(values.get(("Inforom Version", "Image Version"))),
         recovery=_text(values.get(("GPU Recovery Action",))),

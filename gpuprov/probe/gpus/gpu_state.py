@@ -35,7 +35,8 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     `unrepairable`: its memory is past them. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no
     setting. `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`)
     and the one that was set (`limit`); `draw_hidden`: for an error it does not say. `recovery`: what the driver says that it needs;
-    `reset_required`, `reset_advised`. `broken`: it says so of itself in place of values; `untold`: nvidia-smi's headings below which
+    `reset_required`, `reset_advised`. `width`: lanes of its PCIe link now.
+    `broken`: it says so of itself in place of values; `untold`: nvidia-smi's headings below which
     there is an error in place of one. `used`: MiB of its memory; `processes`: whether any is on it; `coherent`: its memory is a part
     of the host's, in which the kernel puts what it wants.
     """
@@ -65,6 +66,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None = None
     enforced: float | None = None
     replays: int | None = None
+    width: int | None = None
     vbios: str = ""
     inforom: str = ""
     recovery: str = ""

@@ -29,6 +29,20 @@ def judge(lines: list[str]) -> None:
         )
 
 
+LOST = "Unable to determine the device handle for"
+"""What it says, and ends, where one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
+
+
+def lacking(text: str) -> str:
+    """Why its output is known to break off: it shows fewer GPUs than it says are attached, and does not say what became of the rest.
+    Empty where it does not."""
+    attached = _ATTACHED.search(text)
+    shown = len(_GPU.findall(text))
+    if attached is None or shown >= int(attached[1]) or LOST in text:
+        return ""
+    return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {shown}"
+
+
 def own(text: str) -> str:
     """The text without what stands below processes, but for their numbers. Raises ProbeFailed as `judge` does."""
     attached = _ATTACHED.search(text)

@@ -132,7 +132,7 @@ def _line(row: str, told: Mapping[str, str]) -> Line | None:
 
 
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
-DEVICE = f"[a-z0-9_]+ {ADDRESS}: "
+DEVICE = f"[a-z0-9_-]+ {ADDRESS}: "
 """How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
 NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
 """Those of nics.yaml, which tests compare. A module for RDMA says the driver of its PCI function, as bnxt_re does bnxt_en
@@ -245,10 +245,17 @@ OFF_BUS = "NVRM: .*fallen off the bus"
 """A driver that finds a GPU gone as it loads, or opens it, has no Xid for that: os_pci probing in nv-pci.c and nv.c of
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too
 (https://github.com/leptonai/gpud/pull/1209)."""
-RESET_REQUIRED = "NVRM: .*NV_ERR_RESET_REQUIRED"
+RESET_REQUIRED = "NVRM: .*(NV_ERR_RESET_REQUIRED|likely in a bad state and may need to be reset)"
 """The driver refuses a GPU until it is reset: NV_ERR_RESET_REQUIRED in
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h"""
-XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SWITCH_FOUND}|{OFF_BUS}|{RESET_REQUIRED}"
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/common/sdk/nvidia/inc/nvstatuscodes.h, and _kgspBootGspRm in
+https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c"""
+REBOOT_REQUIRED = {
+    "uvm-fatal": "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error ",
+    "nvlink-detection": "NVRM: knvlink(DiscoverPostRxDetLinks|UpdatePostRxDetectLinkMask)_.*(Mask failed|mask)!",
+}
+"""What the driver says where only a reboot helps, by its key in catalog/data/symptoms.yaml, which has the sources."""
+SAID = "|".join((SWITCH_FOUND, OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
+XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SAID}"
 KERNEL = (
     f"{DEVICE}(AER: |PCIe Bus Error|aer_uncor_severity: |DPC: containment event)",
     f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |{RDMA}",
@@ -271,12 +278,13 @@ j() {{ journalctl -q --no-pager -o short-unix "$@" 2>/dev/null; }}
 if [ -n "$since" ]; then f=$(j _TRANSPORT=kernel | head -n 1); else f=$(j -k -b | head -n 1); fi
 if [ -n "$f" ]; then
   echo 'source|journal'
-  all() {{ if [ -n "$since" ]; then j _TRANSPORT=kernel --since "@$since"; else j -k -b; fi; }}
+  own() {{ if [ -n "$since" ]; then j _TRANSPORT=kernel --since "@$since"; else j -k -b; fi; }}
 else
   f=$(dmesg 2>/dev/null | head -n 1)
   [ -z "$f" ] || echo 'source|dmesg'
-  all() {{ dmesg 2>/dev/null; }}
+  own() {{ dmesg 2>/dev/null; }}
 fi
+all() {{ own | {kernel_lines.JOINED}; }}
 printf 'first|%s\\n' "$f"
 s='{kernel_lines.STAMP}'
 # Of each kind (k) the last ones, so that what comes by the thousand hides nothing else.
