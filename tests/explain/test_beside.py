@@ -1,0 +1,80 @@
+"""A line that says that something failed, and not why, is told with all its causes; where a line beside it says which, with that one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog.symptoms import symptoms
+from gpuprov.explain import Explanation, explain, in_text
+
+REFUSED = "[5.55] NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+JOINED = "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58) installed in this system requires use of the NVIDIA open kernel modules."
+FAILED = "[5.56] NVRM: GPU 0000:02:00.0: RmInitAdapter failed! (0x22:0x56:884)"
+OLD = "NVRM: installed in this system is not supported by open nvidia.ko because it does not include the required GPU"
+LEGACY = "NVRM: supported through the NVIDIA 470.xx Legacy drivers. Please"
+NONE = "No devices found"
+NO_GPU = "[ 4.1] NVRM: No NVIDIA GPU found."
+NOT_PROBED = "[ 4.1] NVRM: No NVIDIA devices probed."
+
+
+def told(answers: list[Explanation], message: str) -> list[tuple[str, str]]:
+    (found,) = [one for one in answers if message in one.name.split(" | ")]
+    return list(found.lines)
+
+
+def causes(lines: list[tuple[str, str]]) -> list[str]:
+    return [text for title, text in lines if title in ("cause", "or")]
+
+
+@pytest.mark.parametrize(
+    ("message", "every"),
+    [
+        ("No devices found", ["does not say why", "Proprietary", "older than Turing", "too small a window", "no longer on the bus"]),
+        ("No devices were found", ["does not say why", "Proprietary", "older than Turing", "too small a window", "no longer on the bus"]),
+        ("No NVIDIA GPU found", ["no GPU on the PCI bus", "590 and newer dropped", "fell off it"]),
+        ("No NVIDIA devices probed", ["lspci -k names it", "vfio-pci"]),
+        ("Kernel driver in use: vfio-pci", ["for a virtual machine", "left over"]),
+        ("Failed to initialize NVML: Insufficient Permissions", ["mode or group", "SELinux"]),
+        ("could not insert 'nvidia_peermem': Invalid argument", ["OFED was absent", "no OFED", "another OFED", "GB10"]),
+    ],
+)  # fmt: skip
+def test_a_line_alone_has_every_cause(message: str, every: list[str]) -> None:
+    for answers in (explain(message), in_text(f"start\n{message}\n", "a log")):
+        lines = told(answers, message)
+        assert len(causes(lines)) == len(every)
+        for cause, words in zip(causes(lines), every, strict=True):
+            assert words in cause
+        check = next(text for title, text in lines if title == "check")
+        assert check.startswith(("lspci", "dmesg", "ls -l /dev/nvidia", "journalctl"))
+
+
+@pytest.mark.parametrize(
+    ("log", "message", "cause", "cure"),
+    [
+        ([REFUSED, FAILED, NONE], NONE, "on Blackwell", "kernel_modules: open"),
+        ([JOINED, FAILED, NONE], NONE, "on Blackwell", "kernel_modules: open"),
+        ([REFUSED, FAILED, NONE], "RmInitAdapter failed", "on Blackwell", "kernel_modules: open"),
+        ([OLD, NONE], NONE, "older than Turing", "kernel_modules: proprietary"),
+        ([LEGACY, NO_GPU], "No NVIDIA GPU found", "no longer has this GPU", "the message names"),
+        (["Kernel driver in use: vfio-pci", NOT_PROBED], "No NVIDIA devices probed", "virtual machine", "is to have it"),
+        (["Kernel driver in use: nouveau", NOT_PROBED], "No NVIDIA devices probed", "not blacklisted", "Blacklist nouveau"),
+    ],
+)  # fmt: skip
+def test_a_line_beside_it_decides(log: list[str], message: str, cause: str, cure: str) -> None:
+    for answers in (in_text("\n".join(log), "a log"), explain("\n".join(log))):
+        lines = told(answers, message)
+        assert len(causes(lines)) == 1
+        assert cause in dict(lines)["cause"]
+        assert cure in dict(lines)["cure"]
+        assert message not in answers[0].name.split(" | "), "what decides comes first"
+
+
+def test_what_decides_is_known() -> None:
+    known = {one.key for one in symptoms()}
+    for one in symptoms():
+        assert set(one.decided_by) <= known - {one.key}, one.key
+        assert not one.decided_by or one.others or "why" in one.cause, f"{one.key} has one cause"
+
+
+def test_a_message_is_not_answered_by_another_that_has_its_words() -> None:
+    assert [one.name for one in explain("No devices were found")] == ["No devices were found | No devices found"]
