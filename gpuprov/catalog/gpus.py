@@ -182,6 +182,11 @@ def find_gpu(text: str) -> Gpu | None:
     return _names().get(_fold(text)) or by_pci_id(text)
 
 
+def is_of(gpu: Gpu, brand: str) -> bool:
+    """Whether a product name of the GPU has this brand: GeForce."""
+    return any(brand in name.split() for name in (gpu.name, *(alias.name for alias in gpu.aliases)))
+
+
 def models_by_nvml_id() -> dict[str, str]:
     """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
     found: dict[str, str] = {}
