@@ -14,6 +14,7 @@ from gpuprov.catalog.symptoms import Beside, Symptom, addresses, decides, find_s
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
 from gpuprov.explain.messages import symptoms_in
+from gpuprov.masking import masked
 from gpuprov.reading import FILE, is_whole
 from gpuprov.records import Record
 
@@ -44,7 +45,7 @@ def explain(words: str) -> list[Explanation]:
         hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
     else:
         hint = f"capabilities: {', '.join(BY_NAME)}"
-    raise GpuprovError(f'nothing is known of "{text}"', hint)
+    raise GpuprovError(f'nothing is known of "{masked(text)[0]}"', hint)
 
 
 def in_record(record: Record) -> list[Explanation]:

@@ -305,6 +305,29 @@ def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
     assert {one.name for one in in_text(line, "a log")} <= {one.name for one in explain(line)}
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Authorization: Bearer {}",
+        "docker run -e HF_TOKEN={} --gpus all",
+        "docker run -e AWS_SECRET_ACCESS_KEY={}",
+        "password: {}",
+        "curl https://user:{}@example.org/",
+    ],
+)
+def test_what_is_shown_again_of_a_log_has_no_secrets(words: str) -> None:
+    """By the same rule as what is written into records."""
+    secret, said = words.format("hunter2"), "CUDA out of memory"
+    seen = dict(in_text(f"{secret}: {said}", "a log")[0].lines)["seen"]
+    assert said in seen
+    assert "hunter2" not in seen
+    pair = f"No devices found {secret}\n{secret} requires use of the NVIDIA open kernel modules"
+    assert "hunter2" not in repr(in_text(pair, "a log")) + repr(explain(pair))
+    with pytest.raises(GpuprovError) as caught:
+        explain(f"nobody knows {secret}")
+    assert "hunter2" not in caught.value.message
+
+
 def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:
     with pytest.raises(GpuprovError, match="nothing is known of"):
         explain(f"Xid {'9' * 5000}")
