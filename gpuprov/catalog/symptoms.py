@@ -235,8 +235,8 @@ def held_by(words: str) -> list[Beside]:
 
 
 def find_symptom(words: str) -> list[Symptom]:
-    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Those that merely have all
-    the words are left out where the words are a message.
+    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Where the words are a
+    message, those that merely have all of them are left out.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
     """
