@@ -250,6 +250,17 @@ def test_every_xid_that_nvidia_gives_an_action_for_is_known() -> None:
         assert len(found) == 1, f"Xid {number}"
 
 
+@pytest.mark.parametrize("words", ["{}", "Xid {}", "NVRM: Xid (PCI:0000:52:00): {}, SPARING_EVENT"])
+@pytest.mark.parametrize("number", [173, 184, 185, 186, 199])
+def test_an_xid_that_the_catalogue_is_too_old_for(number: int, words: str) -> None:
+    """What is to be done then is the driver's own to say; of 185 NVIDIA's notes on R620 say what it is."""
+    lines = dict(explain(words.format(number))[0].lines)
+    assert ("SPARING_EVENT" if number == 185 else "newer than NVIDIA's Xid catalogue of 2025-10-29") in lines["cause"]
+    assert "Xid 154" in lines["cure"]
+    assert "GPU Recovery Action" in lines["cure"]
+    assert "NVIDIA says" not in lines
+
+
 def test_every_symptom_is_found_by_its_own_words() -> None:
     for symptom in symptoms():
         for signature in symptom.signatures:
