@@ -105,7 +105,7 @@ def test_warnings(block: GpudirectRdma, gpu: str, others: dict[str, Fragment], t
 
 
 @pytest.mark.parametrize("block", [GpudirectRdma(), GpudirectRdma(method="dmabuf"), PEER, OLD])
-@pytest.mark.parametrize("gpu", ["GB10", "RTX3090", "RTX4090", "NVIDIA GeForce RTX 4090"])
+@pytest.mark.parametrize("gpu", ["GB10", "RTX3090", "RTX4090", "RTX5090", "NVIDIA GeForce RTX 4090"])
 def test_gpus_without_it_are_refused(gpu: str, block: GpudirectRdma) -> None:
     """NVIDIA says so of the DGX Spark, and has it for Tesla-class and Quadro-class GPUs."""
     host = HostSpec(

@@ -122,7 +122,7 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(gpus()) == 46 + 52
+    assert len(gpus()) == 46 + 54
     assert len(mig.classes()) == 15
     assert sum(len(entry.profiles) for entry in mig.classes()) == 113
     assert len(drivers.branches()) == 27
