@@ -96,6 +96,7 @@ def _read(
     hosts = _Hosts(loader, manager, findings, given, also)
     rows = hosts.all()
     loud, warnings = told(heard)
+    warnings += manager.warnings
     for problem in loud:
         findings.take(problem)
     if not rows and not findings:

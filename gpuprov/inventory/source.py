@@ -147,6 +147,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.files = loader
         self.heard = heard
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
         self._configured = False
         self._only = self._source = ""
         self._above: list[str] = []
@@ -256,7 +257,9 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if not named_yaml and not isinstance(document, Mapping):
             return False
         self._only = "yaml"
-        faults = list(judge(document, shown(source)))
+        found = list(judge(document, shown(source)))
+        faults = [one for one in found if one.severity == "error"]
+        self.warnings += [one for one in found if one.severity == "warning"]
         self.listed.update(() if faults else listed(document))
         self.problems += faults
         return bool(faults)
