@@ -71,18 +71,19 @@ def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
 
 
 def in_text(text: str, where: str) -> list[Explanation]:
-    """The same for a text; `where` it is from. Raises GpuprovError where it holds none."""
+    """The same for a text; `where` it is from. What another of them decides comes last. Raises GpuprovError where it holds none."""
     found = symptoms_in(text)
     if not found:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
     beside = [Beside(one.symptom, one.line) for one in found]
+    decided = {one.symptom.key: decides(one.symptom, beside) for one in found}
     return [
         _symptom(
             one.symptom,
             ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"),
-            decided=decides(one.symptom, beside),
+            decided=decided[one.symptom.key],
         )
-        for one in found
+        for one in sorted(found, key=lambda one: decided[one.symptom.key] is not None)
     ]
 
 
