@@ -130,7 +130,7 @@ def hypervisor(ctx: Ctx) -> Outcome:
 def is_geforce(identifier: str) -> bool:
     """Whether the catalogue knows the function as a GeForce."""
     gpu = gpus.by_pci_id(identifier)
-    return bool(gpu) and gpus.is_of(gpu, "GeForce")
+    return gpu is not None and gpus.is_of(gpu, "GeForce")
 
 
 @check(
