@@ -235,7 +235,7 @@ THREADS = [
     ("NVIDIA/mig-parted#181", "  GPU 00000000:01:00.0: In use by another client", "smi-reset-in-use"),
     ("aws/aws-ofi-nccl#67", "WARN: Function: find_ofi_provider Line: 543: NET/OFI Couldn't find any optimal provider",
      "efa-no-provider"),
-    ("ollama/ollama#11932", "modprobe: ERROR: could not insert 'nvidia': No such device", "module-no-device"),
+    ("NVIDIA/gpu-operator#671", "modprobe: ERROR: could not insert 'nvidia_modeset': No such device", "module-no-device"),
     ("negativo17/nvidia-driver#97", "nvidia: version magic '5.4.18-100.fc30.x86_64 SMP mod_unload ' should be "
      "'5.4.18-200.fc31.x86_64 SMP mod_unload '", "module-exec-format"),
     ("a driver that is not built for this kernel", "modprobe: FATAL: Module nvidia-peermem not found in directory "
@@ -261,7 +261,7 @@ THREADS = [
     ("NVIDIA/nvidia-docker#1163", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "smi-no-library"),
     ("ComputationalRadiationPhysics/cuda_memtest#31", "ERROR: CUDA error: the provided PTX was compiled with an unsupported "
      "toolchain., line 148", "cuda-ptx-version"),
-    ("leptonai/gpud#71", "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 "
+    ("leptonai/gpud, log_matcher.go", "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 "
      "physical id 3 port 33", "fabric-manager-nvswitch-error"),
     ("NVIDIA/nccl#1043", "[ERROR] [tid 527118] failed to find the GPU handle 12766911663723876521 in the multicast team",
      "fabric-manager-gpu-handle"),
