@@ -261,8 +261,8 @@ THREADS = [
     ("NVIDIA/nvidia-docker#1163", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "smi-no-library"),
     ("ComputationalRadiationPhysics/cuda_memtest#31", "ERROR: CUDA error: the provided PTX was compiled with an unsupported "
      "toolchain., line 148", "cuda-ptx-version"),
-    ("leptonai/gpud, log_matcher.go", "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 "
-     "physical id 3 port 33", "fabric-manager-nvswitch-error"),
+    ("leptonai/gpud, log_matcher.go", "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id "
+     "00000000:86:00.0 physical id 3 port 33", "fabric-manager-nvswitch-error"),
     ("NVIDIA/nccl#1043", "[ERROR] [tid 527118] failed to find the GPU handle 12766911663723876521 in the multicast team",
      "fabric-manager-gpu-handle"),
     ("NVIDIA/gpu-operator#2868", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "peermem-invalid-argument"),
