@@ -182,6 +182,11 @@ def find_gpu(text: str) -> Gpu | None:
     return _names().get(_fold(text)) or by_pci_id(text)
 
 
+def is_of(gpu: Gpu, brand: str) -> bool:
+    """Whether a product name of the GPU has this brand: GeForce."""
+    return any(brand in name.split() for name in (gpu.name, *(alias.name for alias in gpu.aliases)))
+
+
 def models_by_nvml_id() -> dict[str, str]:
     """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
     found: dict[str, str] = {}
@@ -220,18 +225,41 @@ def meant(text: str) -> list[Gpu]:
     return list(exact.values()) or (family if len(family) > 1 else [])
 
 
+def _misspelled(text: str, name: str) -> bool:
+    """Whether a squeezed text may be a name with a typing error: an RTX 5090 is no misspelled RTX 4090, an RTX490 may be one."""
+    letters, number = _series(text)
+    others, other = _series(name)
+    return number == other or (letters == others and len(number) != len(other))
+
+
+def _begun(text: str, name: str) -> bool:
+    """Whether a squeezed text begins as a name does, up to its model number: an A100X is no P100, a B20O may be a B200."""
+    letters, number = _series(text)
+    others, other = _series(name)
+    return letters == others and other.startswith(number)
+
+
+def _series(squeezed: str) -> tuple[str, str]:
+    """The letters that a squeezed name begins with, and the first number in it."""
+    number = re.search(r"\d+", squeezed)
+    return (squeezed[: number.start()], number[0]) if number else (squeezed, "")
+
+
 def nearest_gpu(text: str) -> list[str]:
     """Keys that resemble the text, best first: the one that it is but for a typing error, every one of the model that it names, or up
-    to three."""
+    to three. None for a PCI id, and none of another model number: a GPU that is not here is not another one."""
+    if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()):
+        return []
     wanted = _squeeze(text)
     squeezed = {_squeeze(name): gpu.key for name, gpu in _names().items()}
     family = [gpu.key for gpu in of_stem(text)]
-    typo = get_close_matches(wanted, squeezed, n=1, cutoff=0.85) if wanted != stem(text) or not family else []
+    alike = [name for name in squeezed if _misspelled(wanted, name)]
+    typo = get_close_matches(wanted, alike, n=1, cutoff=0.85) if wanted != stem(text) or not family else []
     if typo and (not family or squeezed[typo[0]] in family):
         return [squeezed[typo[0]]]
     if family:
         order = {key: SequenceMatcher(None, wanted, _squeeze(key)).ratio() for key in family}
         return sorted(family, key=lambda key: -order[key]) if wanted != stem(text) else family
     inside = [gpu.key for gpu in gpus() if wanted and wanted in _squeeze(gpu.key)]
-    close = get_close_matches(wanted, squeezed, n=6, cutoff=0.5)
+    close = get_close_matches(wanted, [name for name in squeezed if _begun(wanted, name)], n=6, cutoff=0.5)
     return list(dict.fromkeys([*inside, *(squeezed[name] for name in close)]))[:3]

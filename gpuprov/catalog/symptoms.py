@@ -28,7 +28,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
     `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
-    what NVIDIA says is to be done."""
+    what NVIDIA says is to be done. `decided_by`: keys of symptoms that say, where they are seen beside it, which cause it has."""
 
     key: str
     signatures: tuple[str, ...]
@@ -38,6 +38,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cure: str
     action: str = ""
     others: tuple[Cause, ...] = ()
+    decided_by: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -214,8 +215,28 @@ def _score(wanted: str, asked: list[str], held: list[str], symptom: Symptom) -> 
     return best
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """A symptom that stands beside another, and the line or message that shows it."""
+
+    symptom: Symptom
+    line: str
+
+
+def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
+    """The one of those beside a symptom that says which cause it has: the first that the symptom itself names."""
+    known = {one.symptom.key: one for one in seen}
+    return next((known[key] for key in symptom.decided_by if key in known), None)
+
+
+def held_by(words: str) -> list[Beside]:
+    """The symptoms of which a text holds a message, and not only words of one."""
+    text = fold(words)
+    return [Beside(symptom, said) for said in signatures_in(text) for symptom in symptoms_of(said, text)]
+
+
 def find_symptom(words: str) -> list[Symptom]:
-    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one.
+    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Where the words are a
+    message, those that merely have all of them are left out.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
     """
@@ -232,4 +253,6 @@ def find_symptom(words: str) -> list[Symptom]:
         return exact + spoken
     held, asked = signatures_in(wanted), _words(wanted)
     scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
-    return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
+    best = max((score for _, score in scored), default=0)
+    least = 2 if best == 3 else 1
+    return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
+from gpuprov.masking import masked
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
-from gpuprov.records.masking import masked
 from gpuprov.render import digests
 from gpuprov.render.digest import difference, read
 from gpuprov.spec.model import HostSpec

@@ -10,10 +10,11 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.symptoms import Symptom, addresses, find_symptom
+from gpuprov.catalog.symptoms import Beside, Symptom, addresses, decides, find_symptom, held_by
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
 from gpuprov.explain.messages import symptoms_in
+from gpuprov.masking import masked
 from gpuprov.reading import FILE, is_whole
 from gpuprov.records import Record
 
@@ -44,7 +45,7 @@ def explain(words: str) -> list[Explanation]:
         hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
     else:
         hint = f"capabilities: {', '.join(BY_NAME)}"
-    raise GpuprovError(f'nothing is known of "{text}"', hint)
+    raise GpuprovError(f'nothing is known of "{masked(text)[0]}"', hint)
 
 
 def in_record(record: Record) -> list[Explanation]:
@@ -70,13 +71,19 @@ def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
 
 
 def in_text(text: str, where: str) -> list[Explanation]:
-    """The same for a text; `where` it is from. Raises GpuprovError where it holds none."""
+    """The same for a text; `where` it is from. What another of them decides comes last. Raises GpuprovError where it holds none."""
     found = symptoms_in(text)
     if not found:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
+    beside = [Beside(one.symptom, one.line) for one in found]
+    decided = {one.symptom.key: decides(one.symptom, beside) for one in found}
     return [
-        _symptom(one.symptom, ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"))
-        for one in found
+        _symptom(
+            one.symptom,
+            ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"),
+            decided=decided[one.symptom.key],
+        )
+        for one in sorted(found, key=lambda one: decided[one.symptom.key] is not None)
     ]
 
 
@@ -139,12 +146,31 @@ def _exit_codes(text: str) -> list[Explanation]:
 
 
 def _symptoms(text: str) -> list[Explanation]:
-    return [_symptom(symptom) for symptom in find_symptom(text)]
+    beside = held_by(text)
+    answers = [(symptom, decides(symptom, beside)) for symptom in find_symptom(text)]
+    return [
+        _symptom(symptom, decided=decided) for symptom, decided in sorted(answers, key=lambda pair: pair[1] is not None)
+    ]
 
 
-def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
+def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None) -> Explanation:
+    """`decided`: what stands beside it and says which cause it has, so that the other causes are not told."""
     lines = (
         *seen,
+        *(_decided(decided) if decided else _causes(symptom)),
+        ("certainty", CERTAINTY[symptom.confidence]),
+        *(("source", address) for address in dict.fromkeys(addresses(symptom))),
+    )
+    named = tuple(line for line in lines if line[1])
+    return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)
+
+
+def _decided(beside: Beside) -> tuple[tuple[str, str], ...]:
+    return (("cause", f"{beside.symptom.cause} So it says beside it: {beside.line}"), ("cure", beside.symptom.cure))
+
+
+def _causes(symptom: Symptom) -> tuple[tuple[str, str], ...]:
+    return (
         ("cause", symptom.cause),
         ("check", symptom.check),
         ("cure", symptom.cure),
@@ -154,8 +180,4 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
             for other in symptom.others
             for line in (("or", other.cause), ("check", other.check), ("cure", other.cure))
         ),
-        ("certainty", CERTAINTY[symptom.confidence]),
-        *(("source", address) for address in dict.fromkeys(addresses(symptom))),
     )
-    named = tuple(line for line in lines if line[1])
-    return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)

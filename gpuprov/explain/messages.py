@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.catalog.symptoms import XID, Symptom, fold, possible_in, signatures_in, symptoms, symptoms_of
+from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import joined
 
 LONGEST_LINE = 4000
@@ -65,5 +66,6 @@ def _spoken(lines: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _short(line: str) -> str:
-    line = " ".join(line.split())
+    """A line as it is shown: without secrets, in one line of at most 200 characters."""
+    line = " ".join(masked(line)[0].split())
     return line if len(line) <= 200 else line[:200] + " ..."

@@ -1,4 +1,4 @@
-"""Duplicate keys of a YAML file, told apart from a key that overrides one of a merge (`<<: *base`)."""
+"""What Ansible warns of: duplicate keys of a YAML file, told apart from a key that overrides one of a merge (`<<: *base`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,27 @@ from collections.abc import Iterator
 
 import yaml
 
+from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.quiet import Heard
 from gpuprov.spec.problem import Origin, Problem
+
+
+def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
+    """Problems and warnings out of what Ansible said: duplicate keys are problems."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    files: dict[str, None] = {}
+    for message, obj in heard.warnings:
+        if message.startswith("Found duplicate mapping key"):
+            place = origin_of(obj)
+            if place is not None:
+                files[place.file] = None
+        elif message.startswith("Found both group and host with same name"):
+            name = message.rpartition(":")[2].strip()
+            warnings.append(Problem(message=f'"{name}" is a group and a host', severity="warning"))
+    for file in files:
+        problems += duplicates(file)
+    return problems, warnings
 
 
 def duplicates(file: str) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpuprov.inventory import extra
+from gpuprov.inventory.duplicates import told
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import astray
 from gpuprov.inventory.merge import Merge
@@ -27,7 +28,7 @@ from gpuprov.inventory.play import Play
 from gpuprov.inventory.quiet import Heard, quiet
 from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.source import Loader, Manager, told
+from gpuprov.inventory.source import Loader, Manager
 from gpuprov.inventory.sources import shown
 from gpuprov.inventory.templates import Templates
 from gpuprov.inventory.unreached import unreached
@@ -96,6 +97,7 @@ def _read(
     hosts = _Hosts(loader, manager, findings, given, also)
     rows = hosts.all()
     loud, warnings = told(heard)
+    warnings += manager.warnings
     for problem in loud:
         findings.take(problem)
     if not rows and not findings:

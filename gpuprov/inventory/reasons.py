@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.sources import shown
+from gpuprov.masking import masked
 from gpuprov.reading import Unreadable, contents
 from gpuprov.spec.problem import Origin, Problem
 
@@ -169,12 +170,12 @@ def _place(error: BaseException) -> Origin | None:
 
 
 def _stderr(error: BaseException) -> str:
-    """The last line that an inventory script wrote to standard error."""
+    """The last line that an inventory script wrote to standard error, without secrets."""
     for cause in _chain(error):
         text = getattr(cause, "_help_text", None) or ""
         if text.startswith("Standard error from inventory script:"):
             lines = [line for line in text.splitlines()[1:] if line.strip()]
-            return lines[-1].strip() if lines else ""
+            return masked(lines[-1].strip())[0] if lines else ""
     return ""
 
 

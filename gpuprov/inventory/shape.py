@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -10,7 +11,7 @@ from ansible.errors import AnsibleError
 
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import origin_of, plain
-from gpuprov.reading import Unreadable
+from gpuprov.reading import Unreadable, contents
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 
@@ -18,7 +19,7 @@ SECTIONS = ("hosts", "vars", "children")
 
 
 def judge(document: Any, file: str) -> Iterator[Problem]:
-    """Every fault in the form of a YAML inventory document."""
+    """Every fault in the form of a YAML inventory document; what is harmless is a warning."""
     if document is None or document == {}:
         yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
         return
@@ -32,6 +33,10 @@ def judge(document: Any, file: str) -> Iterator[Problem]:
         elif name in SECTIONS:
             hint = f'put it into a group: "all: {{{name}: ...}}"'
             yield Problem(message=f'"{name}" stands where a group belongs', origin=origin_of(name), hint=hint)
+        elif _is_anchor(name, body):
+            message = f'"{name}" holds an anchor, and Ansible takes it for a group without hosts'
+            hint = f'under vars of a group it is a variable: "all: {{vars: {{{name}: ...}}}}"'
+            yield Problem(message=message, origin=origin_of(name), hint=hint, severity="warning")
         else:
             yield from _group(name, body, origin_of(document) or Origin(file))
 
@@ -39,12 +44,28 @@ def judge(document: Any, file: str) -> Iterator[Problem]:
 _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 
 
+def _is_anchor(name: Any, body: Any) -> bool:
+    """Whether a key of the top holds nothing of a group, and an anchor for other places. Ansible skips what is in it, and warns."""
+    place = origin_of(name)
+    if not isinstance(name, str) or body is None or place is None or not place.line:
+        return False
+    if isinstance(body, Mapping) and any(get_close_matches(str(key), (*SECTIONS, "gpuprov"), 1, 0.6) for key in body):
+        return False
+    try:
+        line = contents(place.file).decode().splitlines()[place.line - 1]
+    except (OSError, Unreadable, ValueError, IndexError):
+        return False
+    return re.match(rf"""["']?{re.escape(name)}["']?[ ]*:[ ]+&[^\s,\[\]{{}}]""", line) is not None
+
+
 def listed(groups: Mapping[Any, Any]) -> Iterator[str]:
     """The groups that have hosts or children of their own, be it none, in a document without faults."""
     for name, body in groups.items():
-        if body and ("hosts" in body or "children" in body):
+        if not isinstance(body, Mapping):
+            continue
+        if "hosts" in body or "children" in body:
             yield str(plain(name))
-        if body and isinstance(children := body.get("children"), Mapping):
+        if isinstance(children := body.get("children"), Mapping):
             yield from listed(children)
 
 

@@ -16,7 +16,6 @@ from ansible.parsing.dataloader import DataLoader
 from gpuprov import reading
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
-from gpuprov.inventory.duplicates import duplicates
 from gpuprov.inventory.origin import hide_encrypted, hide_encrypted_text, origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
@@ -147,6 +146,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.files = loader
         self.heard = heard
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
         self._configured = False
         self._only = self._source = ""
         self._above: list[str] = []
@@ -256,28 +256,12 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if not named_yaml and not isinstance(document, Mapping):
             return False
         self._only = "yaml"
-        faults = list(judge(document, shown(source)))
+        found = list(judge(document, shown(source)))
+        faults = [one for one in found if one.severity == "error"]
+        self.warnings += [one for one in found if one.severity == "warning"]
         self.listed.update(() if faults else listed(document))
         self.problems += faults
         return bool(faults)
-
-
-def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
-    """Problems and warnings out of what Ansible said: duplicate keys are problems."""
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
-    files: dict[str, None] = {}
-    for message, obj in heard.warnings:
-        if message.startswith("Found duplicate mapping key"):
-            place = origin_of(obj)
-            if place is not None:
-                files[place.file] = None
-        elif message.startswith("Found both group and host with same name"):
-            name = message.rpartition(":")[2].strip()
-            warnings.append(Problem(message=f'"{name}" is a group and a host', severity="warning"))
-    for file in files:
-        problems += duplicates(file)
-    return problems, warnings
 
 
 def _relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:

@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from gpuprov import __version__, reading
+from gpuprov.masking import masked
 from gpuprov.probe.base import Facts, Output
 from gpuprov.reading import Unreadable, as_document
 from gpuprov.reading.archives import MEMBER
-from gpuprov.records.masking import masked
 from gpuprov.records.model import Record
 
 FORMAT = 2

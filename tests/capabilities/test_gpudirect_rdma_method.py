@@ -15,6 +15,10 @@ from tests.capabilities.gpudirect_host import DMABUF, OPEN, kernel, peer, said
 METHOD = "gpudirect_rdma.method"
 ON = {"gpudirect": DMABUF}
 DMABUF_ASKED, PEER, OLD = (GpudirectRdma(method=name) for name in ("dmabuf", "nvidia_peermem", "nv_peer_mem"))
+GEFORCE = "0000:19:00.0 0x10de 0x2684 0x10de 0x16f3 0x030000 nvidia\n"
+SPARK = "000f:01:00.0 0x10de 0x2e12 0x10de 0x21ec 0x030000 nvidia\n"
+A100 = "0000:1a:00.0 0x10de 0x20b2 0x10de 0x1463 0x030200 nvidia\n"
+UNKNOWN = "0000:1a:00.0 0x10de 0xffff 0x10de 0x1463 0x030200 nvidia\n"
 VOLTA = {"nvidia_functions": "0000:19:00.0 0x10de 0x1db1 0x10de 0x1212 0x030200 nvidia\n"}
 
 
@@ -44,6 +48,41 @@ ROWS = [
         {**ON, **VOLTA, **peer(kernel(license_=gh.OWN))},
         "pass",
         "nvidia_peermem: V100-SXM2 (Volta) has no open kernel modules",
+    ),
+    Row(
+        "auto, a GeForce",
+        METHOD,
+        None,
+        {**ON, "nvidia_functions": GEFORCE},
+        "fail",
+        "RTX4090 has no GPUDirect RDMA",
+        "take gpudirect_rdma out",
+    ),
+    Row(
+        "auto, a DGX Spark",
+        "gpudirect_rdma.dmabuf",
+        None,
+        {**ON, "nvidia_functions": SPARK},
+        "fail",
+        "GB10 has no GPUDirect RDMA",
+        "take gpudirect_rdma out; programs register memory of cudaHostAlloc",
+    ),
+    Row(
+        "peermem, a GeForce",
+        METHOD,
+        PEER,
+        {**ON, "nvidia_functions": GEFORCE},
+        "fail",
+        "RTX4090 has no GPUDirect RDMA",
+    ),
+    Row("auto, a GeForce beside an A100", METHOD, None, {**ON, "nvidia_functions": GEFORCE + A100}, "pass", "dmabuf"),
+    Row(
+        "auto, a GeForce beside an unknown GPU",
+        METHOD,
+        None,
+        {**ON, "nvidia_functions": GEFORCE + UNKNOWN},
+        "pass",
+        "dmabuf",
     ),
     Row(
         "auto, an old kernel",

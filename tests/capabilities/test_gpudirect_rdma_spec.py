@@ -11,6 +11,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
+from gpuprov.catalog import gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.rdma import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
@@ -101,6 +102,26 @@ def test_warnings(block: GpudirectRdma, gpu: str, others: dict[str, Fragment], t
     assert len(found) == len(told), found
     for want, got in zip(told, found, strict=True):
         assert want in got
+
+
+@pytest.mark.parametrize("block", [GpudirectRdma(), GpudirectRdma(method="dmabuf"), PEER, OLD])
+@pytest.mark.parametrize("gpu", ["GB10", "RTX3090", "RTX4090", "RTX5090", "NVIDIA GeForce RTX 4090"])
+def test_gpus_without_it_are_refused(gpu: str, block: GpudirectRdma) -> None:
+    """NVIDIA says so of the DGX Spark, and has it for Tesla-class and Quadro-class GPUs."""
+    host = HostSpec(
+        name="h", gpu=GpuSpec(model=gpu), capabilities={"rdma": Rdma(fabric="roce"), "gpudirect_rdma": block}
+    )
+    told = [str(one) for one in gpudirect_rdma.CAPABILITY.rules(host, block) if one.severity == "error"]
+    assert len(told) == 1
+    assert "has no GPUDirect RDMA: " in told[0]
+    assert "; take gpudirect_rdma out" in told[0]
+
+
+def test_gpus_with_it_are_not_refused() -> None:
+    known = gpus.gpus()
+    without = {gpu.key for gpu in known if catalogue.find_excluded(gpu)}
+    assert without == {"GB10", *(gpu.key for gpu in known if "GeForce" in gpu.name)}
+    assert not without & {"RTX-A6000", "RTX-PRO-6000-BLACKWELL-SERVER", "L40S", "GB200", "QUADRO-RTX-6000", "T4"}
 
 
 EFA = {"rdma": Rdma(fabric="efa")}
@@ -198,6 +219,10 @@ def test_dmabuf_asks_nothing_of_the_kernel() -> None:
             GpudirectRdma(method="dmabuf", gdrcopy=Gdrcopy(install=True)),
         ),
         ({"gpudirect": gh.DMABUF, "rdma_devices": ""}, None),
+        (
+            {"gpudirect": gh.DMABUF, "nvidia_functions": "000f:01:00.0 0x10de 0x2e12 0x10de 0x21ec 0x030000 nvidia\n"},
+            None,
+        ),
         ({"gpudirect": gh.said(unit=gh.NONE, starts="")}, None),
         ({"gpudirect": BARE["gpudirect"]}, None),
     ],
@@ -224,6 +249,7 @@ def test_the_catalogue() -> None:
             data.methods,
             data.parameters,
             data.platforms,
+            data.excluded,
             data.kernel_options,
             data.messages,
             data.gdrcopy,

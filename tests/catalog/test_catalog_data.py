@@ -122,14 +122,14 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(gpus()) == 46 + 52
+    assert len(gpus()) == 46 + 54
     assert len(mig.classes()) == 15
     assert sum(len(entry.profiles) for entry in mig.classes()) == 113
     assert len(drivers.branches()) == 27
     assert len(cuda.toolkits()) == 56 + 2
     assert len(cuda.families()) == 3
     assert {x for s in symptoms.symptoms() for x in s.xids} >= {8, 13, 31, 48, 63, 64, 74, 79, 94, 95, 119, 154, 169}
-    assert sum(bool(s.xids) for s in symptoms.symptoms()) == 65
+    assert sum(bool(s.xids) for s in symptoms.symptoms()) == 67
     assert sum(not s.xids for s in symptoms.symptoms()) >= 179  # none is lost
 
 

@@ -106,6 +106,36 @@ def test_nearest_gpu() -> None:
     assert "GH200-96GB" not in nearest_gpu("H100-XXL")
     assert nearest_gpu("B20O")[0] == "B200"
     assert nearest_gpu("qqqqqqq") == []
+    assert nearest_gpu("RTX490") == ["RTX4090"]
+    assert nearest_gpu("H10O-PCIe") == ["H100-PCIE"]
+    assert {key.partition("-")[0] for key in nearest_gpu("A100X")} == {"A100"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA GeForce RTX 5080",
+        "RTX5080",
+        "RTX4080",
+        "10de:2328",
+        "0x2328",
+        "NVIDIA DGX Spark",
+        "NVIDIA GeForce RTX 3080",
+    ],
+)
+def test_a_gpu_that_is_not_here_is_not_another_one(name: str) -> None:
+    """A whole name or id of another GPU is no typing error: the hint would be of another architecture."""
+    assert nearest_gpu(name) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090 D", "10de:2b85", "10de:2b87", "rtx5090"]
+)
+def test_geforce_of_the_fifties(text: str) -> None:
+    found = gpu(text)
+    assert found.arch == "Blackwell"
+    assert found.kernel_modules.flavour == "open-required"
+    assert gpu("10de:2f04").key == "RTX5070"
 
 
 def test_profiles_for() -> None:

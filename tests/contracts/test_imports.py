@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("mig", "topology", "resources"),
     ("inventory", "spec", "probe", "catalog", "simulate"),
     ("reading", "console", "inert", "assets", "keep", "limits"),
-    ("errors", "shown", "onhost", "shared"),
+    ("errors", "shown", "masking", "onhost", "shared"),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 SIDEWAYS = {

@@ -250,6 +250,17 @@ def test_every_xid_that_nvidia_gives_an_action_for_is_known() -> None:
         assert len(found) == 1, f"Xid {number}"
 
 
+@pytest.mark.parametrize("words", ["{}", "Xid {}", "NVRM: Xid (PCI:0000:52:00): {}, SPARING_EVENT"])
+@pytest.mark.parametrize("number", [173, 184, 185, 186, 199])
+def test_an_xid_that_the_catalogue_is_too_old_for(number: int, words: str) -> None:
+    """What is to be done then is the driver's own to say; of 185 NVIDIA's notes on R620 say what it is."""
+    lines = dict(explain(words.format(number))[0].lines)
+    assert ("SPARING_EVENT" if number == 185 else "newer than NVIDIA's Xid catalogue of 2025-10-29") in lines["cause"]
+    assert "Xid 154" in lines["cure"]
+    assert "GPU Recovery Action" in lines["cure"]
+    assert "NVIDIA says" not in lines
+
+
 def test_every_symptom_is_found_by_its_own_words() -> None:
     for symptom in symptoms():
         for signature in symptom.signatures:
@@ -303,6 +314,29 @@ def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
     """Where a log holds a message, whoever pastes its line is told of it, too."""
     line = " ".join(thread.split())
     assert {one.name for one in in_text(line, "a log")} <= {one.name for one in explain(line)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Authorization: Bearer {}",
+        "docker run -e HF_TOKEN={} --gpus all",
+        "docker run -e AWS_SECRET_ACCESS_KEY={}",
+        "password: {}",
+        "curl https://user:{}@example.org/",
+    ],
+)
+def test_what_is_shown_again_of_a_log_has_no_secrets(words: str) -> None:
+    """By the same rule as what is written into records."""
+    secret, said = words.format("hunter2"), "CUDA out of memory"
+    seen = dict(in_text(f"{secret}: {said}", "a log")[0].lines)["seen"]
+    assert said in seen
+    assert "hunter2" not in seen
+    pair = f"No devices found {secret}\n{secret} requires use of the NVIDIA open kernel modules"
+    assert "hunter2" not in repr(in_text(pair, "a log")) + repr(explain(pair))
+    with pytest.raises(GpuprovError) as caught:
+        explain(f"nobody knows {secret}")
+    assert "hunter2" not in caught.value.message
 
 
 def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:

@@ -220,8 +220,52 @@ THREADS = [
     ('qixuema/envs#4', 'NVIDIA-SMI has failed because it couldn‘t communicate with the NVIDIA driver.', 'driver-not-loaded'),
     ("jurkovic-nikola/OpenLinkHub#174",
      "[10582.980815] NVRM: GPU 0000:01:00.0 is already bound to vfio-pci.",
-     "other-driver-owns-gpu"),
-    ('beclab/Olares#3963', '[  201.910514] NVRM: GPU 0000:01:00.0 is already bound to NovaCore.', 'other-driver-owns-gpu'),
+     "vfio-bound"),
+    ('beclab/Olares#3963', '[  201.910514] NVRM: GPU 0000:01:00.0 is already bound to NovaCore.', 'nova-bound'),
+    ("NVIDIA/open-gpu-kernel-modules#862", "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85) installed in this system requires "
+     "use of the NVIDIA open kernel modules.", "proprietary-on-blackwell"),
+    ("NVIDIA/open-gpu-kernel-modules#862", "NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+     "proprietary-on-blackwell"),
+    ("NVIDIA/open-gpu-kernel-modules#393", "[  +0.000001] NVRM: None of the NVIDIA devices were initialized.", "probe-failed"),
+    ("NVIDIA/open-gpu-kernel-modules#322", "NVRM: nvidia.ko because it does not include the required GPU", "open-module-no-gsp"),
+    ("NVIDIA/open-gpu-kernel-modules#872", "No devices were found", "smi-no-devices"),
+    ("NVIDIA/nvidia-container-toolkit#268", "Failed to initialize NVML: Insufficient Permissions", "container-nvml-permissions"),
+    ("NVIDIA/gpu-operator#679", "nvidia-container-cli: initialization error: nvml error: insufficient permissions: unknown",
+     "container-nvml-permissions"),
+    ("NVIDIA/mig-parted#181", "  GPU 00000000:01:00.0: In use by another client", "smi-reset-in-use"),
+    ("aws/aws-ofi-nccl#67", "WARN: Function: find_ofi_provider Line: 543: NET/OFI Couldn't find any optimal provider",
+     "efa-no-provider"),
+    ("NVIDIA/gpu-operator#671", "modprobe: ERROR: could not insert 'nvidia_modeset': No such device", "module-no-device"),
+    ("negativo17/nvidia-driver#97", "nvidia: version magic '5.4.18-100.fc30.x86_64 SMP mod_unload ' should be "
+     "'5.4.18-200.fc31.x86_64 SMP mod_unload '", "module-exec-format"),
+    ("a driver that is not built for this kernel", "modprobe: FATAL: Module nvidia-peermem not found in directory "
+     "/lib/modules/6.8.0-60-generic", "peermem-not-found"),
+    ("NVIDIA/nvidia-container-toolkit#147", "nvidia-container-cli: ldcache error: process /sbin/ldconfig.real failed with error "
+     "code: 1: unknown", "container-ldconfig"),
+    ("NVIDIA/libnvidia-container#154", "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing "
+     "device filters attached to the cgroup: bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.",
+     "container-cgroup-filter"),
+    ("microsoft/pai#2962", "ERROR: The Nouveau kernel driver is currently in use by your system.", "nouveau-bound"),
+    ("Arc-Compute/LibVF.IO#20", "ERROR: An NVIDIA kernel module 'nvidia-drm' appears to already be loaded in your kernel.",
+     "installer-module-loaded"),
+    ("NVIDIA/cuda-samples#286", "WARNING: An NVIDIA kernel module 'nvidia-drm' appears to be already loaded in your kernel.",
+     "installer-module-loaded"),
+    ("pop-os/shop#121", "trying to overwrite '/lib/udev/rules.d/71-nvidia.rules', which is also in package "
+     "nvidia-kernel-common-418 418.56-0pop0~1553121653~18.10~82fab6d", "apt-overwrite"),
+    ("rajeshroy402/DeepStream-dGPU-Installation#6", " nvidia-dkms-510 : Depends: nvidia-kernel-common-510 (>= 510.73.05) but "
+     "510.47.03-0ubuntu1 is to be installed", "apt-unmet-dependencies"),
+    ("NVIDIA/ansible-role-nvidia-driver#11", "E: Unable to correct problems, you have held broken packages.",
+     "apt-unmet-dependencies"),
+    ("NVIDIA/yum-packaging-precompiled-kmod#50", "  - package nvidia-kmod-common-3:555.42.02-1.el8.noarch from cuda-rhel8-x86_64 "
+     "requires nvidia-kmod = 3:555.42.02, but none of the providers can be installed", "dnf-no-kmod"),
+    ("NVIDIA/nvidia-docker#1163", "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "smi-no-library"),
+    ("ComputationalRadiationPhysics/cuda_memtest#31", "ERROR: CUDA error: the provided PTX was compiled with an unsupported "
+     "toolchain., line 148", "cuda-ptx-version"),
+    ("leptonai/gpud, log_matcher.go", "[ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id "
+     "00000000:86:00.0 physical id 3 port 33", "fabric-manager-nvswitch-error"),
+    ("NVIDIA/nccl#1043", "[ERROR] [tid 527118] failed to find the GPU handle 12766911663723876521 in the multicast team",
+     "fabric-manager-gpu-handle"),
+    ("NVIDIA/gpu-operator#2868", "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument", "peermem-invalid-argument"),
     ("NVIDIA/open-gpu-kernel-modules#943",
      "nvidia 0000:06:00.0: loading /lib/firmware/nvidia/570.133.20/gsp_ga10x.bin failed with error -4",
      "gsp-firmware-missing"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from gpuprov import reading
+from gpuprov import masking, reading
 from gpuprov.apply import aftermath
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.vgpu_guest import token
@@ -26,7 +26,6 @@ from gpuprov.onhost.mig import layout
 from gpuprov.onhost.packages import lists, zypper_locks
 from gpuprov.probe.base import Output
 from gpuprov.reading import Unreadable
-from gpuprov.records import masking
 from gpuprov.render import digest
 from gpuprov.shared import engine_files, nccl_topology, reach
 from tests.fuzz import corpus, mutate

@@ -102,6 +102,11 @@ FORM = [
         ':4:3: unknown key "chilren" in group "all"; did you mean "children"?',
     ),
     yaml(
+        "a misspelled section under an anchor",
+        "training: &t\n  host:\n    gpu01: {}\nall: {hosts: {gpu02: {}}}\n",
+        ':2:3: unknown key "host" in group "training"; did you mean "hosts"?',
+    ),
+    yaml(
         "a host where a section belongs",
         "training:\n  gpu01: {}\n",
         ':2:3: unknown key "gpu01" in group "training"; allowed: hosts, vars, children',

@@ -144,6 +144,12 @@ SOURCES = [
         "inv.sh",
     ),
     Bad(
+        "a script that fails and says a password",
+        {"inv.sh": "#!/bin/sh\necho Traceback: password=hunter2secret >&2\nexit 3\n"},
+        ["inv.sh: inventory script returned non-zero exit code 3; it said: Traceback: password=***"],
+        "inv.sh",
+    ),
+    Bad(
         "a script that prints text",
         {"inv.sh": "#!/bin/sh\necho hello\n"},
         ["inv.sh: the inventory script printed something that is not inventory JSON"],

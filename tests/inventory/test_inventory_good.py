@@ -239,6 +239,26 @@ def test_ranges_share_one_object() -> None:
     assert hosts[7].values == {"a": 1, "b": 1}
 
 
+@pytest.mark.parametrize(
+    "anchor",
+    [
+        'x: &d {nvidia_driver: {version: "580"}}',
+        'x: &d\n  nvidia_driver: {version: "580"}',
+        '"x": &d {nvidia_driver: {version: "580"}}',
+    ],
+)
+def test_a_key_of_the_top_that_holds_an_anchor_is_a_warning(anchor: str) -> None:
+    """As Ansible has it, which skips what is in it."""
+    lay({"inventory.yaml": f"{anchor}\nall:\n  hosts:\n    a: {{gpuprov: {{<<: *d, persistence: {{}}}}}}\n"})
+    found = load(["inventory.yaml"])
+    assert [str(warning) for warning in found.warnings] == [
+        'inventory.yaml:1:1: warning: "x" holds an anchor, and Ansible takes it for a group without hosts; under vars of a group '
+        'it is a variable: "all: {vars: {x: ...}}"'
+    ]
+    (host,) = found.hosts
+    assert exact(host.values) == exact({"nvidia_driver": {"version": "580"}, "persistence": {}})
+
+
 def test_warnings(capfd: pytest.CaptureFixture[str]) -> None:
     lay({"inventory.yaml": "gpu-nodes:\n  vars: {gpu_prov: {}}\n  hosts: {gpu01: {}, gpu-nodes: {}}\n"})
     assert [str(warning) for warning in load(["inventory.yaml"]).warnings] == [

@@ -15,6 +15,7 @@ from gpuprov.drift.judge import VERSION
 from gpuprov.explain.messages import LONGEST_LINE, symptoms_in
 from gpuprov.gather import reasons
 from gpuprov.init.slurm import GRES, PARAMETER
+from gpuprov.masking import masked
 from gpuprov.probe.base import Output
 from gpuprov.probe.containers import container_toolkit
 from gpuprov.probe.driver import cuda_toolkit
@@ -22,7 +23,6 @@ from gpuprov.probe.gpus import fabric
 from gpuprov.probe.kernel.kernel_log import Event
 from gpuprov.probe.software import history
 from gpuprov.records import adapt
-from gpuprov.records.masking import masked
 
 LENGTH = 100_000
 LIMIT = 0.5

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
+from gpuprov.masking import masked
 from gpuprov.probe.base import Facts, Output
 from gpuprov.records import RecordedFacts, captured, read
-from gpuprov.records.masking import masked
 from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import evaluate
 from tests.capabilities.asking import good
@@ -25,6 +25,8 @@ SECRETS = {
     "subscription-manager register --password 'a b' --force": "subscription-manager register --password '***' --force",
     "auths: {registry: {auth: dXNlcjpwYXNz}}": "auths: {registry: {auth: ***}}",
     "Authorization: Bearer abcdefgh.ijklmnop": "Authorization: Bearer ***",
+    "Authorization: Bearer hunter2": "Authorization: Bearer ***",
+    "'Authorization': 'token hunter2'": "'Authorization': 'token ***'",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.SflKxwRJSMeKKF2QT4": "***",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n-----END OPENSSH PRIVATE KEY-----\nafter": "***\nafter",
     "-----BEGIN PRIVATE KEY-----\ncut off": "***",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
+from gpuprov.capabilities.gpudirect_rdma import checks, decision, gdrcopy, peer
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
@@ -11,6 +11,7 @@ from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci
 from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
@@ -27,6 +28,8 @@ def export(facts: Facts) -> Fragment | None:
     copies = Gdrcopy(install="libgdrapi" in packages or "gdrcopy-kmod" in packages, tests="gdrcopy-tests" in packages)
     override = words.get(facts.get(nvidia.PARAMETERS).get(OVERRIDE, "0"), "driver")
     common = {"topology_check": override, "gdrcopy": copies}
+    if decision.excluded(decision.on_bus(facts)):
+        return None
     if unit and unit.file == "enabled" and state.starts in ("nvidia_peermem", "nv_peer_mem"):
         known = ("peerdirect_support", "persistent_api_support")
         own = {key: int(state.parameters[key]) for key in known if state.parameters.get(key) in ("0", "1")}
@@ -45,7 +48,7 @@ CAPABILITY = Capability(
     contribute=contribute,
     export=export,
     follows=("rdma", "nvidia_driver"),
-    export_probes=(GPUDIRECT, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
+    export_probes=(GPUDIRECT, pci.NVIDIA_FUNCTIONS, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,

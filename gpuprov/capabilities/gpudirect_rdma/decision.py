@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -25,10 +26,12 @@ OPEN = "nvidia_driver: {kernel_modules: open}"
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """What the decision stands on. What is empty is not known. `kernels` are those that modules must work for.
 
+    `excluded`: set where none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`.
     `peer`: why no kernel module for peer memory can work, told by the host; empty also where the host was not asked.
     """
 
     gpu: gpus.Gpu | None = None
+    excluded: catalogue.Excluded | None = None
     flavour: Flavour = ""
     branch: int = 0
     kernels: tuple[str, ...] = ()
@@ -67,11 +70,12 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
         "precompiled": getattr(driver, "build", "dkms") == "precompiled",
     }
     if facts is None:
-        return Ground(gpu=gpu, flavour=_flavour(driver, gpu, branch), branch=branch, **known)
+        out = excluded([gpu])
+        return Ground(gpu=gpu, excluded=out, flavour=_flavour(driver, gpu, branch), branch=branch, **known)
     state = facts.get(GPUDIRECT)
     targets = state.targets()
-    on_bus = [gpus.by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
-    gpu = next((one for one in on_bus if one), gpu)
+    found = on_bus(facts)
+    gpu = next((one for one in found if one), gpu)
     disk = [kernel for kernel in targets if kernel.nvidia]
     if not branch and disk:
         branch = int(drivers.branch_of(disk[-1].nvidia))
@@ -89,6 +93,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     ]
     return Ground(
         gpu=gpu,
+        excluded=excluded(found or [gpu]),
         flavour=flavour,
         branch=branch,
         kernels=tuple(kernel.release for kernel in targets),
@@ -96,6 +101,17 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
         peer=_without_peer(host, facts),
         **known,
     )
+
+
+def on_bus(facts: Facts) -> list[gpus.Gpu | None]:
+    """The host's GPUs; None for each that the catalogue does not know."""
+    return [gpus.by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+
+
+def excluded(found: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
+    """Why none of these GPUs has GPUDirect RDMA; None where one may have it, as one that nobody knows may."""
+    reasons = [catalogue.find_excluded(gpu) if gpu else None for gpu in found]
+    return reasons[0] if reasons and all(reasons) else None
 
 
 def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
@@ -160,6 +176,9 @@ def decide(base: Ground, asked: GpudirectRdma) -> Decision:
     if base.fabric == "soft":
         why = "software RDMA devices copy by the CPU and reach no GPU memory"
         return Decision(problem=why, hint="gpudirect_rdma: false, or a rdma.fabric of real devices")
+    if base.gpu and base.excluded:
+        why = f"{base.gpu.key} has no GPUDirect RDMA: {base.excluded.text}"
+        return Decision(problem=why, hint="; ".join(filter(None, ("take gpudirect_rdma out", base.excluded.way))))
     why, way = no_dmabuf(base)
     if base.fabric == "efa" and (why or asked.method in ("nvidia_peermem", "nv_peer_mem")):
         told = (

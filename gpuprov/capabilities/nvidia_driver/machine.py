@@ -130,8 +130,7 @@ def hypervisor(ctx: Ctx) -> Outcome:
 def is_geforce(identifier: str) -> bool:
     """Whether the catalogue knows the function as a GeForce."""
     gpu = gpus.by_pci_id(identifier)
-    names = (gpu.name, *(alias.name for alias in gpu.aliases)) if gpu else ()
-    return any("GeForce" in name for name in names)
+    return gpu is not None and gpus.is_of(gpu, "GeForce")
 
 
 @check(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from gpuprov.catalog import gpus
 from gpuprov.catalog.drivers import sets
 from gpuprov.catalog.reader import Fact, File, load
 
@@ -52,6 +53,16 @@ class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     text: str
 
 
+class Excluded(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: what does there."""
+
+    key: str
+    models: tuple[str, ...] = ()
+    brand: str = ""
+    text: str
+    way: str = ""
+
+
 class KernelOption(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An option of the kernel's configuration without which dma-buf does not work."""
 
@@ -88,6 +99,7 @@ class GpudirectFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
     methods: tuple[Method, ...]
     parameters: tuple[Parameter, ...]
     platforms: tuple[Platform, ...]
+    excluded: tuple[Excluded, ...]
     kernel_options: tuple[KernelOption, ...]
     messages: tuple[Message, ...]
     bad_context: Message
@@ -118,6 +130,18 @@ def find_platform(model: str, fabric: str) -> Platform | None:
     """What is known of a GPU's model with a fabric."""
     known = gpudirect_file().platforms
     return next((one for one in known if model in one.models and fabric in one.fabrics), None)
+
+
+def find_excluded(gpu: gpus.Gpu) -> Excluded | None:
+    """Why a GPU has no GPUDirect RDMA by any method; None where it may have it."""
+    return next(
+        (
+            one
+            for one in gpudirect_file().excluded
+            if gpu.key in one.models or (one.brand and gpus.is_of(gpu, one.brand))
+        ),
+        None,
+    )
 
 
 def gdrcopy(family: str) -> Gdrcopy | None:

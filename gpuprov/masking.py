@@ -1,4 +1,4 @@
-"""Secrets in what hosts print, replaced by `***`, so that a capture can be attached to a ticket.
+"""Secrets in what hosts and programs print, replaced by `***`, so that it can be shown, or attached to a ticket.
 
 What looks like a secret goes, also where it is none: user and password in a URL, values behind names such as password, token or
 secret, authorization headers, private keys, JSON web tokens, and keys of cloud providers. Public keys and fingerprints stay.
@@ -26,6 +26,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,2000}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"), MASK),
     (re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"), MASK),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
+    (
+        re.compile(r"(?i)(\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:bearer|basic|token)[ \t]+)(?!\*)[^\s\"',;]+"),
+        rf"\1{MASK}",
+    ),
 )
 
 
