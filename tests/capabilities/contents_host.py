@@ -17,6 +17,8 @@ from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
+ON = ("nvidia-persistenced.service", "gpuprov-readings.timer")
+"""Units of the good host that run, and start at a boot."""
 
 
 class Also(str):
@@ -72,11 +74,11 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
 
 @cache
 def nothing() -> str:
-    """A host on which gpuprov has written nothing; nvidia-persistenced is there, and on."""
+    """A host of whose files gpuprov has written none; ON are on."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
     units = [
-        unit(name, "active", "enabled") if name == "nvidia-persistenced.service" else unit(name, "inactive", "")
+        unit(name, "active", "enabled") if name in ON else unit(name, "inactive", "")
         for name in asked["units"].splitlines()
     ]
     return "\n".join(["@contents", *(f"none|{path}" for path in asked["paths"].splitlines()), *units]) + "\n"

@@ -27,7 +27,7 @@ NOTHING = {
     "files": {},
     "units": {},
     "program": {},
-    "on": [],
+    "unit": "",
     "off": ["gpuprov-pcie.service"],
     "differs": "",
 }
@@ -61,7 +61,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "", "absent": []}),
     ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
     ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
-    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "on": []}),
+    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "unit": ""}),
     (
         "masks wait for a reboot",
         made(COMPUTED, said(*TOPO[:2], "topo_grub|same")),

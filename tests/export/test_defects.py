@@ -7,7 +7,8 @@ import pytest
 from gpuprov.export import probes
 from gpuprov.export.defects import doubts
 from gpuprov.probe.base import Output
-from tests.capabilities.asking import FABRIC_MANAGER, H100, VERSION, facts, good, packages, units
+from tests.capabilities import contents_host
+from tests.capabilities.asking import FABRIC_MANAGER, H100, VERSION, facts, good, packages
 from tests.export.test_export import FULL, exported
 
 
@@ -48,7 +49,14 @@ def test_of_a_good_host_nothing_is_told() -> None:
             "nvidia_driver.packages",
             "nvidia-smi",
         ),
-        ({"units": units(("failed", "enabled"))}, "persistence.active", "failed"),
+        (
+            {
+                "contents": contents_host.nothing()
+                + contents_host.unit("nvidia-persistenced.service", "failed", "enabled")
+            },
+            "persistence.active",
+            "failed",
+        ),
         (
             {"mig": text("mig").replace('"pending": false', '"pending": true')},
             "GPU 0: MIG is disabled",

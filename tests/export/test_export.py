@@ -15,7 +15,7 @@ from gpuprov.export import probes, spec_of
 from gpuprov.fleet import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
-from tests.capabilities import cgpu_host
+from tests.capabilities import cgpu_host, contents_host
 from tests.capabilities.asking import B200, BARE, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.probe import captured
 
@@ -128,7 +128,13 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
         {**FULL, "packages": packages(state="ii "), "fabric_packages": FABRIC_MANAGER.replace("hi ", "ii ")},
         {**WHOLE_GPU, "modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
         {**WHOLE_GPU, "modprobe_config": captured("modprobe_config", "driver_installed")},
-        {**WHOLE_GPU, "units": units(("inactive", "disabled"), ("active", "enabled"))},
+        {
+            **WHOLE_GPU,
+            "units": units(("inactive", "disabled"), ("active", "enabled")),
+            "contents": contents_host.nothing()
+            + contents_host.unit("nvidia-persistenced.service", "inactive", "disabled")
+            + contents_host.unit("gpuprov-persistence.service", "active", "enabled"),
+        },
     ],
 )
 def test_round_trip(changed: dict[str, Output | str]) -> None:

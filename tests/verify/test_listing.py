@@ -21,6 +21,7 @@ from tests.capabilities import contents_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 
+TIMER = "gpuprov-readings.timer"
 SERVICE = "/etc/systemd/system/gpuprov-readings.service"
 INVENTORY = "all: {hosts: {gpu1: {gpuprov: {persistence: {}, readings: {}}}, gpu2: {gpuprov: {nouveau: {}}}}}\n"
 
@@ -51,7 +52,7 @@ def test_a_host_that_has_all_of_it() -> None:
 
 
 def test_what_differs_is_told_beside_what_should_be() -> None:
-    found = listed("readings", contents=contents_host.nothing())
+    found = listed("readings", contents=contents_host.nothing() + contents_host.unit(TIMER, "inactive", ""))
     assert {item.differs for item in found.items} == {"absent", "not-found"}
     assert f"{SERVICE}  0644 root  now: absent" in report.as_text(found).replace("    ", "  ")
 

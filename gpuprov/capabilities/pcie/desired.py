@@ -100,9 +100,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     asked, balanced = lines(block), is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo
     started = state.topo_status == 0 or state.topo_started
+    values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
     return {
         "packages": ["pciutils"] if registers(block) and not state.setpci else [],
-        **role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off"),
+        "unit": "".join(values.pop("on")),
+        **values,
         "differs": differs(ctx) if asked else "",
         "balancer": "irqbalance.service"
         if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced
