@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import json
 import shutil
+from contextlib import suppress
 from typing import Any
 
 from gpuprov.errors import GpuprovError
@@ -38,15 +39,17 @@ def inspect(*names: str) -> list[dict[str, Any]]:
     return found
 
 
-def _inspect_those_left(names: list[str], tries: int = 5) -> list[dict[str, Any]]:
-    """The same of those that other processes have not removed in the meantime."""
+def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
+    """The same of those that nobody has removed in the meantime, or begun to: what a killed process was removing stays listed, and
+    the engine knows nothing of it."""
     try:
         return inspect(*names)
     except GpuprovError:
-        if tries == 1:
-            raise
-        left = set(engine("ps", "--all", "--quiet").split())
-        return _inspect_those_left([name for name in names if name in left], tries - 1)
+        found: list[dict[str, Any]] = []
+        for name in names:
+            with suppress(GpuprovError):
+                found += inspect(name)
+        return found
 
 
 def network(container: str) -> dict[str, str]:
