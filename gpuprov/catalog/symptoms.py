@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.catalog.xids import Xid, resolution, xids_file
+from gpuprov.catalog.xids import NVLINK5, Xid, nvlink5, resolution, xids_file
 from gpuprov.reading import is_whole, whole
 
 
@@ -90,6 +90,12 @@ def _of_xid(xid: Xid) -> Symptom:
         source=xid.source,
         confidence=xid.confidence,
     )
+
+
+def _of_line(symptom: Symptom, number: int | None, line: str) -> Symptom:
+    """A symptom with what this very line asks for, where it says so itself."""
+    known = resolution(nvlink5(number, line)) if number in NVLINK5 and number is not None else None
+    return msgspec.structs.replace(symptom, action=f"{known.key}: {known.words}") if known else symptom
 
 
 def _of_message(message: Message) -> Symptom:
@@ -246,7 +252,7 @@ def find_symptom(words: str) -> list[Symptom]:
     named = XID.search(wanted)
     if named:
         number = whole(named[1])
-        return [symptom for symptom in symptoms() if number in symptom.xids]
+        return [_of_line(symptom, number, words) for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
         spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]

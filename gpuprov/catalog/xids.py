@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Literal
 
@@ -23,6 +24,18 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     action: Action
     words: str
     named: bool = True
+
+
+class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a line of Xid 144 to 150 asks for; `before` and `since`: the bits of IntrInfo with drivers before R575 and from it on."""
+
+    xid: int
+    units: tuple[str, ...]
+    before: str
+    since: str
+    status: tuple[int, ...]
+    severity: Literal["Fatal", "Nonfatal"]
+    nvidia: str
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +80,7 @@ class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/xids.yaml"""
 
     resolutions: tuple[Resolution, ...]
+    nvlink5: tuple[Nvlink5, ...]
     recoveries: tuple[Recovery, ...]
     sxids: SXids
     xids: tuple[Xid, ...]
@@ -89,6 +103,33 @@ def find_xid(number: int) -> Xid | None:
 def resolution(key: str) -> Resolution | None:
     """NVIDIA's resolution of this name."""
     return next((one for one in xids_file().resolutions if one.key == key), None)
+
+
+NVLINK5 = range(144, 151)
+"""Xids whose lines say themselves what they ask for."""
+_LINE = re.compile(
+    r"\b([A-Z]+[A-Z0-9_]*)\s+(?:Fatal|Nonfatal)\b[^(]{0,80}\((0x[0-9a-f]{1,8})\b(?:[\s,]+(0x[0-9a-f]{1,8})\b)?",
+    re.IGNORECASE,
+)
+
+
+def nvlink5(number: int, text: str) -> str:
+    """The key of the resolution that a line of Xid 144 to 150 asks for. Lines that no row knows go by their word Fatal or Nonfatal.
+    A line does not say which driver wrote it; no unit's bits of one form are those of its other."""
+    if match := _LINE.search(text):
+        info, status = f"{int(match[2], 16):032b}", int(match[3], 16) if match[3] else None
+        found = {
+            row.nvidia
+            for row in xids_file().nvlink5
+            if row.xid == number
+            and match[1].upper() in row.units
+            and (not row.status or status in row.status)
+            and any(all(a in ("-", b) for a, b in zip(bits, info, strict=True)) for bits in (row.before, row.since))
+        }
+        if len(found) == 1:
+            return found.pop()
+    quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not re.search(r"\bFatal\b", text, re.IGNORECASE)
+    return "IGNORE" if quiet else "WORKFLOW_NVLINK5_ERR"
 
 
 def recovery(name: str) -> Recovery:

@@ -16,7 +16,6 @@ from gpuprov.catalog.xids import SEVERITY, Action, Recovery
 from gpuprov.probe.base import NotRecorded, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.kernel.kernel_log import (
-    FATAL,
     KERNEL_LOG,
     OFF_BUS,
     REBOOT_REQUIRED,
@@ -32,9 +31,6 @@ from gpuprov.probe.kernel.kernel_log import (
 
 XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
 SHOWN = 4
-NVLINK5 = range(144, 151)
-"""Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
-
 
 RECOVERY, OFF_THE_BUS = 154, 79
 WITHIN = 30.0
@@ -121,10 +117,11 @@ def judge(event: Event) -> Judged:
     if event.number == RECOVERY:
         needs = catalogue.recovery(recovery_word(event.text))
         return Judged(event, needs.action, needs.words, fix=needs.fix)
-    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(FATAL, event.text):
-        return Judged(event, "none", "nothing is to be done")
     known = catalogue.find_xid(event.number)
-    found = catalogue.resolution(known.nvidia) if known else None
+    key = known.nvidia if known else ""
+    if event.number in catalogue.NVLINK5:
+        key = catalogue.nvlink5(event.number, event.text)
+    found = catalogue.resolution(key)
     if found is None:
         return Judged(event, "none", "NVIDIA's catalogue names nothing that is to be done", named=False)
     words = f"{found.key}, {found.words}" if found.named else found.words
