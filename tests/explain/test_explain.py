@@ -9,7 +9,7 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
-from gpuprov.catalog.symptoms import symptoms
+from gpuprov.catalog.symptoms import find_symptom, symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text
 from tests.explain.test_threads import THREADS
@@ -347,3 +347,8 @@ def test_a_number_of_an_xid_that_no_driver_prints_is_unknown() -> None:
 def test_a_standard_input_that_is_closed_is_told() -> None:
     with pytest.raises(GpuprovError, match="standard input cannot be read: it is closed"):
         in_stream(None)
+
+
+def test_line_of_nvlink5_says_itself_what_it_asks_for() -> None:
+    found = find_symptom("Xid (PCI:0000:00:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0)")
+    assert [one.action.split(":")[0] for one in found] == ["IGNORE"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.catalog.xids import NVLINK5, nvlink5
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
@@ -199,7 +200,7 @@ def last_reset(log: KernelLog) -> float:
 
 
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
-    found: dict[tuple[str, int, bool], Event] = {}
+    found: dict[tuple[str, int, bool, str], Event] = {}
     for line in log.lines:
         match = pattern.match(line.text)
         if match is None:
@@ -207,7 +208,8 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
-        key = device, number, re.search(FATAL, text) is not None
+        asks = nvlink5(number, text) if number in NVLINK5 and not switch else ""
+        key = device, number, re.search(FATAL, text) is not None, asks
         count = (found[key].count if key in found else 0) + line.times
         found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
     return tuple(sorted(found.values(), key=lambda one: -one.at))
