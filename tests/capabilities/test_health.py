@@ -144,7 +144,7 @@ ROWS = [
         said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x00000000)")), "pass"),
     Row("NVLink 5, one of the host, from R575 on", XID, None,
         said(xid(149, "NETIR_LINK_DOWN Fatal XC0 i0 Link 00 (0x02800011 0x00000000)")), "pass"),
-    *(Row(f"NVLink 5, {bits}", XID, None, said(xid(149, f"NETIR_LINK_EVT Fatal XC0 i0 Link 00 ({bits} 0x00000000)")), "fail", "RESET_GPU")
+    *(Row(bits, XID, None, said(xid(149, f"NETIR_LINK_EVT Fatal XC0 i0 Link 00 ({bits} 0x00000000)")), "fail", "RESET_GPU")
       for bits in ("0x025001c6", "0x016415c6", "0x021425c6", "0x025525c6")),
     Row("NVLink 5, promoted", XID, None, said(xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 00 (0x00000086 0x00000002)")),
         "fail", "RESET_GPU"),
