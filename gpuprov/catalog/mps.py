@@ -36,7 +36,7 @@ PATHS = {
 }
 """As the program on hosts has them."""
 
-Feature = Literal["v3", "static_partitions"]
+Feature = Literal["v3", "static_partitions", "thread_percentage", "memory_limit"]
 
 
 class ClientLimit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class FeatureFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The first driver branch, and the first compute capability, that have a feature of the daemon."""
 
     feature: Feature
-    min_branch: str
+    min_branch: str = ""
     compute_capability: str = ""
 
 
@@ -114,7 +114,7 @@ def mig_share(limit: int, slices: int) -> int:
 def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
     """Why a driver branch or a GPU does not have a feature; empty if it does, or where branch and GPU are not known."""
     fact = next(one for one in mps_file().features if one.feature == feature)
-    if branch and branch < int(fact.min_branch):
+    if branch and branch < int(fact.min_branch or 0):
         return f"driver branch {branch} has none; the first is {fact.min_branch}"
     if gpu and capability(gpu.compute_capability) < capability(fact.compute_capability or "0"):
         return (

@@ -35,11 +35,12 @@ def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | Non
     for name, why in unread.items():
         console.progress(why if why.startswith(name) else f"{name}: {why}")
     if path is not None:
-        if found:
-            text = text_of(found, path)
-            if told := stands_for(text):
-                console.progress(told)
-            console.result(text.removesuffix("\n"))
+        if unread and not any(item.name == path for one in found for item in one.items):
+            return UNREACHABLE
+        text = text_of(found, path)
+        if told := stands_for(text):
+            console.progress(told)
+        console.result(text.removesuffix("\n"))
         return UNREACHABLE if unread else 0
     if as_json:
         console.result(document(found, unread))
@@ -63,7 +64,7 @@ def as_text(one: Listing, *, verbose: bool = False) -> str:
     for capability, why in one.unknown.items():
         lines += ["", f"{one.host}  {capability}", f"  not known: {why}"]
     if not lines:
-        return f"{one.host}: nothing in its spec is a file or a unit of gpuprov's"
+        return f"{one.host}: nothing that was asked about is a file or a unit of gpuprov's"
     differing = sum(bool(item.differs) for item in one.items)
     told = [counted(len(one.items), "resource")]
     told += [counted(differing, "difference")] * bool(differing)
@@ -76,6 +77,10 @@ def text_of(found: Sequence[Listing], path: str) -> str:
     """The text of this file. Raises GpuprovError where there is none, or where hosts have it differently."""
     items = [(one.host, item) for one in found for item in one.items if item.name == path]
     if not items:
+        if unknown := [f"{name} of {one.host} ({why})" for one in found for name, why in one.unknown.items()]:
+            raise GpuprovError(
+                f"whether {path} is asked for is not known: {unknown[0]}", "see on the host why it cannot be read"
+            )
         raise GpuprovError(f"{path} is nothing that the specs ask for", _near(found, path))
     _refuse_without_text(path, [item for _, item in items])
     texts = {item.text: host for host, item in items}

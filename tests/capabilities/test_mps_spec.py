@@ -49,6 +49,23 @@ def test_nothing_is_said_of_what_can_be(block: Mps) -> None:
     assert found(block) == []
 
 
+@pytest.mark.parametrize("model", ["P100", "P4", "M60"])
+def test_before_volta_mps_limits_nothing(model: str) -> None:
+    old = GpuSpec(model=model, count=1)
+    if gpus.find_gpu(model) is None:
+        pytest.skip(f"{model} is not in the catalogue")
+    limits = {
+        "active_thread_percentage": Mps(active_thread_percentage=50),
+        "pinned_memory_limit": Mps(pinned_memory_limit={"all": "2G"}),
+    }
+    for field, block in limits.items():
+        (told,) = found(block, gpu=old)
+        assert told.startswith(f"mps.{field} is set: ")
+        assert "the first with it is 7.0" in told
+        assert found(block, gpu=T4) == []
+    assert found(Mps(clients=16), gpu=old) == []
+
+
 @pytest.mark.parametrize(
     ("block", "driver"),
     [(Mps(protocol="v3"), "615"), (Mps(protocol="v3"), "any"), (Mps(clients=60), "590"), (Mps(clients=60), "any"),

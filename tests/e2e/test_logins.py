@@ -106,7 +106,7 @@ def applied(site: Site, users: list[Login]) -> None:
     site.machine.sh(
         "rm -rf /etc/sysctl.d/90-gpuprov.conf /var/lib/gpuprov; sysctl -q -w net.ipv4.tcp_keepalive_time=7200"
     )
-    hosts_told = {}
+    hosts_told: dict[str, Any] = {}
     for user in users:
         planned = site.run("plan", site.inventory([user], 605), "--json")
         assert planned.code == 1, planned

@@ -103,6 +103,11 @@ def test_what_nobody_can_say_is_told_and_is_not_right() -> None:
     assert "not known: persistenced printed nothing" in text
     assert text.endswith("gpu1: 0 resources, not known of persistence")
     assert report.show([found], {}, path=None, as_json=False, verbose=False) == 1
+    with pytest.raises(
+        GpuprovError, match=r"whether .* is asked for is not known: persistence of gpu1 \(persistenced printed"
+    ):
+        report.text_of([found], DROP_IN)
+    assert report.show([found], {"gpu2": "gpu2: refused"}, path=DROP_IN, as_json=False, verbose=False) == 4
 
 
 def run(tmp_path: Path, *words: str) -> Any:

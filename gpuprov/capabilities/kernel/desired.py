@@ -101,8 +101,9 @@ def missing(ctx: Ctx) -> list[str]:
 
 def governs(ctx: Ctx) -> bool:
     """Whether a unit sets the CPU frequency governor here."""
-    frequency = ctx.facts.get(cpu.FREQUENCY)
-    return ctx.fragment.cpu_governor != "keep" and bool(frequency.policies) and not ctx.facts.get(system.CONTAINER)
+    if ctx.fragment.cpu_governor == "keep":
+        return False
+    return bool(ctx.facts.get(cpu.FREQUENCY).policies) and not ctx.facts.get(system.CONTAINER)
 
 
 def is_debian(ctx: Ctx) -> bool:

@@ -60,6 +60,8 @@ def features(ctx: Ctx) -> Outcome:
     asked: list[tuple[catalogue.Feature, str, bool]] = [
         ("v3", "protocol v3", ctx.fragment.protocol == "v3"),
         ("static_partitions", "static_partitions", bool(ctx.fragment.static_partitions)),
+        ("thread_percentage", "active_thread_percentage", ctx.fragment.active_thread_percentage != 100),
+        ("memory_limit", "pinned_memory_limit", bool(ctx.fragment.pinned_memory_limit)),
     ]
     for feature, shown, wants in asked:
         lacking = [why for model in models or [None] if wants and (why := catalogue.lacks(feature, branch, model))]

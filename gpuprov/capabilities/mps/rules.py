@@ -112,6 +112,13 @@ def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
     branch, gpu = asked_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
     if block.protocol == "v3" and (why := catalogue.lacks("v3", branch, gpu)):
         yield problem(("protocol",), f" is v3: {why}", "protocol: v2, or a newer nvidia_driver.version")
+    limits: tuple[tuple[catalogue.Feature, str, bool], ...] = (
+        ("thread_percentage", "active_thread_percentage", block.active_thread_percentage != 100),
+        ("memory_limit", "pinned_memory_limit", bool(block.pinned_memory_limit)),
+    )
+    for feature, field, asked in limits:
+        if asked and (why := catalogue.lacks(feature, branch, gpu)):
+            yield problem((field,), f" is set: {why}", f"leave {field} out: MPS has no limits there")
     if not block.static_partitions:
         return
     here = ("static_partitions",)
