@@ -114,21 +114,24 @@ _LINE = re.compile(
 
 
 def nvlink5(number: int, text: str) -> str:
-    """The key of the resolution that a line of Xid 144 to 150 asks for. Lines that no row knows go by their word Fatal or Nonfatal.
-    A line does not say which driver wrote it; no unit's bits of one form are those of its other."""
+    """The key of the resolution that a line of Xid 144 to 150 asks for. Lines that no row knows go by their word Fatal or Nonfatal, as
+    do those whose word is another than the row's: NVIDIA may promote an error. A line does not say which driver wrote it; no unit's
+    bits of one form are those of its other."""
+    fatal = re.search(r"\bFatal\b", text, re.IGNORECASE)
+    quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal
     if match := _LINE.search(text):
         info, status = f"{int(match[2], 16):032b}", int(match[3], 16) if match[3] else None
         found = {
             row.nvidia
             for row in xids_file().nvlink5
             if row.xid == number
+            and (row.severity == "Fatal") == bool(fatal)
             and match[1].upper() in row.units
             and (not row.status or status in row.status)
             and any(all(a in ("-", b) for a, b in zip(bits, info, strict=True)) for bits in (row.before, row.since))
         }
         if len(found) == 1:
             return found.pop()
-    quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not re.search(r"\bFatal\b", text, re.IGNORECASE)
     return "IGNORE" if quiet else "WORKFLOW_NVLINK5_ERR"
 
 

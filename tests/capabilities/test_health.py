@@ -149,6 +149,7 @@ ROWS = [
     Row("NVLink 5, promoted", XID, None, said(xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 00 (0x00000086 0x00000002)")),
         "fail", "RESET_GPU"),
     Row("NVLink 5, not promoted", XID, None, said(xid(145, "RLW_RXPIPE Nonfatal XC0 i0 Link 00 (0x0409a0c2 0x00000002)")), "pass"),
+    Row("NVLink 5, fatal by its word", XID, None, said(xid(145, "RLW_RXPIPE Fatal XC0 i0 Link 00 (0x0409a0c2 0x00000002)")), "fail"),
     Row("NVLink 5, a program's", PROGRAMS, Health(program_errors="fail"),
         said(xid(145, "RLW_REMAP Nonfatal XC1 i0 Link 07 (0x00000004 0x00000004)")), "fail", "XID_154_EVAL"),
     Row("the link to the CPU", XID, None, said(xid(159)), "fail", "CHECK_UVM", "reset the GPU"),
