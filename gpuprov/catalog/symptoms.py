@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.catalog.xids import NVLINK5, Xid, nvlink5, resolution, xids_file
+from gpuprov.catalog.xids import Xid, asks, resolution, xids_file
 from gpuprov.reading import is_whole, whole
 
 
@@ -94,7 +94,7 @@ def _of_xid(xid: Xid) -> Symptom:
 
 def _of_line(symptom: Symptom, number: int | None, line: str) -> Symptom:
     """A symptom with what this very line asks for, where it says so itself."""
-    known = resolution(nvlink5(number, line)) if number in NVLINK5 and number is not None else None
+    known = resolution(asks(number or 0, line))
     return msgspec.structs.replace(symptom, action=f"{known.key}: {known.words}") if known else symptom
 
 

@@ -113,6 +113,11 @@ _LINE = re.compile(
 )
 
 
+def asks(number: int, text: str) -> str:
+    """The key of the resolution that a line of an Xid itself asks for; empty of those that say nothing of it."""
+    return nvlink5(number, text) if number in NVLINK5 else ""
+
+
 def nvlink5(number: int, text: str) -> str:
     """The key of the resolution that a line of Xid 144 to 150 asks for. Lines that no row knows go by their word Fatal or Nonfatal, as
     do those whose word is another than the row's: NVIDIA may promote an error. A line does not say which driver wrote it; no unit's

@@ -118,10 +118,7 @@ def judge(event: Event) -> Judged:
         needs = catalogue.recovery(recovery_word(event.text))
         return Judged(event, needs.action, needs.words, fix=needs.fix)
     known = catalogue.find_xid(event.number)
-    key = known.nvidia if known else ""
-    if event.number in catalogue.NVLINK5:
-        key = catalogue.nvlink5(event.number, event.text)
-    found = catalogue.resolution(key)
+    found = catalogue.resolution(catalogue.asks(event.number, event.text) or (known.nvidia if known else ""))
     if found is None:
         return Judged(event, "none", "NVIDIA's catalogue names nothing that is to be done", named=False)
     words = f"{found.key}, {found.words}" if found.named else found.words

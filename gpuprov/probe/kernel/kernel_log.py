@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.catalog.xids import NVLINK5, nvlink5
+from gpuprov.catalog.xids import asks
 from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
@@ -208,8 +208,7 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
-        asks = nvlink5(number, text) if number in NVLINK5 and not switch else ""
-        key = device, number, re.search(FATAL, text) is not None, asks
+        key = device, number, re.search(FATAL, text) is not None, "" if switch else asks(number, text)
         count = (found[key].count if key in found else 0) + line.times
         found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
     return tuple(sorted(found.values(), key=lambda one: -one.at))
