@@ -170,7 +170,9 @@ def test_a_package_that_is_stuck_half_way(host: Host, before: set[str]) -> None:
     assert failed["nvidia_driver.packages"]["found"] == "not whole: libcuda1"
     way_out, _, rest = failed["nvidia_driver.packages"]["hint"].partition(";")
     assert "gpuprov apply" in rest
-    host.sh(f"rm {script}\n{way_out} > /dev/null")
+    read, _, command = way_out.rpartition("then ")
+    assert "/var/lib/dpkg/info" in read, "a person looks first at what the scripts ask"
+    host.sh(f"rm {script}\n{command} > /dev/null")
     assert set(host.failed()) == before
 
 
