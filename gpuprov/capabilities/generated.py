@@ -107,7 +107,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     told = [_told(one, by_name[one.name]) for one in found]
     changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
     shown = f"systemctl status {' '.join(one.name for one in found)}"
-    return fail(expected, "; ".join(told), _fix(found, by_name), changes=changes, evidence=shown)
+    return fail(expected, "; ".join(told), _fix(found), changes=changes, evidence=shown)
 
 
 def _told(one: wanted_units.Difference, unit: Unit) -> str:
@@ -115,7 +115,7 @@ def _told(one: wanted_units.Difference, unit: Unit) -> str:
     return f"{one.name} is {one.before}{said}"
 
 
-def _fix(found: Sequence[wanted_units.Difference], by_name: Mapping[str, Unit]) -> str:
+def _fix(found: Sequence[wanted_units.Difference]) -> str:
     off = [one.name for one in found if one.after == "disabled"]
     on = {one.name: one.before for one in found if one.after == "enabled"}
     stopped = [one.name for one in found if one.after == "inactive"]
@@ -123,9 +123,7 @@ def _fix(found: Sequence[wanted_units.Difference], by_name: Mapping[str, Unit]) 
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
-    steps += [
-        by_name[one.name].hint or by_unit(one.before, f"journalctl -u {one.name} -n 20; then {APPLY}") for one in still
-    ]
+    steps += [by_unit(one.before, f"journalctl -u {one.name} -n 20; then {APPLY}") for one in still]
     return "; ".join(dict.fromkeys(steps))
 
 

@@ -113,10 +113,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What its resources are. `first`: the command of the first reading."""
+    """What its resources are. `timer`: what is to run. `first`: the command of the first reading."""
     first = ctx.facts.get(READINGS).last is None
     return {
-        **role_values(desired(ctx), "programs", "files", "units", "states"),
+        **role_values(desired(ctx), "programs", "files", "units", "on"),
+        "timer": TIMER,
         "first": ["systemctl", "start", SERVICE] if first else [],
     }
 

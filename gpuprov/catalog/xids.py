@@ -27,7 +27,8 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a line of Xid 144 to 150 asks for; `before` and `since`: the bits of IntrInfo with drivers before R575 and from it on."""
+    """What a line of Xid 144 to 150 asks for. `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and
+    from it on. `status`: error statuses, none for any."""
 
     xid: int
     units: tuple[str, ...]
@@ -119,9 +120,12 @@ def asks(number: int, text: str) -> str:
 
 
 def nvlink5(number: int, text: str) -> str:
-    """The key of the resolution that a line of Xid 144 to 150 asks for. Lines that no row knows go by their word Fatal or Nonfatal, as
-    do those whose word is another than the row's: NVIDIA may promote an error. A line does not say which driver wrote it; no unit's
-    bits of one form are those of its other."""
+    """The key of the resolution that a line of Xid 144 to 150 asks for.
+
+    Lines that no row knows go by their word Fatal or Nonfatal, as do those whose word is another than the row's: NVIDIA may promote an
+    error. A line does not say which driver wrote it, and need not: no unit's bits of one form are those of its other with another
+    answer.
+    """
     fatal = re.search(r"\bFatal\b", text, re.IGNORECASE)
     quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal
     if match := _LINE.search(text):

@@ -32,7 +32,8 @@ def bring(asked: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
 
 
 def _started(asked: Asked, *, check: bool) -> bool:
-    if asked["state"] == "started" and systemd.is_active(asked["name"]):
+    wanted = [wanted_units.Wanted(asked["name"], active=True)]
+    if asked["state"] == "started" and not wanted_units.differences(wanted, wanted_units.look([asked["name"]])):
         return False
     if not check:
         status, lines = units.restart(asked["name"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from . import systemd, units
+from . import systemd
 from .unit_files import SHOW, Loaded, parse_show
 
 RUNS = ("active", "reloading")
@@ -13,7 +13,7 @@ STARTS = ("enabled", "alias", "generated")
 start where another unit wants them."""
 NOW, NEXT_BOOT = "now", "next-boot"
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
-"""What systemctl is told for what should be; what should run is started by `units.restart`, which hears what it says."""
+"""What systemctl is told for what should be."""
 
 
 class Wanted(NamedTuple):
@@ -35,24 +35,14 @@ class Difference(NamedTuple):
     after: str
 
 
-class DoesNotStart(Exception):
-    """Its message says which `unit`, and what it said."""
-
-    def __init__(self, unit: str, said: str) -> None:
-        super().__init__(f"{unit} does not start: {said}")
-        self.unit = unit
-
-
 def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
-    """What differs. A unit that is not there neither runs nor starts at a boot."""
+    """What differs. A unit that is not there does not start at a boot; it may still run, where its file went while it did."""
     known = found.load != "not-found"
-    starts = known and found.file in STARTS
-    file = (found.file or found.load) if known else found.load
-    if wanted.enabled and not starts:
-        yield Difference(wanted.name, NEXT_BOOT, file, "enabled")
+    if wanted.enabled and not (known and found.file in STARTS):
+        yield Difference(wanted.name, NEXT_BOOT, (known and found.file) or found.load, "enabled")
     elif wanted.enabled is False and known and found.file.startswith("enabled"):
         yield Difference(wanted.name, NEXT_BOOT, found.file, "disabled")
-    runs = known and found.active in RUNS
+    runs = found.active in RUNS
     if wanted.active and not runs:
         yield Difference(wanted.name, NOW, found.active if known else found.load, "active")
     elif wanted.active and wanted.outdated:
@@ -73,24 +63,16 @@ def look(names: Sequence[str]) -> dict[str, Loaded]:
 
 
 def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
-    """Bring about what differs, which is returned: first what is switched off, so that two that exclude each other never run
-    together. Raises OSError for what systemd refuses, and DoesNotStart."""
-    ordered = sorted(wanted, key=lambda one: (one.active is not False, one.enabled is not False))
-    names = [one.name for one in ordered]
+    """Have units start at a boot, or neither start nor run; what differed. Units that should run are started by gpuprov_unit. Raises
+    OSError for what systemd refuses."""
+    names = [one.name for one in wanted]
     there = look(names)
     if not check and any(unit.stale for unit in there.values()):
         systemd.systemctl("daemon-reload")
         there = look(names)
-    found = differences(ordered, there)
-    if check:
-        return found
-    for one in found:
-        if one.after in VERBS:
-            _have(VERBS[one.after], one.name)
-    for name in dict.fromkeys(one.name for one in found if one.after in ("active", "started anew")):
-        status, lines = units.restart(name)
-        if status:
-            raise DoesNotStart(name, units.last_words(lines, ""))
+    found = [one for one in differences(wanted, there) if one.after in VERBS]
+    for one in () if check else found:
+        _have(VERBS[one.after], one.name)
     return found
 
 

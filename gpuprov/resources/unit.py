@@ -11,7 +11,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
     `waits`: why it cannot run on this host; `active` is None then. `outdated`: why it has to be started anew though it runs.
-    `said`: what its program said last, which is told where it failed. `hint`: what to do where it does not run.
+    `said`: what its program said last, which is told where it failed.
     """
 
     name: str
@@ -20,7 +20,6 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     waits: str = ""
     outdated: str = ""
     said: str = ""
-    hint: str = ""
 
     @property
     def wanted(self) -> Wanted:

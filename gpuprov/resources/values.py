@@ -9,15 +9,14 @@ from gpuprov.onhost.files import PYTHON
 from gpuprov.resources.file import PROGRAM, Absent, File, Program, Shared
 from gpuprov.resources.unit import Unit
 
-LISTS = ("absent", "states", "on", "off")
+LISTS = ("absent", "on", "off")
 
 
 def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
-    """What a role hands to its modules, of these kinds, of which the resources are.
+    """What a role hands to its modules, of these kinds; files are of one of them.
 
     `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that the role
-    carries; `absent`: paths of what should not be there; `states`: units, as gpuprov_units takes them; or, of a unit that runs where
-    something differs, names of units that are `on` and `off`.
+    carries; `absent`: paths of what should not be there; `on` and `off`: names of units by whether they start at a boot.
     """
     values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
     for one in resources:
@@ -28,18 +27,8 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
             values["program"][one.path] = one.name
         elif isinstance(one, Absent):
             values["absent"].append(one.path)
-        elif isinstance(one, Unit) and "states" not in values:
-            values["on" if one.enabled else "off"].append(one.name)
         elif isinstance(one, Unit):
-            values["states"].append(
-                {
-                    "name": one.name,
-                    "enabled": one.enabled,
-                    "active": one.active,
-                    "outdated": one.outdated,
-                    "hint": one.hint,
-                }
-            )
+            values["on" if one.enabled else "off"].append(one.name)
     return values
 
 

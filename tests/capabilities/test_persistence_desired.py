@@ -34,12 +34,9 @@ UBUNTUS = (
 )
 
 
-def on(unit: str, other: str, active: bool | None = True, outdated: str = "") -> list[dict[str, Any]]:
-    """As gpuprov_units takes them."""
-    return [
-        {"name": unit, "enabled": True, "active": active, "outdated": outdated, "hint": ""},
-        {"name": other, "enabled": False, "active": False, "outdated": "", "hint": ""},
-    ]
+def on(unit: str, other: str, state: str = "started") -> dict[str, Any]:
+    """What the role gets of the units."""
+    return {"on": [unit], "off": [other], "unit": unit if state else "", "state": state}
 
 
 def context(
@@ -64,45 +61,45 @@ ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
     (
         "Debian's package is to come",
         context(f"{OFFER}gpus|8\n"),
-        {"states": on(DAEMON, LEGACY), "packages": ["nvidia-persistenced"]},
+        {**on(DAEMON, LEGACY), "packages": ["nvidia-persistenced"]},
     ),
     (
         "it is there",
         context(f"{UNIT}package|ii \ngpus|8\n"),
-        {"states": on(DAEMON, LEGACY), "packages": [], "files": {}},
+        {**on(DAEMON, LEGACY), "packages": [], "files": {}},
     ),
     (
         "no GPU to hold",
         context(f"{UNIT}package|ii \ngpus|0\n", functions=""),
-        {"states": on(DAEMON, LEGACY, active=None)},
+        {**on(DAEMON, LEGACY, "")},
     ),
-    ("no repository has it", context("gpus|8\n"), {"states": on(LEGACY, DAEMON), "absent": [DROP_IN]}),
-    ("the driver brings it", context("gpus|0\n", source="nvidia"), {"states": on(DAEMON, LEGACY), "packages": []}),
+    ("no repository has it", context("gpus|8\n"), {**on(LEGACY, DAEMON), "absent": [DROP_IN]}),
+    ("the driver brings it", context("gpus|0\n", source="nvidia"), {**on(DAEMON, LEGACY, ""), "packages": []}),
     (
         "a runfile brings no unit",
         context(f"{OFFER}gpus|8\n", source="runfile"),
-        {"states": on(LEGACY, DAEMON), "packages": []},
+        {**on(LEGACY, DAEMON), "packages": []},
     ),
     (
         "Ubuntu's driver brings it",
         context("gpus|0\n", UBUNTU, source="auto"),
-        {"states": on(DAEMON, LEGACY), "packages": []},
+        {**on(DAEMON, LEGACY, ""), "packages": []},
     ),
     (
         "Debian's driver does not",
         context(f"{OFFER}gpus|0\n", source="auto"),
-        {"states": on(DAEMON, LEGACY), "packages": ["nvidia-persistenced"]},
+        {**on(DAEMON, LEGACY, ""), "packages": ["nvidia-persistenced"]},
     ),
     (
         "the legacy mode as asked for",
         context(f"{UNIT}gpus|8\n", mode="legacy"),
-        {"states": on(LEGACY, DAEMON), "packages": []},
+        {**on(LEGACY, DAEMON), "packages": []},
     ),
     (
         "a daemon that leaves the mode off",
         context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
         {
-            "states": on(DAEMON, LEGACY, outdated="active with --no-persistence-mode"),
+            **on(DAEMON, LEGACY, "restarted"),
             "absent": [LEGACY_FILE],
         },
     ),

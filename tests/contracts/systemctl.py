@@ -49,7 +49,7 @@ def show(name: str, state: dict[str, Any]) -> dict[str, str]:
         "FragmentPath": str(found or ""),
         "DropInPaths": " ".join(map(str, drop_ins(name))),
         "NeedDaemonReload": "no" if known == digest(name) else "yes",
-        "ActiveState": state["active"].get(name, "inactive") if found else "inactive",
+        "ActiveState": state["active"].get(name, "inactive"),
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
         "MainPID": "0",
     }
@@ -78,7 +78,7 @@ def main(words: Sequence[str]) -> int:
         status = 0 if value in ("enabled", "enabled-runtime", "active") else 1
     elif verb in ("enable", "disable", "restart", "start", "stop", "reload-or-restart"):
         for name in names:
-            if not fragment(name):
+            if not fragment(name) and (verb != "stop" or state["active"].get(name) != "active"):
                 print(f"Unit {name} not found.", file=sys.stderr)
                 return 5
             if verb in ("enable", "disable"):

@@ -20,11 +20,13 @@ import pytest
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Check, Context
 from gpuprov.capabilities.generated import asks, desired
+from gpuprov.capabilities.pcie.fragment import Pcie
+from gpuprov.capabilities.persistence import Persistence
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
@@ -32,7 +34,7 @@ from tests.onhost.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
-KINDS = ("files", "programs", "units", "program", "absent", "states")
+KINDS = ("files", "programs", "units", "program", "absent", "on", "off")
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
 
 
@@ -53,8 +55,8 @@ class Tree:
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         monkeypatch.setenv("UNITS_BELOW", str(root))
         monkeypatch.setattr(systemctl, "ROOT", root)
-        for module in ("systemd", "units"):
-            monkeypatch.setattr(on_host(module), "systemctl", systemctl.answer)
+        for module in [on_host("systemd"), on_host("units")]:  # both are loaded before one is another's
+            monkeypatch.setattr(module, "systemctl", systemctl.answer)
         monkeypatch.setattr(on_host("systemd"), "FILES", f"{root}/etc/systemd/system/")
         monkeypatch.setattr(on_host("files"), "ABOVE", f"{root}{ABOVE}")
         told = {key: text for key, text in good().items() if key != "contents"}
@@ -117,25 +119,36 @@ class Tree:
             yield CHECKS[f"{self.capability.name}.active"]
 
     def apply(self, *, check: bool) -> set[str]:
-        """What the modules change, by path and unit."""
-        values = role_values([one for one in self.resources if not isinstance(one, Unit)], *KINDS)
-        states = role_values([one for one in self.resources if isinstance(one, Unit)], "states")["states"]
+        """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""
+        values = role_values(self.resources, *KINDS)
 
         def moved(texts: dict[str, str]) -> dict[str, str]:
             return {f"{self.root}{path}": text for path, text in texts.items()}
 
         given: dict[str, Any] = {key: moved(values[key]) for key in ("files", "programs", "units")}
         given["absent"] = [f"{self.root}{path}" for path in values["absent"]]
-        done = ran(self.capsys, "gpuprov_files", **given, check=check)
-        assert "failed" not in done, done
-        found = {shown["before_header"].removeprefix(str(self.root)) for shown in done["diff"]}
+        done = self.ran("gpuprov_files", **given, disabled=values["off"], enabled=values["on"], check=check)
+        headers = {shown["before_header"].removeprefix(str(self.root)) for shown in done["diff"]}
+        found = (headers - {"units"}) | set(done["units"])
         assert done["changed"] == bool(found), done
-        if states:
-            done = ran(self.capsys, "gpuprov_units", units=states, check=check)
-            assert "failed" not in done, done
-            assert done["changed"] == bool(done["units"])
-            found |= {one["name"] for one in done["units"]}
+        for one in self.resources:
+            if isinstance(one, Unit) and one.active:
+                state = "restarted" if one.outdated else "started"
+                if self.ran("gpuprov_unit", name=one.name, state=state, check=check)["changed"]:
+                    found.add(one.name)
         return found
+
+    def ran(self, module: str, **given: Any) -> dict[str, Any]:
+        done = ran(self.capsys, module, **given)
+        assert "failed" not in done, done
+        return done
+
+    def ask(self, block: Fragment) -> None:
+        """Another spec for the same host."""
+        self.block = block
+        self.spec = HostSpec(name="gpu1", capabilities={self.capability.name: block})
+        for name in ("resources", "files"):
+            self.__dict__.pop(name, None)
 
 
 @pytest.fixture
@@ -238,20 +251,43 @@ def test_units_in_every_state(tree: Tree) -> None:
             settles(tree, f"{name} {file} {active}", differs=bool(tree.failing()))
 
 
-def test_two_units_that_exclude_each_other_never_run_together(
+def test_a_unit_is_switched_off_while_its_file_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the one way of persistence to the other and back: never both, and nothing of the first stays."""
+    tree = Tree("persistence", tmp_path, capsys, monkeypatch)
+    daemon, legacy = "nvidia-persistenced.service", "gpuprov-persistence.service"
+    log = tmp_path / "systemctl.log"
+    settles(tree, "legacy")
+    for block, off, on in ((Persistence(mode="daemon"), legacy, daemon), (Persistence(mode="legacy"), daemon, legacy)):
+        log.unlink()
+        tree.ask(block)
+        settles(tree, block.mode)
+        assert log.read_text().splitlines() == [f"disable {off}", f"stop {off}", f"enable {on}", f"restart {on}"]
+
+
+def test_what_is_asked_for_no_more_is_off_and_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree("pcie", tmp_path, capsys, monkeypatch)
+    settles(tree, "asked for")
+    gone = [one.path for one in tree.files]
+    tree.ask(Pcie())
+    settles(tree, "not asked for")
+    assert not [path for path in gone if Path(f"{tree.root}{path}").exists()]
+    done = (tmp_path / "systemctl.log").read_text().splitlines()
+    assert done[-2:] == ["disable gpuprov-pcie.service", "stop gpuprov-pcie.service"]
+
+
+def test_a_unit_whose_file_went_while_it_ran_is_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = Tree("persistence", tmp_path, capsys, monkeypatch)
-    (tmp_path / "systemctl.json").write_text(
-        json.dumps(
-            {
-                "active": {"nvidia-persistenced.service": "active"},
-                "file": {"nvidia-persistenced.service": "enabled"},
-                "read": {},
-            }
-        )
-    )
+    tree.ask(Persistence(mode="daemon"))
     tree.apply(check=False)
-    done = (tmp_path / "systemctl.log").read_text().splitlines()
-    off, on = "nvidia-persistenced.service", "gpuprov-persistence.service"
-    assert done == [f"disable {off}", f"stop {off}", f"enable {on}", f"restart {on}"]
+    state = tmp_path / "systemctl.json"
+    known = json.loads(state.read_text())
+    known["active"]["gpuprov-persistence.service"] = "active"
+    state.write_text(json.dumps(known))
+    assert tree.failing() == {"persistence.active": {"gpuprov-persistence.service"}}
+    settles(tree, "it runs on without a file")

@@ -104,7 +104,7 @@ def test_a_role_reaches_locks_judges_works_and_unlocks(tmp_path: Path) -> None:
         ["gpuprov_receipt", "begun"],
         ["gpuprov_judge", "now"],
         ["gpuprov_files", ""],
-        ["gpuprov_units", ""],
+        ["gpuprov_unit", ""],
         *AFTER,
     ]
 
@@ -117,7 +117,7 @@ def test_what_a_role_asks_of_the_kernel_comes_with_it_and_roles_go_one_after_the
         ["gpuprov_lock", "released"],
     ] * 3
     names = [name for name, _ in noted]
-    assert names.index("gpuprov_running_kernel") < names.index("gpuprov_unload") < names.index("gpuprov_units")
+    assert names.index("gpuprov_running_kernel") < names.index("gpuprov_unload") < names.index("gpuprov_unit")
 
 
 def test_a_role_that_fails_gives_the_lock_back_and_stays_failed(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word
 """
 DROP_IN = f"""{HEADER}\
 # Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there. 1.18.0 and 1.18.1 do not run
-# where Debian calls the module nvidia-current, or where modules are compressed, and none runs in a container of a system, which has no
+# where Debian calls the module nvidia-current, or where modules are compressed. No release's runs in a system container, which has no
 # modules of its own. Before 1.20.1 no engine waits for it, podman's units and k3s never.
 [Unit]
 After=systemd-modules-load.service nvidia-persistenced.service

@@ -101,11 +101,6 @@ def units(ctx: Ctx) -> tuple[str, str]:
     return (DAEMON, LEGACY) if by_daemon(ctx) else (LEGACY, DAEMON)
 
 
-def idles(ctx: Ctx) -> bool:
-    """Whether the daemon leaves the mode off, by the unit as its package wrote it, which the drop-in completes."""
-    return ctx.facts.get(persistence.PERSISTENCED).idle
-
-
 def waits(ctx: Ctx) -> str:
     """Why neither unit can do anything on this host; empty where it can."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
@@ -125,28 +120,31 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield from (File(path, text) if text else Absent(path) for path, text in texts.items())
     wanted, other = units(ctx)
     why = waits(ctx)
-    outdated = f"active with {IDLE}" if daemon and idles(ctx) else ""
+    outdated = f"active with {IDLE}" if daemon and ctx.facts.get(persistence.PERSISTENCED).idle else ""
     yield Unit(name=wanted, enabled=True, active=None if why else True, waits=why, outdated=outdated)
     yield Unit(name=other, enabled=False, active=False)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install, `download` to fetch before anything changes, and what its resources are."""
-    found = ctx.facts.get(persistence.PERSISTENCED)
+    """`packages` to install, `download` to fetch before anything changes, and what its resources are. `unit`: what is to run, `state`
+    how it is brought to that; empty where the driver has no GPU yet that it could hold."""
+    found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not found.installed
+    runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None
     return {
         "packages": [persistence.PACKAGE] if missing else [],
         "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
-        **role_values(desired(ctx), "files", "absent", "states"),
+        **role_values(resources, "files", "absent", "on", "off"),
+        "unit": runs.name if runs else "",
+        "state": "" if runs is None else "restarted" if runs.outdated else "started",
     }
 
 
-PROVES = {"enabled": ("mode",), "active": ("mode",)}
 RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,
     (*PROBES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
     units=lambda _host, _block: (DAEMON, LEGACY),
-    proves=PROVES,
+    proves={"enabled": ("mode",), "active": ("mode",)},
 )
 DESIRED = Desired(RESOURCES.probes, make, reads=("nvidia_driver_source",))
