@@ -42,7 +42,7 @@ UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-
 
 
 def desired(capability: Capability, ctx: Context[Any]) -> list[Resource]:
-    """What the capability's resources are on a host with these facts, programs with their texts."""
+    """List the capability's resources for a host with these facts; programs as files with their texts."""
     assert capability.resources is not None
     found = list(capability.resources.desired(ctx))
     carried = _carried(capability) if any(isinstance(one, Program) for one in found) else {}
@@ -50,8 +50,7 @@ def desired(capability: Capability, ctx: Context[Any]) -> list[Resource]:
 
 
 def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
-    """What the probe reads for a host with this spec: every path that its capabilities may write, and the units that they
-    may set."""
+    """Variables of the contents probe for a host with this spec: paths that its capabilities may write, units that they may set."""
     paths, units = dict[str, None](), dict[str, None]()
     for name, block in host.capabilities.items():
         if name in known and (resources := known[name].resources):
@@ -62,7 +61,7 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
 
 
 def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
-    """Whether all files of the capability are there as they should be."""
+    """Compare all files of the capability with the host's."""
     resources, known = desired(capability, ctx), ctx.facts.get(contents.CONTENTS)
     wanted = [one for one in resources if isinstance(one, File)]
     found = list(differences(resources, known))
@@ -87,7 +86,7 @@ def _units(resources: Iterable[Resource]) -> set[str]:
 
 
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
-    """Whether the units of the capability start at a boot as they should, or run now."""
+    """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
     states = ctx.facts.get(contents.CONTENTS).units
     units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
@@ -128,7 +127,7 @@ def _fix(found: Sequence[wanted_units.Difference]) -> str:
 
 
 def described(found: Iterable[Difference]) -> Iterator[str]:
-    """What is wrong with which paths, those of one folder together as a shell takes them: FOLDER/{A,B}: WHAT."""
+    """Describe differences, paths of one folder together as a shell takes them: FOLDER/{A,B}: WHAT."""
     groups: dict[tuple[str, str], list[str]] = {}
     for one in found:
         folder, _, name = one.path.rpartition("/")
@@ -151,6 +150,13 @@ def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) 
     if (probe := found.get(contents.CONTENTS.name)) is not None:
         found[probe.name] = probe.of(HostSpec(name="", capabilities=blocks))
     return tuple(found.values())
+
+
+def generated_checks(capability: Capability) -> tuple[Check, ...]:
+    """The checks of a capability that were made of its resources."""
+    resources = capability.resources
+    names = (resources.files_check, *(("enabled", "active") if resources.units else ())) if resources else ()
+    return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)
 
 
 def _checks(capability: Capability, probe: Probe[Any]) -> Iterator[Check]:

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: Callable[..., T]) -> T:
-    """What `read(sources, options)` has of the hosts that HOST means, an argument of the command. Raises SpecError where it means
-    none, and GpuprovError where none of them is within --limit."""
+    """Call `read(sources, options)` limited to the hosts that the argument HOST means. Raises SpecError where it means none, and
+    GpuprovError where none of them is within --limit."""
     from msgspec.structs import replace
 
     from gpuprov.errors import GpuprovError

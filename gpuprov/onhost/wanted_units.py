@@ -9,11 +9,11 @@ from .unit_files import SHOW, Loaded, parse_show
 
 RUNS = ("active", "reloading")
 STARTS = ("enabled", "alias", "generated")
-"""What systemctl is-enabled says of units that start at a boot. Not enabled-runtime, which is gone then, nor static or indirect, which
-start where another unit wants them."""
+"""States of `systemctl is-enabled` in which a unit starts at a boot. Not enabled-runtime, which is gone then, nor static or indirect,
+which start where another unit wants them."""
 NOW, NEXT_BOOT = "now", "next-boot"
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
-"""What systemctl is told for what should be."""
+"""Command of systemctl by the state that is wanted."""
 
 
 class Wanted(NamedTuple):
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What is, and what should be, of one unit. `moment`: NOW, or NEXT_BOOT where it comes to light then."""
+    """State of one unit, and the state that is wanted. `moment`: NOW, or NEXT_BOOT where it comes to light then."""
 
     name: str
     moment: str
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 
 def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
-    """What differs. A unit that is not there does not start at a boot; it may still run, where its file went while it did."""
+    """Compare one unit. A unit whose file is gone does not start at a boot, and may still run."""
     known = found.load != "not-found"
     if wanted.enabled and not (known and found.file in STARTS):
         yield Difference(wanted.name, NEXT_BOOT, (known and found.file) or found.load, "enabled")
@@ -52,19 +52,19 @@ def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
 
 
 def differences(wanted: Iterable[Wanted], found: Mapping[str, Loaded]) -> list[Difference]:
-    """What differs of all of them, in their order."""
+    """Compare all of them, in their order."""
     return [one for unit in wanted for one in compare(unit, found.get(unit.name, Loaded()))]
 
 
 def look(names: Sequence[str]) -> dict[str, Loaded]:
-    """How systemd of this host has these units, by the names that were asked for, which may be aliases."""
+    """Read these units from systemd, by the given names, which may be aliases."""
     shown = systemd.systemctl(*SHOW, *names)[1].split("\n\n") if names else []
     return {name: unit for name, block in zip(names, shown) for unit in parse_show(block).values()}
 
 
 def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
-    """Have units start at a boot, or neither start nor run; what differed. Units that should run are started by gpuprov_unit. Raises
-    OSError for what systemd refuses."""
+    """Enable units, or disable and stop them; return what differed. Units that should run are started by gpuprov_unit. Raises OSError
+    for what systemd refuses."""
     names = [one.name for one in wanted]
     there = look(names)
     if not check and any(unit.stale for unit in there.values()):

@@ -1,4 +1,4 @@
-"""What `gpuprov show` prints: the resources of hosts as text and as JSON, and the text of one file."""
+"""Output of `gpuprov show`: the resources of hosts as text and as JSON, and the text of one file."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _near(found: Sequence[Listing], path: str) -> str:
 
 
 def stands_for(text: str) -> str:
-    """What a word in the text stands for that only an apply knows; empty where it holds none."""
+    """Explain the placeholder in a text that only an apply can fill in; empty without one."""
     return f"{PYTHON} stands for the Python of the host that Ansible uses" if PYTHON in text else ""
 
 

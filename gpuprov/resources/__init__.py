@@ -1,4 +1,4 @@
-"""What a host should have, as typed values: each is said once, by the capability that asks for it, and compared by one function.
+"""Typed values of what a host should have: each is declared once, by one capability, and compared by one function.
 
 Checks, plans and the values of roles are readings of a list of these.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Program, Shared, differences
 from gpuprov.resources.unit import Unit
-from gpuprov.resources.values import listed, role_values
+from gpuprov.resources.values import from_values, role_values
 
 Resource = File | Program | Absent | Shared | Unit
 
@@ -21,6 +21,6 @@ __all__ = (
     "Shared",
     "Unit",
     "differences",
-    "listed",
+    "from_values",
     "role_values",
 )

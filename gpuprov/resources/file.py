@@ -53,8 +53,8 @@ def _sum(text: str) -> str:
 
 
 def differences(resources: Iterable[object], found: Contents) -> Iterator[Difference]:
-    """What differs of the files among these resources: of each its kind, text, mode and owner, and how systemd has it; what should
-    not be there, or lies beside programs. Raises ProbeFailed where one of them was not looked at."""
+    """Compare the files among these resources: kind, text, mode, owner, and units as systemd has loaded them; files that should not be
+    there, and others beside programs. Raises ProbeFailed where one of them was not read."""
     given = list(resources)
     wanted = [one for one in given if isinstance(one, File)]
     absent = [one.path for one in given if isinstance(one, Absent)]

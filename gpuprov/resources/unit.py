@@ -27,7 +27,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_words(unit: Unit) -> str:
-    """What the unit should be, `enabled, active`, and why it cannot run."""
+    """Describe the wanted state, `enabled, active`, and why it cannot run."""
     words = [] if unit.enabled is None else ["enabled" if unit.enabled else "not enabled"]
     words += [] if unit.active is None else ["active" if unit.active else "stopped"]
     return (", ".join(words) or "as it is") + (f" ({unit.waits})" if unit.waits else "")

@@ -13,7 +13,7 @@ LISTS = ("absent", "on", "off")
 
 
 def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
-    """What a role hands to its modules, of these kinds; files are of one of them.
+    """Collect the values of these kinds for a role's modules; every file must be of one of them.
 
     `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that the role
     carries; `absent`: paths of what should not be there; `on` and `off`: names of units by whether they start at a boot.
@@ -32,7 +32,7 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     return values
 
 
-def listed(
+def from_values(
     values: Callable[[Any], Mapping[str, Any]], shared: Callable[[Any], Iterable[str]] = lambda _ctx: ()
 ) -> Callable[[Any], Iterator[File | Program | Absent | Shared]]:
     """The resources among the values that a role gets: `files`, `programs`, `units` by path, `program`, files that it carries,

@@ -1,4 +1,4 @@
-"""What a host should have, resource by resource, and how the host has it: nothing is changed."""
+"""Resources of a host, each with how the host differs from it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Context
-from gpuprov.capabilities.generated import desired
+from gpuprov.capabilities.generated import desired, generated_checks
 from gpuprov.onhost import wanted_units
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
@@ -44,15 +44,15 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 def probes_of(
     host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None = None
 ) -> tuple[Probe[Any], ...]:
-    """What is read of a host to list its resources."""
-    checks = (check for name in _asked(host, known, only) for check in _made(known[name]))
+    """Probes that `listing` needs, each once."""
+    checks = (check for name in _asked(host, known, only) for check in generated_checks(known[name]))
     return tuple({probe.name: probe.of(host) for check in checks for probe in check.probes}.values())
 
 
 def listing(
     host: HostSpec, facts: Facts, known: Mapping[str, Capability], only: Collection[str] | None = None
 ) -> Listing:
-    """The resources of a host with these facts."""
+    """List the resources of a host with these facts."""
     items: list[Item] = []
     unknown: dict[str, str] = {}
     for name in _asked(host, known, only):
@@ -68,25 +68,19 @@ def _asked(host: HostSpec, known: Mapping[str, Capability], only: Collection[str
     return [name for name in host.capabilities if name in known and known[name].resources and name in (only or known)]
 
 
-def _made(capability: Capability) -> Iterator[Any]:
-    resources = capability.resources
-    names = (resources.files_check, "enabled", "active") if resources else ()
-    return (check for check in capability.checks if check.id.partition(".")[2] in names)
-
-
 def _items(capability: str, resources: list[Resource], found: Contents) -> Iterator[Item]:
-    told: dict[str, list[str]] = {}
+    before: dict[str, list[str]] = {}
     for file in differences(resources, found):
-        told.setdefault(file.path, []).append(file.before)
+        before.setdefault(file.path, []).append(file.before)
     units = [one for one in resources if isinstance(one, Unit)]
     for unit in wanted_units.differences([one.wanted for one in units], found.units):
-        told.setdefault(unit.name, []).append(unit.before)
+        before.setdefault(unit.name, []).append(unit.before)
     for one in resources:
         kind, name, wanted, text = _shown(one, found)
-        differs = "; ".join(dict.fromkeys(told.pop(name, ())))
+        differs = "; ".join(dict.fromkeys(before.pop(name, ())))
         yield Item(capability=capability, kind=kind, name=name, wanted=wanted, differs=differs, text=text)
-    for path, before in told.items():  # of others: beside programs, or in the place of a setting
-        yield Item(capability=capability, kind="absent", name=path, wanted="absent", differs="; ".join(before))
+    for path, states in before.items():  # of others: beside programs, or in the place of a setting
+        yield Item(capability=capability, kind="absent", name=path, wanted="absent", differs="; ".join(states))
 
 
 def _shown(one: Resource, found: Contents) -> tuple[Kind, str, str, str | None]:

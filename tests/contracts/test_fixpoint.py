@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.capabilities.base import Capability, Check, Context
-from gpuprov.capabilities.generated import asks, desired
+from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.onhost.files import ABOVE
@@ -27,7 +27,7 @@ from gpuprov.onhost.unit_files import unit_of
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
 from tests.onhost.modules import on_host, ran
@@ -103,20 +103,12 @@ class Tree:
         """By check that fails, what it would change."""
         ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told, contents=self.contents()))
         found = {}
-        for check in self.checks():
+        for check in generated_checks(self.capability):
             outcome = check.run(ctx)
             assert outcome.status in ("pass", "fail", "n/a", "skip"), outcome
             if outcome.status == "fail":
                 found[check.id] = {change.name for change in outcome.changes}
         return found
-
-    def checks(self) -> Iterator[Check]:
-        resources = self.capability.resources
-        assert resources
-        yield CHECKS[f"{self.capability.name}.{resources.files_check}"]
-        if resources.units:
-            yield CHECKS[f"{self.capability.name}.enabled"]
-            yield CHECKS[f"{self.capability.name}.active"]
 
     def apply(self, *, check: bool) -> set[str]:
         """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""

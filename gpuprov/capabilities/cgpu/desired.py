@@ -11,7 +11,7 @@ from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.gpus.cgpu import CGPU
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 
 Ctx = Context[Cgpu]
 MODULES = (*COMMON, "cgpu")
@@ -67,5 +67,5 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)
 RESOURCES: Resources[Any] = Resources(
-    listed(written), lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
+    from_values(written), lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
 )

@@ -25,7 +25,7 @@ from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.probe.host import systemd
 from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.shared import engines, resolve
 
 UNITS = "/etc/systemd/system"
@@ -191,7 +191,7 @@ PATHS = (
 )
 """Every file that the role may write."""
 RESOURCES = Resources(
-    listed(written, lambda ctx: of_installed(ctx)["environment"]),
+    from_values(written, lambda ctx: of_installed(ctx)["environment"]),
     lambda _host, _block: PATHS,
     (TOOLKIT, ENGINES, systemd.SYSTEMD_UNITS),
 )

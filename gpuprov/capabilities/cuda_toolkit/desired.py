@@ -15,7 +15,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 
 Ctx = Context[CudaToolkit]
 PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.
@@ -109,7 +109,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-RESOURCES = Resources(listed(written), lambda _host, _block: (catalogue.PROFILE,))
+RESOURCES = Resources(from_values(written), lambda _host, _block: (catalogue.PROFILE,))
 DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,

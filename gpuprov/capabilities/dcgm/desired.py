@@ -11,7 +11,7 @@ from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.shared.followers import LIBRARY_FILES
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
@@ -107,7 +107,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-RESOURCES = Resources(listed(written), lambda _host, _block: (ENGINE, EXPORTER))
+RESOURCES = Resources(from_values(written), lambda _host, _block: (ENGINE, EXPORTER))
 DESIRED = Desired(
     PROBES,
     make,

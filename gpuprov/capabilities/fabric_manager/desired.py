@@ -18,7 +18,7 @@ from gpuprov.probe.gpus import fabric, mig
 from gpuprov.probe.gpus.imex import IMEX
 from gpuprov.probe.host import system, systemd
 from gpuprov.probe.host.family import words
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.shared import followers
 from gpuprov.spec.model import HostSpec
 
@@ -209,7 +209,7 @@ def written(ctx: Ctx) -> dict[str, Any]:
 
 
 RESOURCES = Resources(
-    listed(written, lambda ctx: [_configuration(ctx.fragment)] if settings(ctx.fragment) else []),
+    from_values(written, lambda ctx: [_configuration(ctx.fragment)] if settings(ctx.fragment) else []),
     lambda _host, block: (*files(block), _configuration(block)),
 )
 DESIRED = Desired(

@@ -13,7 +13,7 @@ from gpuprov.capabilities.gpu_settings.fragment import config
 from gpuprov.capabilities.gpu_settings.host import Ctx
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
 """As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
@@ -71,6 +71,6 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 DESIRED: Desired[Any] = Desired((), make)
 RESOURCES: Resources[Any] = Resources(
-    listed(written),
+    from_values(written),
     lambda _host, _block: (f"/etc/systemd/system/{UNIT}", CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM)),
 )

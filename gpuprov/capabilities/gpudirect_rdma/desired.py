@@ -19,7 +19,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
@@ -157,7 +157,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-RESOURCES = Resources(listed(written), lambda _host, _block: PATHS, PROBES)
+RESOURCES = Resources(from_values(written), lambda _host, _block: PATHS, PROBES)
 DESIRED = Desired(
     (
         *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),

@@ -16,7 +16,7 @@ from gpuprov.probe.host import cpu, system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs
 from gpuprov.probe.kernel.modules import underscored
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
@@ -148,7 +148,7 @@ DESIRED = Desired(
     make,
 )
 RESOURCES = Resources(
-    listed(written),
+    from_values(written),
     lambda _host, _block: (*FILES, *PROGRAM, OLD),
     (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
 )

@@ -11,7 +11,7 @@ from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import gpus
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.spec.model import HostSpec
 
 
@@ -58,7 +58,7 @@ def judged(ctx: Context[Kubernetes]) -> dict[str, Any]:
 
 
 RESOURCES = Resources(
-    listed(judged),
+    from_values(judged),
     lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES],
     files_check="contents",
 )

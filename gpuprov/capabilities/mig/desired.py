@@ -21,7 +21,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import system
 from gpuprov.probe.host.house import REBOOT_REASONS
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
@@ -151,4 +151,4 @@ def facts(spec: HostSpec) -> object:
 DESIRED: Desired[Any] = Desired(
     (*HOST_STATE, REBOOT_REASONS), make, reads=("container_toolkit_cdi_directory",), facts=facts
 )
-RESOURCES: Resources[Any] = Resources(listed(contents), paths)
+RESOURCES: Resources[Any] = Resources(from_values(contents), paths)

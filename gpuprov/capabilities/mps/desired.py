@@ -19,7 +19,7 @@ from gpuprov.onhost import mps_program
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
@@ -149,4 +149,4 @@ def facts(_spec: HostSpec) -> object:
 
 
 DESIRED: Desired[Any] = Desired(PROBES, make, reads=("gpuprov_gpu",), facts=facts)
-RESOURCES: Resources[Any] = Resources(listed(contents), paths, (mps.MPS,))
+RESOURCES: Resources[Any] = Resources(from_values(contents), paths, (mps.MPS,))

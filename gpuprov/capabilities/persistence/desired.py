@@ -102,7 +102,7 @@ def units(ctx: Ctx) -> tuple[str, str]:
 
 
 def waits(ctx: Ctx) -> str:
-    """Why neither unit can do anything on this host; empty where it can."""
+    """Reason why neither unit can do anything on this host; empty where it can."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return "no NVIDIA GPU on the PCI bus: the daemon has nothing to hold"
     if container := ctx.facts.get(system.CONTAINER):

@@ -28,7 +28,7 @@ from gpuprov.probe.rdma.efa import EFA
 from gpuprov.probe.rdma.nccl import NCCL
 from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]
@@ -143,7 +143,7 @@ PROBES = (
 )
 DESIRED = Desired(tuple(dict.fromkeys(PROBES)), make, facts=facts)
 RESOURCES = Resources(
-    listed(contents),
+    from_values(contents),
     paths,
     tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, limits.DROP_INS, *erdma_decision.PROBES))),
 )

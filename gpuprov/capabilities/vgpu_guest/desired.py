@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD
-from gpuprov.resources import listed
+from gpuprov.resources import from_values
 
 Ctx = Context[VgpuGuest]
 # As earlier versions wrote it: another text would have every running daemon restarted.
@@ -49,5 +49,5 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-RESOURCES: Resources[VgpuGuest] = Resources(listed(written), lambda _host, _block: (catalogue.CONFIG,))
+RESOURCES: Resources[VgpuGuest] = Resources(from_values(written), lambda _host, _block: (catalogue.CONFIG,))
 DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make, facts=lambda _host: catalogue.vgpu_file().settings)
