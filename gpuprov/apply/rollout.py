@@ -27,7 +27,7 @@ from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan
-from gpuprov.plan.planning import plans_of
+from gpuprov.plan.planning import Planner
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import place, remove_leftovers, workspace
@@ -60,14 +60,17 @@ def apply(
     everyone = [raw.name for raw, _ in pairs]
     batches(everyone, canary=options.canary, serial=options.serial, known=groups_of(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
+    planner = Planner(pairs, capabilities=options.only, full=options.full, reboot=options.reboot)
     rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
+    rollout.planner = planner if confirm and not options.yes else None
     with ended_politely():
         try:
             rollout.read()
             if agreed:
                 agreed(rollout.readings, {name: outcome.ran for name, outcome in rollout.outcomes.items()})
             work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
-            if work and not options.yes and confirm and not confirm(rollout.plans()):
+            asked = rollout.planner if work else None
+            if asked and confirm and not confirm(asked.plans(options.timeout, rollout.pace, rollout.show)):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
             rollout.tidy()
             if work:
@@ -101,11 +104,11 @@ class _Rollout:
         self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
         self.cluster = in_play.asked(options.drain or "", self.run)
-        self.done: Known = (
-            (lambda _: None) if self.cluster and options.act == "apply" else known
-        )  # until nodes are back
+        waits = bool(self.cluster and options.act == "apply")  # until nodes are back
+        self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
+        self.planner: Planner | None = None
         self.interrupted = False
         self.stopped = ""
         self.log: Path | None = None
@@ -113,23 +116,21 @@ class _Rollout:
 
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
-        pair_of = {pair[0].name: pair for pair in self.pairs}
-        found: dict[str, HostOutcome] = {}
+        pair_of, found = {pair[0].name: pair for pair in self.pairs}, dict[str, HostOutcome]()
 
         def look(name: str, reading: Reading) -> None:
             found[name] = first_look(pair_of[name], reading, self.options)
             if not found[name].ran:
                 self.done(found[name])
+            if self.planner:
+                self.planner.note(name, reading)
 
         with self.show.reading(list(pair_of), "reading") as done:
-            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
+            self.readings = read(
+                self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look, roles=bool(self.planner)
+            )
         self.outcomes = {name: found[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
-
-    def plans(self) -> list[HostPlan]:
-        """What will be done, as `plan` would say it without Ansible."""
-        options = self.options
-        return plans_of(self.pairs, self.readings, capabilities=options.only, full=options.full, reboot=options.reboot)
 
     def tidy(self) -> None:
         """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""

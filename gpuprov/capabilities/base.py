@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
-from gpuprov.resources import Resource
+from gpuprov.resources import Packages, Resource, packages_of
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.overrides import Room
@@ -33,7 +33,7 @@ _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.P
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that apply would do on a host: what `plan` prints."""
 
-    kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting"]
+    kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting", "hold"]
     name: str
     before: str = ""
     after: str = ""
@@ -192,6 +192,8 @@ class Desired(Generic[F]):
     `reads`: what of the spec it looks at beyond its own block, as the names of roles' variables: `nvidia_driver_source`.
     `facts`: what of the catalogue it decides by on a host with this spec; another one is a reason to apply again.
 
+    `packages`: the transactions among the values.
+
     `later` among the values: what can be decided only when another role has added a package source: `told`, what to say of it in check
     mode, and `problem`, what to refuse with if it was added in vain. The role asks the judge again then: `gpuprov_judge`, `sources`.
     """
@@ -200,6 +202,7 @@ class Desired(Generic[F]):
     make: Callable[[Context[F]], Mapping[str, object]]
     reads: tuple[str, ...] = ()
     facts: Callable[[HostSpec], object] = _no_facts
+    packages: Callable[[Mapping[str, Any]], Iterable[Packages]] = lambda values: (packages_of(values),)
 
 
 def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:

@@ -28,7 +28,11 @@ FILE = Written()
 @options.inventory
 @options.reaching
 @options.capabilities
-@click.option("--quick", is_flag=True, help="Plan from the checks alone, without Ansible's --check --diff.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Plan from the checks alone, without asking package managers, and without diffs of files.",
+)
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
 @click.option("--html", type=FILE, help="Also write the plan to this file, as one HTML page.")
 @options.act_limit
@@ -66,7 +70,7 @@ def plan(
     began = monotonic()
     plans = planning.plan(
         fleet.pairs,
-        ansible=not quick,
+        exact=not quick,
         capabilities=chosen,
         pace=options.pace(reading),
         timeout=timeout,

@@ -104,7 +104,7 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     "--run", metavar="ID", help="The run that this belongs to; hosts that have a green result of it are left out."
 )
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host, whatever the spec says; for plan and apply.")
-@click.option("--quick", is_flag=True, help="Plan from the checks alone, without Ansible's --check --diff.")
+@click.option("--quick", is_flag=True, help="Plan from the checks alone, as gpuprov plan --quick.")
 @click.option("--drain", metavar="COMMAND", help="As with gpuprov apply.")
 @options.break_lock
 @options.act_limit

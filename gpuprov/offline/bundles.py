@@ -175,15 +175,11 @@ def _keys(wanted: Iterable[asking.Key], folder: Path) -> None:
     for one in wanted:
         block = {"of": "the bundle", "url": one.source, "key_url": one.url, "fingerprint": one.fingerprint}
         try:
-            data, _ = repository_key.key(block, os.environ, _fetch)
+            data, _ = repository_key.key(block, os.environ, repository_key.over_https)
         except Refused as error:
             raise GpuprovError(str(error)) from error
         folder.mkdir(exist_ok=True)
         (folder / hashlib.sha256(one.url.encode()).hexdigest()).write_bytes(base64.b64decode(data))
-
-
-def _fetch(url: str) -> bytes:
-    return repository_key.answer(lambda: urllib.request.urlopen(url, timeout=SECONDS))
 
 
 def _time(at: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import urllib.request
 from typing import Any, Callable, ContextManager, Mapping
 
 from . import openpgp
@@ -14,6 +15,8 @@ from .pull.received import received
 
 MOST = 1 << 20
 """Bytes of a key that is fetched: NVIDIA's have 3 KiB."""
+SECONDS = 30
+"""That a server may say nothing."""
 PATIENCE = 120.0
 """Seconds in which it has to have come as a whole."""
 
@@ -52,6 +55,19 @@ def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
         if len(data) > MOST:
             raise ValueError(f"it has more than {int(MOST >> 20)} MiB")
     return data
+
+
+def over_https(url: str) -> bytes:
+    """What is at this address, which may not lead to one that is not https. Raises OSError, ValueError."""
+
+    def ask() -> Any:
+        reply = urllib.request.urlopen(url, timeout=SECONDS)
+        if not reply.geturl().startswith("https://"):
+            reply.close()
+            raise ValueError("it leads to an address that is not https")
+        return reply
+
+    return answer(ask)
 
 
 def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:

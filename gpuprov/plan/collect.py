@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-import msgspec
-
-from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
-from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -121,56 +117,6 @@ def span(seconds: int) -> str:
             number = seconds // size
             return f"{number} {unit}{'s' if number != 1 else ''}"
     return f"{max(seconds, 0)} s"
-
-
-def with_prediction(plan: HostPlan, tally: Tally | None, complaint: str = "") -> HostPlan:
-    """The plan with what Ansible's `--check --diff` says of the host, or why it could not say."""
-    doubt = ""
-    blocked: tuple[Result, ...] = ()
-    if tally and tally.failure and _impossible(plan, tally.failure):
-        blocked = (_refused(plan.host, tally.failure),)
-    elif tally is None:
-        doubt = complaint or "the host was not reached"
-    elif tally.failure or tally.unreachable:
-        doubt = str(tally.failure or tally.unreachable)
-    files = tuple(tally.files) if tally else ()
-    shown = {change.after for change in files}
-    return msgspec.structs.replace(
-        plan,
-        blocked=(*plan.blocked, *blocked),
-        differs=plan.differs or bool(blocked),
-        diffs=files,
-        tasks=tuple(dict.fromkeys(task for task in tally.tasks if task not in shown)) if tally else (),
-        unpredicted=(*plan.unpredicted, *([f"Ansible could not predict: {doubt}"] if doubt else [])),
-    )
-
-
-def _impossible(plan: HostPlan, failure: Failure) -> bool:
-    """Whether apply would fail as check mode did: the packages are in the host's own lists, and its package manager refuses them, or
-    they are of another driver than the host's. Where a source is still to come, nobody knows."""
-    return failure.another_driver or (failure.packages and failure.capability in plan.versions)
-
-
-def _refused(host: str, failure: Failure) -> Result:
-    found, _, fix = failure.message.partition(" Fix: ")
-    return Result(
-        host=host,
-        capability=failure.capability,
-        check=_asks(failure.capability),
-        status="fail",
-        expected="no packages of another driver than the host's"
-        if failure.another_driver
-        else "a transaction that the package manager can do",
-        found=f"{failure.task}: {found}",
-        hint=fix,
-        moment="preflight",
-    )
-
-
-def _asks(capability: str) -> str:
-    """The check that says whether its packages can come."""
-    known = [one.id for one in BY_NAME[capability].checks if one.moment == "preflight"] if capability in BY_NAME else []
-    return next((one for one in known if one.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))
 
 
 def _loaded(facts: Facts) -> bool:

@@ -21,8 +21,8 @@ FORMAT = 1
 
 class PlannedHost(msgspec.Struct, kw_only=True):
     """What apply would do to one host. `run`, `skipped`: capabilities with the reason. `blocked`: what must be fixed before apply
-    touches the host. `packages` to `clients`: what the checks say would change, by kind. `diffs`: what Ansible's `--check --diff` says
-    of files. `tasks`: those that Ansible says would change something, without a diff. `unpredicted`: what nobody can know before.
+    touches the host. `packages` to `holds`: what would be different, by kind. `diffs`: files that would be written, each with the
+    difference of its text. `unpredicted`: what nobody can know before.
     `no_way_back`: what rollback could not undo. `versions`: exact, as the host has them after apply, by capability; `installed`: as
     it has them now. `mig`: GPUs that are partitioned anew. `unmended`: what fails although apply has nothing to do. `differs`: the
     host is not as its spec says."""
@@ -40,8 +40,8 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     initramfs: tuple[Change, ...]
     settings: tuple[Change, ...]
     clients: tuple[Change, ...]
+    holds: tuple[Change, ...]
     diffs: tuple[Change, ...]
-    tasks: tuple[str, ...]
     reboot: Annotated[bool | Literal["unknown"], msgspec.Meta(description="Whether apply leads to a reboot")]
     reboot_reasons: tuple[str, ...]
     permission: Annotated[Reboot, msgspec.Meta(description="Whether the spec permits a reboot")]

@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan import bounds
-from gpuprov.plan.diffs import differences
 from gpuprov.shared import ended
 
 LONGEST = 700
@@ -21,8 +19,6 @@ MOST_WARNINGS = 20
 AND_MORE = "and more, which are not told"
 RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that gives the lock back."""
-BOOKKEEPING = {"gpuprov_reason"}
-"""Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
 FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
 """The first and the last task of failed.yml of role host, which tidies up after an act that failed: no failures of its own."""
@@ -54,8 +50,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused; `another_driver`: of
-    another than the host's. `reboot`: the host did not come back in time."""
+    `lost`: it has taken it over, or somebody has rebooted the host. `reboot`: the host did not come back in time."""
 
     capability: str
     task: str
@@ -63,9 +58,7 @@ class Failure(msgspec.Struct, frozen=True):
     locked: bool = False
     lost: bool = False
     timed_out: bool = False
-    packages: bool = False
     reboot: bool = False
-    another_driver: bool = False
 
     @property
     def place(self) -> str:
@@ -78,15 +71,12 @@ class Failure(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct):
     """What happened on one host so far.
 
-    changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
-    house's bookkeeping. rescued: failures that a role's own rescue took over; gave_up: those after which an act was given up,
-    given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the
-    task in which the host could not be reached any more. warnings: of gpuprov's own modules, each once.
+    changed: every task that changed something. rescued: failures that a role's own rescue took over; gave_up: those after which an
+    act was given up, given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost:
+    the act and the task in which the host could not be reached any more. warnings: of gpuprov's own modules, each once.
     """
 
     changed: list[str] = []
-    files: list[Change] = []
-    tasks: list[str] = []
     failures: list[Failure] = []
     unreachable: str = ""
     rescued: int = 0
@@ -192,18 +182,14 @@ class Ledger:
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
             tally.changed.append(text)
-            if capability and _module(data) not in BOOKKEEPING:
-                tally.files += differences(result, text)
-                tally.tasks.append(text)
             return Step("changed", data["host"], text)
         if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
             told = self._late() if late else condense(result)
-            packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
-            lost, other = LOST in told, bool(result.get("another_driver"))
+            lost = LOST in told
             locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
             reboot = _module(data) == "reboot" and not lost
-            tally.failures.append(Failure(capability, task, told, locked, lost, late, packages, reboot, other))
+            tally.failures.append(Failure(capability, task, told, locked, lost, late, reboot))
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
             tally.unreachable = _unreachable(condense(result))

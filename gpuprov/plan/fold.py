@@ -14,9 +14,9 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan.model import HostPlan
 
 Sign = Literal["+", "-", "~"]
-GONE = ("removed", "destroyed", "disabled", "stopped", "unloaded", "ended")
+GONE = ("not held", "removed", "destroyed", "disabled", "stopped", "unloaded", "ended")
 ANEW = ("rebuilt", "restarted", "reloaded", "made anew")
-NOTHING = ("", "absent", "none", "no key")
+NOTHING = ("", "absent", "none", "no key", "not held")
 _MOMENT = re.compile(r" ?\(?\d{4}-\d\d-\d\dT[0-9:.]+Z?\)?")
 _PROCESS = re.compile(r"\bpid \d+(?:, )?|(?<=process) \d+(?=\))|(?<=\.service) \d+(?=\))|(?<=\.scope) \d+(?=\))")
 
@@ -85,20 +85,6 @@ def sets(changes: Iterable[Change]) -> list[Set]:
         alike.setdefault((sign(change), change.before, change.after), []).append(change.name)
     found = [Set(*key, tuple(dict.fromkeys(listed))) for key, listed in alike.items()]
     return sorted(found, key=lambda one: -len(one.names))
-
-
-_MOVES = re.compile(r"^(Inst|Remv|hold|release) \S+", re.MULTILINE)
-_MOVED = {"Inst": "installs", "Remv": "removes", "hold": "holds", "release": "releases"}
-
-
-def transaction(diff: str) -> str:
-    """`installs 21 packages, holds 13`, of what a package manager would do; empty for any other diff."""
-    lines, found = diff.splitlines(), _MOVES.findall(diff)
-    if not found or len(found) < len(lines):
-        return ""
-    told = [f"{word} {count}" for key, word in _MOVED.items() if (count := found.count(key))]
-    first, *rest = told
-    return ", ".join([f"{first} package{'s' * (not first.endswith(' 1'))}", *rest])
 
 
 def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:

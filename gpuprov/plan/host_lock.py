@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 from gpuprov.onhost import fence, lock, marked
-from gpuprov.shared import reach
-
-# EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
-_PYTHON = f"""for python in python3 {reach.BESIDE} {reach.PLATFORM}; do
-  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && break
-done"""
+from gpuprov.plan.host_code import with_python
 
 
 def program() -> str:
@@ -38,8 +31,3 @@ def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
     """A run as the owner of the lock of this host of its inventory, and of no other's that may be the same machine. An owner as a lock
     has it says by which name that was taken."""
     return {"name": host, **owner}
-
-
-def with_python(text: str, request: Mapping[str, object]) -> str:
-    """Shell that runs a program with the host's Python, the request on its standard input."""
-    return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(text)}'

@@ -19,6 +19,7 @@ SECTIONS = {
     "initramfs": "initramfs",
     "setting": "settings",
     "client": "clients",
+    "hold": "holds",
 }
 """Kinds of change and the section of the plan that lists them."""
 
@@ -27,8 +28,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
     run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes:
-    what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
-    change something, without a diff. unpredicted: what nobody can know before. no_way_back: what
+    what would be different, by kind; packages as the host's package manager would move them, where it was asked. diffs: files that
+    would be written, each with the difference of its text. unpredicted: what nobody can know before. no_way_back: what
     rollback could not undo. out: since when, and for which run, gpuprov has it out of its scheduler, and the way back.
     reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
@@ -45,7 +46,6 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     skipped: dict[str, str] = {}
     changes: tuple[Change, ...] = ()
     diffs: tuple[Change, ...] = ()
-    tasks: tuple[str, ...] = ()
     reboot: bool | Literal["unknown"] = False
     reboot_reasons: tuple[str, ...] = ()
     permission: Reboot = "never"

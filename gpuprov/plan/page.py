@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
-from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign, told_by_checks, transaction
+from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign, told_by_checks
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.plan.text import told
@@ -20,7 +20,7 @@ OPEN = 3
 """So many different plans are shown unfolded."""
 SHOWN = 80
 """Characters of the names of hosts with one plan."""
-SHOWN_APART = ("package", "client", "setting")
+SHOWN_APART = ("package", "client", "setting", "hold")
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
     "unreachable": ("gone", "?"),
@@ -39,13 +39,12 @@ class Signed(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """A file's diff: lines with the class of their colour. `moves`: in words, where it is what a package manager would do."""
+    """A file's diff: lines with the class of their colour."""
 
     name: str
     lines: tuple[tuple[str, str], ...]
     added: int
     removed: int
-    moves: str
 
 
 class Drawn(NamedTuple):
@@ -192,6 +191,8 @@ def _card(number: int, group: Group) -> Card:
         for kind, section in SECTIONS.items()
         if kind not in SHOWN_APART
     ]
+    holds = sets(plan.section("hold"))
+    sections.append(("holds", tuple(Signed(o.sign, KINDS[o.sign], f"{o.end}: {', '.join(o.names)}") for o in holds)))
     sections.append(("files, without a diff", tuple(_signed(one) for one in plan.diffs if not one.diff)))
     return Card(
         number=number,
@@ -206,7 +207,7 @@ def _card(number: int, group: Group) -> Card:
         mig=tuple(_drawn(cut) for cut in cuts(plan.mig)),
         sections=tuple((title, rows) for title, rows in sections if rows),
         clients=tuple(told(one) for one in plan.section("client")),
-        diffs=tuple(sorted((_diff(one) for one in plan.diffs if one.diff), key=lambda one: bool(one.moves))),
+        diffs=tuple(_diff(one) for one in plan.diffs if one.diff),
     )
 
 
@@ -221,7 +222,7 @@ def _signed(change: Change) -> Signed:
 def _diff(change: Change) -> Diff:
     lines = tuple((_colour(line), line) for line in change.diff.splitlines())
     kinds = [kind for kind, _ in lines]
-    return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"), transaction(change.diff))
+    return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
 
 
 def _colour(line: str) -> str:

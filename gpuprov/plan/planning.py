@@ -12,18 +12,21 @@ from gpuprov.limits import ACT_LIMIT
 from gpuprov.onhost import machine
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
+from gpuprov.plan.exact import complete
+from gpuprov.plan.foresee import Foreseen, foresee
 from gpuprov.plan.model import HostPlan
-from gpuprov.plan.read import Pair, Reading, for_ansible, read
+from gpuprov.plan.read import Pair, Reading, read
 from gpuprov.plan.show import Show
 from gpuprov.probe.host import house
 from gpuprov.shared.signals import ended_politely
+from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, broken
 
 
 def plan(
     pairs: Sequence[Pair],
     *,
-    ansible: bool = True,
+    exact: bool = True,
     capabilities: frozenset[str] | None = None,
     full: bool = False,
     reboot: bool = False,
@@ -32,39 +35,71 @@ def plan(
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """What apply would do on each host, from one gather and, unless `ansible` is off, Ansible's check mode.
+    """What apply would do on each host, from one gather and, unless `exact` is off, from what hosts where something is to be done
+    answer to it: what their package managers would do, and the differences of files.
 
-    capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for an act of check mode.
+    capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for such an answer.
     on_read: told what every host was read as, by which the plans were made.
     """
     show, pace = show or Show(), pace or Pace()
+    planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot)
     with ended_politely():
-        pair_of, made = {pair[0].name: pair for pair in pairs}, dict[str, HostPlan]()
-        machines = dict.fromkeys(pair_of, "")
-
-        def planned(name: str, reading: Reading) -> None:
-            [made[name]] = plans_of(
-                [pair_of[name]], {name: reading}, capabilities=capabilities, full=full, reboot=reboot
+        with show.reading([raw.name for raw, _ in pairs], "reading") as done:
+            readings = read(
+                pairs,
+                only=capabilities,
+                pace=pace,
+                on_done=done,
+                each=planner.note,
+                keep=bool(on_read),
+                roles=exact,
             )
-
-            machines[name] = reading.facts.known(house.MACHINE) or ""
-
-        with show.reading(list(pair_of), "reading") as done:
-            kept = bool(ansible or on_read)
-            readings = read(pairs, only=capabilities, pace=pace, on_done=done, each=planned, keep=kept)
         if on_read:
             on_read(readings)
-        made |= {name: _duplicate(name, other) for name, other in machine.duplicates(machines).items()}
-        plans = [made[name] for name in pair_of]
-        if not ansible:
-            return plans
-        from gpuprov.plan.predict import predict
+        return planner.plans(timeout, pace, show)
 
-        asked = {one.host for one in plans if one.run and not one.blocked}
-        if asked:
-            show.say(f"asking Ansible (--check --diff) about {len(asked)} host{'s' if len(asked) != 1 else ''}")
-        known = [for_ansible(pair, readings[pair[0].name]) if pair[0].name in asked else pair for pair in pairs]
-        return predict(known, plans, reboot=reboot, forks=pace.forks, timeout=timeout, show=show)
+
+class Planner:
+    """Plans hosts as they are read: `note` is told each reading with all its facts, `plans` asks the hosts what else is to be known.
+
+    exact: ask them. capabilities, full, reboot: as `plan` has them."""
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        exact: bool = True,
+        capabilities: frozenset[str] | None = None,
+        full: bool = False,
+        reboot: bool = False,
+    ) -> None:
+        self._pairs = {pair[0].name: pair for pair in pairs}
+        self._exact, self._capabilities, self._full, self._reboot = exact, capabilities, full, reboot
+        self._plans: dict[str, HostPlan] = {}
+        self._foreseen: dict[str, tuple[RawHost, Foreseen]] = {}
+        self._machines = dict.fromkeys(self._pairs, "")
+
+    def note(self, name: str, reading: Reading) -> None:
+        """Plan a host as far as its checks can tell, and decide what its roles would do."""
+        pair = self._pairs[name]
+        (plan,) = plans_of(
+            [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
+        )
+        if self._exact and plan.run and not plan.blocked:
+            self._foreseen[name] = pair[0], foresee(pair[1], reading.facts, reading.results, plan.run)
+        self._plans[name] = plan
+        self._machines[name] = reading.facts.known(house.MACHINE) or ""
+
+    def plans(self, timeout: float, pace: Pace, show: Show) -> list[HostPlan]:
+        """The plans of all hosts. timeout: seconds for what one is asked."""
+        made = self._plans | {
+            name: _duplicate(name, other) for name, other in machine.duplicates(self._machines).items()
+        }
+        found = [made[name] for name in self._pairs]
+        if not self._foreseen:
+            return found
+        with show.reading(list(self._foreseen), "asking package managers") as done:
+            return complete(found, self._foreseen, limit=timeout, pace=pace, on_done=done)
 
 
 def plans_of(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,8 +17,9 @@ from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.onhost import machine
+from gpuprov.plan import foresee
 from gpuprov.plan.decide import PROBES
-from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house
 from gpuprov.probe.host.checkpoints import CHECKPOINTS
@@ -78,10 +80,12 @@ def read(
     on_done: Callable[[str], None] | None = None,
     each: Callable[[str, Reading], None] | None = None,
     keep: bool = True,
+    roles: bool = False,
 ) -> dict[str, Reading]:
-    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
-    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
-    asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *ALSO]))) for raw, spec in pairs]
+    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading,
+    with all facts, as soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told. roles: read also
+    what the roles decide by."""
+    asked = [(raw, tuple(_probes(spec, moments, only, roles=roles))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 
@@ -89,11 +93,23 @@ def read(
         if isinstance(found, UnreachableError):
             readings[name] = Reading(Facts({}), (), found)
         else:
-            readings[name] = Reading(found.only(KEPT), tuple(evaluate(specs[name], found, moments, only=only)))
+            readings[name] = Reading(found, tuple(evaluate(specs[name], found, moments, only=only)))
+        reading = readings.pop(name)
         if each:
-            each(name, readings[name] if keep else readings.pop(name))
+            each(name, reading)
+        if keep:
+            readings[name] = msgspec.structs.replace(reading, facts=reading.facts.only(KEPT))
         if on_done:
             on_done(name)
 
     gather_each(asked, judge, pace=pace)
     return {raw.name: readings[raw.name] for raw, _ in pairs if keep}
+
+
+def _probes(
+    spec: HostSpec, moments: tuple[Moment, ...], only: frozenset[str] | None, *, roles: bool
+) -> Iterator[Probe[Any]]:
+    found = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
+    for probe in foresee.probes(spec, only) if roles else ():
+        found.setdefault(probe.name, probe)
+    yield from found.values()

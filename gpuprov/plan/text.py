@@ -8,14 +8,14 @@ from typing import NamedTuple
 from gpuprov import shown
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks, transaction
+from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import sentence
 from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
-LATER = ("client", "package", "setting")
+LATER = ("client", "package", "setting", "hold")
 """Sections that are told in a way of their own."""
 LEAST = 30
 
@@ -114,6 +114,10 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
             for one in sets(packages)
         ],
     )
+    held = plan.section("hold")
+    yield from _listed(
+        f"holds ({len(held)})", [Line(f"{one.end}: {', '.join(one.names)}", 4, one.sign) for one in sets(held)]
+    )
     for cut in cuts(plan.mig):
         one = cut.one
         on, then = ("enabled" if state else "disabled" for state in (one.enabled_before, one.enabled_after))
@@ -128,21 +132,8 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
         if not diff.diff:
             yield _change(diff, 2)
             continue
-        if moves := transaction(diff.diff):
-            yield Line(f"{diff.name}: {moves}" + ("" if verbose else " (-v lists them)"), 2)
-            if not verbose:
-                continue
-        else:
-            yield Line(f"diff of {diff.name}", 2)
+        yield Line(f"diff of {diff.name}", 2)
         yield from (Line(line, 4, whole=_diff_colour(line)) for line in diff.diff.splitlines())
-    if plan.tasks and verbose:
-        yield from _listed("tasks that change something", [Line(task, 4) for task in plan.tasks])
-    elif plan.tasks:
-        count = len(plan.tasks)
-        yield Line(
-            f"{count} more task{'s change' if count > 1 else ' changes'} something (-v lists {'them' if count > 1 else 'it'})",
-            2,
-        )
     unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
     yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
     yield from _listed("not predicted", [Line(line, 4) for line in unknown])
@@ -155,9 +146,11 @@ def _diff_colour(line: str) -> str:
 
 
 def _short(lines: Sequence[str]) -> list[str]:
-    ansible = [line for line in lines if line.startswith("Ansible ")]
-    rest = [line.partition(":")[0] for line in lines if line not in ansible]
-    return ansible + ([", ".join(rest) + " (-v says why)"] if rest else [])
+    """The checks alone, and what is said of a whole capability as it is."""
+    checks = [line.partition(":")[0] for line in lines if "." in line.partition(":")[0]]
+    return [line for line in lines if "." not in line.partition(":")[0]] + (
+        [", ".join(checks) + " (-v says why)"] if checks else []
+    )
 
 
 def _but(plan: HostPlan) -> str:

@@ -145,7 +145,7 @@ class _Rehearsing:
     def _first_apply(self) -> None:
         if not (pairs := self._going()):
             return
-        plans = {one.host: one for one in plan(pairs, ansible=False)}
+        plans = {one.host: one for one in plan(pairs, exact=False)}
         before = self._snapshots(pairs)
         ran = self._apply(pairs)
         after = self._snapshots(pairs)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Program, Shared, differences
+from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.resources.unit import Unit
 from gpuprov.resources.values import from_values, role_values
 
@@ -16,11 +17,13 @@ __all__ = (
     "Absent",
     "Difference",
     "File",
+    "Packages",
     "Program",
     "Resource",
     "Shared",
     "Unit",
     "differences",
     "from_values",
+    "packages_of",
     "role_values",
 )

@@ -14,7 +14,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.contents import Contents, Entry
 from gpuprov.resources.difference import Difference
 
-ANOTHER_TEXT = "another text"
+ABSENT, ANOTHER_TEXT = "absent", "another text"
 KINDS = {"l": "a symbolic link", "d": "a folder", "p": "a pipe", "s": "a socket", "b": "a device", "c": "a device"}
 PLAIN, PROGRAM = 0o644, 0o755
 
@@ -84,7 +84,7 @@ def differences(resources: Iterable[object], found: Contents) -> Iterator[Differ
 def _file(wanted: File, found: Contents) -> str:
     entry = found.entries.get(wanted.path)
     if entry is None:
-        return "absent"
+        return ABSENT
     if entry.kind != "f":
         return KINDS.get(entry.kind, "no file")
     if wanted.text is None:

@@ -104,7 +104,7 @@ def _verify(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: 
 def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
     plans = planning.plan(
         pairs,
-        ansible=not options.quick,
+        exact=not options.quick,
         reboot=options.reboot,
         pace=Pace(options.forks),
         timeout=options.timeout,

@@ -58,6 +58,12 @@ def max_clock_skew(site: Mapping[str, object]) -> int:
     return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
 
 
+def package_settings(site: Mapping[str, object]) -> dict[str, int]:
+    """How long another package manager is waited for, and how old package lists may be, in seconds, as far as the site says so."""
+    named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
+    return {option: int(str(site[name])) for option, name in named.items() if name in site}
+
+
 def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
     """The room that each capability needs, where the site says nothing the usual one; those that are not named need none."""
     given = site.get(ROOM)

@@ -119,10 +119,6 @@ signed:
   type: list
   elements: str
   returned: state is dkms, runfile or precompiled
-package_manager:
-  description: That the package manager refused, or its database.
-  type: bool
-  returned: it failed for that
 """
 
 from typing import Any
@@ -149,9 +145,7 @@ def main() -> None:
     module = AnsibleModule(SPEC, supports_check_mode=True)
     try:
         answer = actions.ACTIONS[module.params["state"]](family.here(), module.params, module.check_mode)
-    except Refused as error:
-        module.fail_json(msg=str(error), package_manager=True)
-    except Failed as error:
+    except (Refused, Failed) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")

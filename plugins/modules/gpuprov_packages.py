@@ -135,10 +135,6 @@ trial:
   description: What the transaction would do, in the same words.
   type: list
   returned: action is try or judge
-another_driver:
-  description: It was refused because the packages are of another driver than the host's.
-  type: bool
-  returned: on that failure
 installed:
   description: Version by name; of a package in several architectures the host's own.
   type: dict
@@ -170,7 +166,7 @@ files:
 """
 
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model, other_driver
+from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
@@ -205,7 +201,7 @@ ARGUMENTS = {
     "related": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
     "sources": {"type": "dict", "default": {}},
-    "max_age": {"type": "int", "default": 86400},
+    "max_age": {"type": "int", "default": model.LISTS_MAX_AGE},
     "lock_timeout": {"type": "int", "default": 300},
 }
 
@@ -216,8 +212,6 @@ def main() -> None:
     try:
         manager = choice.manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
         answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)
-    except other_driver.AnotherDriver as refused:
-        module.fail_json(msg=str(refused), another_driver=True)
     except model.Refused as refused:
         module.fail_json(msg=str(refused))
     for warning in answer.pop("warnings"):

@@ -10,9 +10,9 @@ import pytest
 from gpuprov.apply import rollback
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import summary
-from gpuprov.checkpoints import program
 from gpuprov.gather.children import Ended
 from gpuprov.onhost import process
+from gpuprov.plan import host_code
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -41,13 +41,15 @@ def rolled_back(monkeypatch: pytest.MonkeyPatch, specs: dict[str, Any], answers:
 
     monkeypatch.setattr(rollback, "gather", lambda *_, **__: {name: facts(one) for name, one in specs.items()})
     monkeypatch.setattr(rollback, "apply", apply)
-    monkeypatch.setattr(program, "run_all", lambda jobs, _: [*jobs])
+    monkeypatch.setattr(host_code, "run_all", lambda jobs, _: [*jobs])
 
     def job(raw: RawHost, script: str, limit: float, done: Any) -> None:
         done(Ended(raw.name.encode(), b"", 0))
 
-    monkeypatch.setattr(program, "job", job)
-    monkeypatch.setattr(program, "split", lambda ended: {"checkpoint": Output(json.dumps(answers[ended.out.decode()]))})
+    monkeypatch.setattr(host_code, "job", job)
+    monkeypatch.setattr(
+        host_code, "split", lambda ended: {"host_code": Output(json.dumps(answers[ended.out.decode()]))}
+    )
     hosts = [RawHost(name=name, values=GOOD) for name in specs]
     return rollback.rollback(hosts, Options(asked_at="2026-11-11T10:00:00Z"))
 

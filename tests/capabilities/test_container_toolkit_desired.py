@@ -57,7 +57,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
     ("all four, where one has moved", ContainerToolkit(version=VERSION), {"packages": packages(libnvidia_container1=OLD)},
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
-     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "units": list(catalogue.OWN_UNITS),
+     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "enabled": list(catalogue.OWN_UNITS),
       "environment": {}, "absent": [catalogue.REFRESH_DROP_IN]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
@@ -91,7 +91,7 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert "create-device-nodes" in drop_in
     waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
     assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
-    assert found["units"] == list(catalogue.REFRESH_UNITS)
+    assert found["enabled"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 
 

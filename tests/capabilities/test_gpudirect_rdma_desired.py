@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
+from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED, GDRCOPY
 from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -140,14 +140,14 @@ def test_the_forerunner_has_to_be_installed_already() -> None:
 
 def test_gdrcopy_is_installed_and_runs() -> None:
     found = made(COPY, gdrcopy_index=gh.INDEX)["gdrcopy"]
-    assert found == {"install": ["gdrdrv-dkms", "libgdrapi"], "service": "", "run": False}
+    assert found == {**GDRCOPY, "install": ["gdrdrv-dkms", "libgdrapi"], "service": "", "run": False}
     there = {"gdrcopy_packages": gh.INSTALLED, "gdrcopy": gh.COPIES}
-    assert made(COPY, **there)["gdrcopy"] == {"install": [], "service": "gdrdrv.service", "run": False}
+    assert made(COPY, **there)["gdrcopy"] == {**GDRCOPY, "install": [], "service": "gdrdrv.service", "run": False}
     gone = {**there, "gdrcopy": gh.COPIES.replace("666", "600")}
     assert made(COPY, **gone)["gdrcopy"]["run"]
     assert not made(COPY, **gone, reboot_reasons="nouveau|why\n")["gdrcopy"]["run"]
     assert not made(COPY, **gone, **PODMAN)["gdrcopy"]["run"]
-    assert made(PEER, **there)["gdrcopy"] == {"install": [], "service": "", "run": False}
+    assert made(PEER, **there)["gdrcopy"] == {**GDRCOPY, "install": [], "service": "", "run": False}
 
 
 def test_gdrcopy_that_nobody_offers_is_refused_or_waited_for() -> None:

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpuprov.checkpoints.program import program
+from gpuprov.onhost import checkpoints
+from gpuprov.plan.host_code import program
 
 
 def test_it_brings_all_that_it_imports(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(program(), encoding="utf-8")
+    (tmp_path / "program.py").write_text(program(checkpoints.__name__), encoding="utf-8")
     # -I and -S: without gpuprov itself, as on a host.
     done = subprocess.run(
         [sys.executable, "-I", "-S", tmp_path / "program.py"],
@@ -21,4 +22,4 @@ def test_it_brings_all_that_it_imports(tmp_path: Path) -> None:
 
 def test_it_fits_into_an_argument() -> None:
     """Linux takes 128 KiB in one: MAX_ARG_STRLEN, https://man7.org/linux/man-pages/man2/execve.2.html"""
-    assert len(program()) < 96 << 10
+    assert len(program(checkpoints.__name__)) < 96 << 10

@@ -41,6 +41,7 @@ SIDEWAYS = {
     ("report", "export"),
     ("export", "verify"),  # whether a host agrees with the spec that was read off it
     ("verify", "report"),
+    ("plan", "judge"),  # how a role guards the host's driver
     ("apply", "drain"),  # --drain kubernetes
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -11,6 +11,7 @@ from tests.contracts.test_imports import FILES, dotted, nodes, room, shown
 ON_HOSTS = {
     "onhost/at_boot/program.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/checkpoints.py": "runs on the host; what it prints is its answer",
+    "onhost/look.py": "runs on the host; what it prints is its answer",
     "onhost/first_boot_judge.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/lock.py": "runs on the host; what it prints is its answer",

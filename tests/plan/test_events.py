@@ -16,7 +16,6 @@ from gpuprov.apply.outcome import judge
 from gpuprov.apply.text import as_text
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.bounds import SPENT
-from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import (
     AND_MORE,
     GIVING_UP,
@@ -214,14 +213,6 @@ def test_the_steps_are_acts_and_tasks_with_their_capability() -> None:
     assert Step("failed", "b", "demo: Run a command") in steps, "why it failed is told once, in the result of the run"
 
 
-def test_check_mode_gives_diffs_by_the_name_of_the_file_on_the_host() -> None:
-    ledger, _ = fed("check")
-    text, folder = ledger.hosts["a"].files
-    assert (text.name, text.after) == ("/etc/demo/new-a", "demo: Write a file")
-    assert text.diff.splitlines() == ["--- before", "+++ after", "@@ -0,0 +1 @@", "+hello"]
-    assert (folder.name, folder.before, folder.after) == ("/etc/demo/folder", "state absent", "state directory")
-
-
 def test_a_hidden_result_stays_hidden() -> None:
     ledger, _ = fed("check")
     assert ledger.hosts["a"].failure == Failure(
@@ -327,36 +318,10 @@ def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> 
     assert condense(result) == " ".join(line.split())
 
 
-def test_a_rendered_template_is_named_by_its_destination() -> None:
-    diff = [{"before": "", "after": "a\n", "after_header": "/tmp/ansible-local-1/x.j2"}]
-    result = {"changed": True, "diff": diff, "invocation": {"dest": "/etc/x.conf"}}
-    assert [change.name for change in differences(result, "kernel: Write")] == ["/etc/x.conf"]
-
-
-def test_each_item_of_a_loop_has_its_own_diff_and_unchanged_ones_have_none() -> None:
-    items = [
-        {"changed": True, "dest": "/a", "diff": {"before": "1\n", "after": "2\n"}},
-        {"changed": False, "dest": "/b", "diff": {"before": "1\n", "after": "1\n"}},
-        {"changed": True, "dest": "/c", "diff": [{"prepared": "+x\n"}]},
-        {"changed": True, "censored": "hidden"},
-    ]
-    assert [change.name for change in differences({"results": items}, "t")] == ["/a", "/c"]
-
-
 def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
     told = condense({"msg": "non-zero return code", "rc": 1, "stderr": "Willkommen auf \udcc4pfel"})
     assert told == "Willkommen auf ?pfel (exit status 1)"
     told.encode()
-
-
-@pytest.mark.parametrize("refused", [True, False])
-def test_a_build_that_the_package_manager_refuses_is_its_failure(refused: bool) -> None:
-    """The packages that modules are built from are downloaded by the step that builds them."""
-    result = {"msg": "apt cannot download it", **({"package_manager": True} if refused else {})}
-    data = {"host": "gpu1", "task": "Build", "task_action": "gpuprov_driver_modules", "res": result}
-    ledger = Ledger()
-    ledger.feed({"event": "runner_on_failed", "event_data": data})
-    assert ledger.hosts["gpu1"].failures[0].packages is refused
 
 
 def test_a_long_message_keeps_its_fix() -> None:
@@ -365,7 +330,6 @@ def test_a_long_message_keeps_its_fix() -> None:
     ledger = Ledger()
     ledger.feed({"event": "runner_on_failed", "event_data": data})
     (failure,) = ledger.hosts["gpu1"].failures
-    assert failure.packages
     assert failure.message.endswith(" ... Fix: release what is held")
     assert failure.message.startswith("apt cannot install x x")
     assert len(failure.message) <= 700

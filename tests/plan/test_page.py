@@ -124,7 +124,7 @@ def test_texts_of_hosts_are_texts(evil: str) -> None:
     change = Change(kind="package", name=evil, before=evil, after=evil)
     plan = replace(
         FULL, host=evil, run={evil: evil}, blocked=(job,), mig=(cut,), diffs=(diff,), changes=(change,),
-        reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil}, tasks=(evil,),
+        reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil},
     )  # fmt: skip
     away = HostPlan(host=f"{evil}2", unreachable=evil)
     text = page.render([plan, away, replace(IDLE, unmended=(job,))], About(inventory=evil, command=evil), evil)

@@ -13,9 +13,8 @@ from gpuprov.capabilities.base import Change
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
-from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
+from gpuprov.plan.collect import host_plan, last_apply, merged
 from gpuprov.plan.decide import Decision
-from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.fold import groups, sign
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
@@ -34,11 +33,10 @@ FULL = HostPlan(
     skipped={"kernel": "every check passes"},
     changes=(PACKAGE, Change(kind="service", name="nvidia-persistenced.service", after="enabled")),
     diffs=(Change(kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),),
-    tasks=("kernel: Rebuild",),
     reboot=True,
     reboot_reasons=("the loaded module is 535.1",),
     last_apply="2 days ago (2026-01-01T00:00:00Z)",
-    unpredicted=("host.gpu (gpu): podman container: no GPU", "Ansible could not predict: no apt"),
+    unpredicted=("host.gpu (gpu): podman container: no GPU", "nvidia_driver: no apt"),
     differs=True,
 )
 
@@ -58,39 +56,27 @@ def test_a_plan_in_full() -> None:
         "    --- before",
         "    +++ after",
         "    +a",
-        "  1 more task changes something (-v lists it)",
         "  not predicted",
-        "    Ansible could not predict: no apt",
+        "    nvidia_driver: no apt",
         "    host.gpu (gpu) (-v says why)",
         "1 host: 1 package, 1 file, a reboot that needs permission; nothing was changed",
     ]
 
 
-def test_a_transaction_is_a_line_and_a_file_is_told_by_its_diff() -> None:
-    """What the packages section says already is not said again, line by line, by apt; nor what a diff shows, by the checks."""
-    moves = "Inst libcuda1 1\nInst nvidia-smi 1\nRemv old\nhold libcuda1"
+def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
+    """What a diff shows is not said again by the checks."""
+    held = [Change(kind="hold", name=name, before="not held", after="held") for name in ("libcuda1", "nvidia-smi")]
     plan = msgspec.structs.replace(
         FULL,
         changes=(
             *(Change(kind="file", name=name, before="a", after="b") for name in ("/etc/x", "/etc/y")),
-            Change(kind="package", name="nvidia-smi", after="1"),
-        ),
-        diffs=(
-            *FULL.diffs,
-            Change(kind="file", name="nvidia_driver: Install", after="nvidia_driver: Install", diff=moves),
+            *held,
+            Change(kind="hold", name="old", before="held", after="not held"),
         ),
     )
-    told = planning.as_text([plan], width=0)
-    assert "  nvidia_driver: Install: installs 2 packages, removes 1, holds 1 (-v lists them)\n" in told
-    assert "Inst" not in told.replace("Install", "")
-    assert "  files\n    ~ /etc/y: a -> b\n" in told
-    assert "/etc/x:" not in told
-    assert "1 host: 1 package, 2 files, " in told, "a task is no file"
-    loud = planning.as_text([plan], width=0, verbose=True)
-    assert "    Inst libcuda1 1\n" in loud
-    page = plan_page.render([plan])
-    assert '<span class="soft">installs 2 packages, removes 1, holds 1</span>' in page
-    assert "+0" not in page
+    told = planning.as_text([plan])
+    assert "  holds (3)\n    + held: libcuda1, nvidia-smi\n    - not held: old\n  files\n    ~ /etc/y: a -> b\n" in told
+    assert told.count("/etc/x") == 1
 
 
 def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
@@ -347,40 +333,6 @@ def test_last_apply(text: str, told: str, seconds: int | None) -> None:
 def test_one_thing_is_told_once_and_with_the_most_that_is_known() -> None:
     bare = Change(kind="package", name="nvidia-driver")
     assert merged([bare, PACKAGE, PACKAGE]) == (PACKAGE,)
-
-
-def test_a_transaction_that_cannot_work_blocks_the_host_in_the_plan_already() -> None:
-    refused = Failure("nvidia_driver", "Try it", "apt cannot install 580.1: held. Fix: release it", packages=True)
-    plan = HostPlan(host="gpu1", run=RUN, versions={"nvidia_driver": "580.1"})
-    found = with_prediction(plan, Tally(failures=[refused], failed=True))
-    assert found.unpredicted == ()
-    told = planning.as_text([found], width=200)
-    assert "gpu1: blocked by nvidia_driver.resolvable: Try it: apt cannot install 580.1: held." in told
-    assert "  fix: release it\n" in told
-    assert told.endswith("1 host: 1 blocked by nvidia_driver.resolvable; nothing was changed")
-    assert planning.exit_code([found]) == 1
-    # Where no version was found in the host's own lists, the source is still to come, and check mode does not know it.
-    assert with_prediction(HostPlan(host="gpu1", run=RUN), Tally(failures=[refused], failed=True)).blocked == ()
-    # What the project itself caught stands in nobody's way.
-    assert with_prediction(plan, Tally(failures=[refused], rescued=1, failed=False)).blocked == ()
-
-
-def test_a_failure_of_check_mode_is_told_in_the_plan() -> None:
-    tally = Tally(failures=[Failure("nvidia_driver", "Install", "no apt")], failed=True, tasks=["kernel: Rebuild"])
-    plan = HostPlan(host="gpu1", run=RUN)
-    found = with_prediction(plan, tally)
-    assert found.unpredicted == ("Ansible could not predict: nvidia_driver: Install: no apt",)
-    assert found.tasks == ("kernel: Rebuild",)
-    assert with_prediction(plan, None, "bad playbook").unpredicted == ("Ansible could not predict: bad playbook",)
-
-
-def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() -> None:
-    """persistence names no version beforehand, and the packages that would come are in the answer."""
-    told = "the host's driver is of NVIDIA's runfile (x), and with y apt would install packages of another, libcuda1 1. Fix: leave it"
-    refused = Failure("persistence", "Refuse a daemon", told, packages=True, another_driver=True)
-    [found] = with_prediction(HostPlan(host="gpu1", run=RUN), Tally(failures=[refused], failed=True)).blocked
-    assert (found.check, found.hint) == ("persistence.offered", "leave it")
-    assert "packages of another, libcuda1 1" in found.found
 
 
 def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_done() -> None:

@@ -37,7 +37,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def planned(pairs: list[Pair]) -> saved.Saved:
     readings: dict[str, Reading] = {}
-    plans = planning.plan(pairs, ansible=False, on_read=readings.update)
+    plans = planning.plan(pairs, exact=False, on_read=readings.update)
     return saved.made(ASKED, pairs, readings, plans, "2026-11-23T11:00:00Z")
 
 
@@ -75,7 +75,7 @@ def test_another_decision_on_the_same_host_is_refused(state: Path) -> None:
     pairs = [fleet.pair("new1")]
     plan = planned(pairs)
     readings: dict[str, Reading] = {}
-    planning.plan(pairs, ansible=False, on_read=readings.update)
+    planning.plan(pairs, exact=False, on_read=readings.update)
     saved.agree(plan, readings, {"new1": {"kernel": "fails"}})
     with pytest.raises(GpuprovError, match="new1: to apply was kernel; is nothing"):
         saved.agree(plan, readings, {"new1": {}})

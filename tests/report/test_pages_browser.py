@@ -268,7 +268,7 @@ def test_hostile_texts_in_a_plan(browser: Browser, tmp_path: Path) -> None:
     cut = msgspec.structs.replace(CUT, gpu=EVIL, model=EVIL)
     plan = msgspec.structs.replace(
         FULL, host=EVIL, run={EVIL: EVIL}, mig=(cut,), reboot_reasons=(EVIL,), versions={EVIL: EVIL},
-        tasks=(EVIL,), unpredicted=(EVIL,),
+        unpredicted=(EVIL,),
     )  # fmt: skip
     plans = [
         plan,

@@ -106,7 +106,7 @@ def with_a_broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = judged().pairs
     before = verify(pairs)
-    plans = {one.host: one for one in plan.plan(pairs, ansible=False)}
+    plans = {one.host: one for one in plan.plan(pairs, exact=False)}
     plant(monkeypatch)
     found = judged()
     results = verify(found.pairs)
@@ -117,7 +117,7 @@ def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert exit_code(results) == 1
     assert [one for one in results if one.host != BAD] == [one for one in before if one.host != BAD]
     assert len(results) in (len(before), len(before) + 1)
-    after = {one.host: one for one in plan.plan(found.pairs, ansible=False)}
+    after = {one.host: one for one in plan.plan(found.pairs, exact=False)}
     assert {name: one for name, one in after.items() if name != BAD} == {
         name: one for name, one in plans.items() if name != BAD
     }

@@ -90,7 +90,7 @@ def test_an_earlier_job_of_the_roll_out_had_it_by_another_name(
 
 @pytest.mark.usefixtures("hosts")
 def test_plan_says_what_apply_does() -> None:
-    first, _, second = planning.plan(PAIRS, ansible=False)
+    first, _, second = planning.plan(PAIRS, exact=False)
     assert first.run
     assert (second.run, [one.check for one in second.blocked]) == ({}, ["host.machine"])
     assert second.blocked[0].found.startswith("the same machine as gpu1")

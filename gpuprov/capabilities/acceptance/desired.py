@@ -50,6 +50,9 @@ def make(ctx: Ctx) -> dict[str, Any]:
     wanted = list(catalogue.packages(installed(ctx), kin))
     wanted += catalogue.build_packages((one["name"] for one in building), kin)
     return {
+        "of": "the acceptance tools",
+        "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA repository; or take the "
+        "tests out of the spec",
         "install": [name for name in dict.fromkeys(wanted) if name not in there],
         "builds": building,
         "absent": [OLD],

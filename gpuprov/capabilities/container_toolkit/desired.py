@@ -80,11 +80,13 @@ WantedBy=multi-user.target
 Ctx = Context[ContainerToolkit]
 
 
-def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
+def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """The transaction, and what is held or released after it."""
     there = {name: package.version for name, package in installed(ctx.facts).items()}
     moves = any(there.get(name) != version for name, version in decision.packages.items())
     return {
+        "of": "the toolkit",
+        "hint": "another container_toolkit.version, or correct what it says",
         "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
         "hold": list(catalogue.PACKAGES) if ctx.fragment.hold else [],
         "release": [] if ctx.fragment.hold else list(catalogue.PACKAGES),
@@ -144,7 +146,7 @@ def boot(ctx: Ctx, version: str) -> dict[str, Any]:
         "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],
         "retired": retired,
         "environment": {catalogue.REFRESH_ENVIRONMENT: refresh_environment(ctx, version)} if new else {},
-        "units": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
+        "enabled": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
     }
 
 
@@ -160,7 +162,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
     `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
-    mode. Of each boot: `files`, `absent`, `retired`, `environment`, `units`."""
+    mode. Of each boot: `files`, `absent`, `retired`, `environment`, `enabled`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     version = decision.version or toolkit.version
     return {

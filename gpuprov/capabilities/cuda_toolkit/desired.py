@@ -97,6 +97,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))
     return {
         "later": waiting(ctx, decision),
+        "hint": "name a release that the repositories have whole in cuda_toolkit.versions",
         "of": f"the CUDA toolkit {', '.join(decision.releases)}",
         "install": to_install(decision, facts),
         "remove": list(decision.remove),

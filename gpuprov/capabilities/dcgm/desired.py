@@ -68,12 +68,14 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
+def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """The transaction, and all of DCGM that is held or released after it."""
     there = installed(ctx.facts)
     moves = any(there.get(name) != version for name, version in decision.packages.items())
     every = [name for name in dict.fromkeys([*decision.packages, *mine(ctx.facts)]) if name not in decision.replaced]
     return {
+        "of": "DCGM",
+        "hint": "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host",
         "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
         "remove": list(decision.replaced),
         "hold": every if ctx.fragment.hold else [],

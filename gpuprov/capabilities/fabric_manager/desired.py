@@ -176,6 +176,7 @@ def make(ctx: Ctx) -> Mapping[str, object]:
     return {
         "later": waiting(ctx, decision),
         "of": what(ctx.fragment),
+        "hint": "name another driver's version, or correct what it reports",
         **transaction(ctx, Decision() if decision.problem else decision, found.life()),
         "config": {found.config: wanted} if wanted else {},
         "files": files(ctx.fragment),

@@ -20,6 +20,7 @@ from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
 from gpuprov.resources import from_values
+from gpuprov.resources.packages import packages_of
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
@@ -88,11 +89,18 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
     return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
 
 
+GDRCOPY = {
+    "of": "gdrcopy",
+    "hint": "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host",
+}
+"""How gpuprov_packages speaks of its packages."""
+
+
 def copies(ctx: Ctx) -> dict[str, Any]:
     """gdrcopy: packages to `install`, its `service` where that is to be on, and whether it is to `run` again, which loads the module
     and makes the device node; `later`: what waits for a package source."""
     if not ctx.fragment.gdrcopy.install:
-        return {"install": [], "service": "", "run": False, "later": {}}
+        return {**GDRCOPY, "install": [], "service": "", "run": False, "later": {}}
     there, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
     lacking = [name for name in gdrcopy.wanted(ctx) if name not in there]
     none = [name for name in lacking if not (index.get(name) or index.busy)]
@@ -106,6 +114,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     good = state.major and state.node == f"{state.major} 666"
     waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS)
     return {
+        **GDRCOPY,
         "install": [] if none else lacking,
         "service": "" if lacking else gdrcopy.known(ctx.facts).service,
         "run": not (lacking or good or waits),
@@ -169,4 +178,5 @@ DESIRED = Desired(
         *("nvidia_driver_source", "nvidia_driver_repository", "rdma_fabric", "rdma_stack"),
     ),
     facts=lambda host: (catalogue.gpudirect_file(), gpus.those(host.gpu.model if host.gpu else "")),
+    packages=lambda values: (packages_of(values["gdrcopy"]),),
 )

@@ -39,7 +39,7 @@ def files(ctx: Ctx) -> Outcome:
         place = f"{kubernetes.DIRECTORY}/{name}"
         wrong = difference(found.get(name), wanted.get(name))
         if wrong:
-            told.append(f"{name} {wrong}")
+            told.append(f"{place}: {wrong}")
             after = "written" if name in wanted else "removed"
             changes.append(Change(kind="file", name=place, before=wrong, after=after))
     expected = f"{kubernetes.DIRECTORY}: {', '.join(wanted)}"

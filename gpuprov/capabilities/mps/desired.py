@@ -136,6 +136,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """`install`: packages. What is `written`. `wanted`: what the program is told. `coming`: driver or MIG devices change before the
     daemons do, in this run."""
     return {
+        "of": "MPS",
         "install": decide(ctx).install,
         **written(ctx),
         "wanted": plain(ctx.host, ctx.fragment),

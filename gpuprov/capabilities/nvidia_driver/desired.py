@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired
@@ -17,12 +18,17 @@ from gpuprov.probe.driver.driver_packages import ARCHIVES, KERNELS_HELD
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
 from gpuprov.probe.software.prebuilt import PREBUILT
+from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.shared import certificates
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[NvidiaDriver]
 PLACE = "/var/cache/gpuprov"
 """Where a .run file lies on a host until it is installed."""
+HINT = (
+    "remove what stands in the way, or release it where it is held; of headers of a kernel that no repository has any more, remove "
+    "that kernel; else name another version"
+)
 SETTINGS = f"""# Managed by gpuprov: change the inventory, then apply again.
 # The site's key, that DKMS signs every module with.
 mok_signing_key={KEY_FILE}
@@ -100,6 +106,7 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "linked_from": [name for name in mine if name.startswith(("linux-modules-nvidia-", "kmod-nvidia-"))],
         "try_install": [*moves.before, *moves.install],
         "try_remove": list(moves.remove),
+        "hint": HINT,
         "moves": bool(moves.install or moves.remove),
         "prebuilt": transaction.prebuilt(facts),
         "prebuilt_sums": _sums(facts),
@@ -116,6 +123,13 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         },
         "runfile": _runfile(ctx, decision, [one.release for one in kernels]),
     }
+
+
+def packages(values: Mapping[str, Any]) -> Iterable[Packages]:
+    """The one transaction, tools of the build included; none where the driver is decided later, or another host's modules come."""
+    if "prebuilt" not in values["asserting"] and "try_install" in values:
+        told = {"of": values["version"], "install": values["try_install"], "remove": values["try_remove"]}
+        yield packages_of(values, is_driver=True, **told)
 
 
 def _without_headers(spare: list[str]) -> str:
@@ -190,4 +204,5 @@ DESIRED = Desired(
     make,
     reads=("fabric_manager_imex", "fabric_manager_query_library"),
     facts=_facts,
+    packages=packages,
 )

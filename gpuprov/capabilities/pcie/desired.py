@@ -16,6 +16,7 @@ from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
+from gpuprov.resources.packages import packages_of
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
@@ -102,6 +103,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     started = state.topo_status == 0 or state.topo_started
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
     return {
+        "of": "PCIe settings",
         "packages": ["pciutils"] if registers(block) and not state.setpci else [],
         "unit": "".join(values.pop("on")),
         **values,
@@ -125,4 +127,8 @@ RESOURCES = Resources(
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": BY_UNIT, "enabled": BY_UNIT, "active": BY_UNIT},
 )
-DESIRED = Desired((PCIE, system.CONTAINER), make)
+DESIRED = Desired(
+    (PCIE, system.CONTAINER),
+    make,
+    packages=lambda values: (packages_of(values, install=values["packages"]),),
+)

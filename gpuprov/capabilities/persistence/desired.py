@@ -11,6 +11,7 @@ from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEG
 from gpuprov.probe.driver import persistence
 from gpuprov.probe.host import pci, system
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
+from gpuprov.resources.packages import packages_of
 
 LEGACY_UNIT = f"""{HEADER}[Unit]
 Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)
@@ -28,6 +29,7 @@ WantedBy=multi-user.target
 """
 Ctx = Context[Persistence]
 PROBES = (persistence.PERSISTENCED, system.OS_RELEASE)
+INSTEAD = "persistence: {mode: legacy}, which needs no package"
 PATHS = (LEGACY_FILE, DROP_IN)
 """Every file that the role may write."""
 
@@ -132,6 +134,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     missing = by_daemon(ctx) and own(ctx) and not found.installed
     runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None
     return {
+        "of": persistence.PACKAGE,
+        "instead": INSTEAD,
         "packages": [persistence.PACKAGE] if missing else [],
         "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
         **role_values(resources, "files", "absent", "on", "off"),
@@ -147,4 +151,9 @@ RESOURCES = Resources(
     units=lambda _host, _block: (DAEMON, LEGACY),
     proves={"enabled": ("mode",), "active": ("mode",)},
 )
-DESIRED = Desired(RESOURCES.probes, make, reads=("nvidia_driver_source",))
+DESIRED = Desired(
+    RESOURCES.probes,
+    make,
+    reads=("nvidia_driver_source",),
+    packages=lambda values: (packages_of(values, install=values["packages"], judge=True),),
+)

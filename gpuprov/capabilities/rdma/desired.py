@@ -29,6 +29,7 @@ from gpuprov.probe.rdma.nccl import NCCL
 from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
 from gpuprov.resources import from_values
+from gpuprov.resources.packages import packages_of
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]
@@ -141,7 +142,12 @@ PROBES = (
     *ofed_decision.PROBES,
     *erdma_decision.PROBES,
 )
-DESIRED = Desired(tuple(dict.fromkeys(PROBES)), make, facts=facts)
+DESIRED = Desired(
+    tuple(dict.fromkeys(PROBES)),
+    make,
+    facts=facts,
+    packages=lambda values: (packages_of(values, **{name: values["ofed"][name] for name in ("hold", "release")}),),
+)
 RESOURCES = Resources(
     from_values(contents),
     paths,

@@ -7,6 +7,8 @@ from typing import Protocol, Sequence
 
 MARKER = "/var/lib/gpuprov/applying.json"
 """There while an apply changes the host, and after one that failed or was cut off."""
+LISTS_MAX_AGE = 86400
+"""Seconds from which package lists are fetched anew, where nobody says otherwise."""
 MARKED = "an apply of gpuprov that failed or was cut off"
 """What a mark that is there when another apply begins says."""
 

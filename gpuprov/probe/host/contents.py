@@ -35,6 +35,9 @@ class Contents(msgspec.Struct, frozen=True):
     sound: frozenset[str]
 
 
+NOTHING = Contents({}, frozenset(), {}, {}, {}, frozenset())
+
+
 def parse(output: Output) -> Contents:
     entries: dict[str, Entry] = {}
     drop_ins: dict[str, list[str]] = {}

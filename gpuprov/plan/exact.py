@@ -1,0 +1,164 @@
+"""The plan with what the host answered: packages as its package manager would move them, files with their differences."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Change
+from gpuprov.gather.pace import Pace
+from gpuprov.onhost import look
+from gpuprov.plan.collect import merged
+from gpuprov.plan.foresee import Foreseen, request
+from gpuprov.plan.host_code import run_on_hosts
+from gpuprov.plan.model import HostPlan
+from gpuprov.spec.model import RawHost
+from gpuprov.verify.evaluate import Result
+
+WORDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """What the package manager would do, in the words of `model.Trial`, or why it is refused."""
+
+    rows: tuple[str, ...]
+    refused: str
+    another_driver: bool
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    """A file of a package source."""
+
+    after_header: str
+    before: str
+    after: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The files of a package source that would be added, or why the host cannot use it."""
+
+    refused: str
+    files: tuple[SourceFile, ...]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What `gpuprov.onhost.look` answers."""
+
+    problem: str = ""
+    transactions: tuple[Transaction, ...] = ()
+    sources: tuple[Source, ...] = ()
+    installed: dict[str, str] = {}
+    texts: dict[str, str] = {}
+
+
+def complete(
+    plans: Sequence[HostPlan],
+    foreseen: Mapping[str, tuple[RawHost, Foreseen]],
+    *,
+    limit: float,
+    pace: Pace | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> list[HostPlan]:
+    """The plans with all that is known of them; hosts where something would be done are asked once more. limit: seconds for one."""
+    asked = {
+        plan.host: (raw, request(known))
+        for plan in plans
+        if plan.host in foreseen and not (plan.blocked or plan.unreachable)
+        for raw, known in [foreseen[plan.host]]
+    }
+    wanted = {name: one for name, one in asked.items() if one[1]}
+    answers = run_on_hosts(look, wanted, Answer, limit=limit, pace=pace, on_done=on_done) if wanted else {}
+    told = {name: one.answer or Answer(problem=one.problem) for name, one in answers.items()}
+    return [
+        with_answer(one, foreseen[one.host][1], told.get(one.host, Answer())) if one.host in asked else one
+        for one in plans
+    ]
+
+
+def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
+    """The plan with what was foreseen, and what the host answered to it."""
+    pairs = [(name, one) for name, each in foreseen.packages.items() for one in each]
+    trials = list(zip(pairs, answer.transactions, strict=False))
+    refused = [(name, trial) for (name, _), trial in trials if trial.refused]
+    blocked = [_refused(plan.host, name, one) for name, one in refused if one.another_driver or name in plan.versions]
+    doubts = [f"{name}: {one.refused}" for name, one in refused if not (one.another_driver or name in plan.versions)]
+    sources = list(zip(foreseen.sources, answer.sources, strict=False))
+    doubts += [f"{name}: {one.refused}" for name, one in sources if one.refused]
+    doubts += [f"what the host's package manager would do: {answer.problem}"] * bool(answer.problem)
+    doubts += [f"{name}: {why}" for name, why in foreseen.unknown.items()]
+    files = [
+        Change(kind="file", name=one.path, before=one.before, after=one.after)
+        for each in foreseen.files.values()
+        for one in each
+    ]
+    diffs = [*_diffs(foreseen, answer), *(_diff(*f) for _, one in sources for f in map(_texts, one.files))]
+    exact = {name for (name, _), trial in trials if not trial.refused}
+    known = {change for name in exact for change in foreseen.moves.get(name, ())}
+    told = [one for one in plan.changes if one not in known]
+    moves = [change for _, trial in trials for change in _moves(trial.rows, answer.installed)]
+    return msgspec.structs.replace(
+        plan,
+        blocked=(*plan.blocked, *blocked),
+        differs=plan.differs or bool(blocked),
+        changes=merged([*moves, *told, *files]),
+        diffs=tuple(diffs),
+        unpredicted=tuple(dict.fromkeys([*plan.unpredicted, *doubts])),
+    )
+
+
+def _moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
+    for row in rows:
+        word, name, *rest = row.split()
+        before = installed.get(name.partition(":")[0], "")
+        if word in WORDS:
+            yield Change(kind="hold", name=name, before=WORDS[word][0], after=WORDS[word][1])
+        elif word == "Remv":
+            yield Change(kind="package", name=name, before=before, after="removed")
+        elif word == "Inst":
+            yield Change(kind="package", name=name, before=before, after="".join(rest[:1]))
+        else:
+            yield Change(kind="package", name=row)
+
+
+def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Change]:
+    for each in foreseen.texts.values():
+        for one in each:
+            before = answer.texts.get(one.path)
+            if before is None and one.before not in ("", "absent"):
+                yield Change(kind="file", name=one.path, before=one.before, after="written")
+            elif before != one.text:
+                yield _diff(one.path, before or "", one.text)
+
+
+def _texts(file: SourceFile) -> tuple[str, str, str]:
+    return file.after_header, file.before, file.after
+
+
+def _diff(path: str, before: str, after: str) -> Change:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
+    return Change(kind="file", name=path, before="" if before else "absent", after="written", diff="\n".join(lines))
+
+
+def _refused(host: str, capability: str, trial: Transaction) -> Result:
+    found, _, fix = trial.refused.partition(" Fix: ")
+    return Result(
+        host=host,
+        capability=capability,
+        check=_resolvable(capability),
+        status="fail",
+        expected="no packages of another driver than the host's"
+        if trial.another_driver
+        else "a transaction that the package manager can do",
+        found=found,
+        hint=fix,
+        moment="preflight",
+    )
+
+
+def _resolvable(capability: str) -> str:
+    """The check that says whether its packages can come."""
+    known = [one.id for one in BY_NAME[capability].checks if one.moment == "preflight"]
+    return next((one for one in known if one.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))

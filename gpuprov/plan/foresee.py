@@ -1,0 +1,166 @@
+"""What a capability would write and install on a host, decided as its role decides it, and what only the host can answer of that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Capability, Change, Context
+from gpuprov.capabilities.generated import desired as resources_of
+from gpuprov.errors import defect
+from gpuprov.judge import judging
+from gpuprov.onhost import repository_key
+from gpuprov.onhost.files import ABOVE, PYTHON
+from gpuprov.onhost.packages.model import Refused
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.probe.host import contents
+from gpuprov.resources import Absent, Difference, File, Packages, differences, from_values
+from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.overrides import package_settings
+from gpuprov.verify.evaluate import Result
+
+SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
+"""Of a package source what need not be said."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A file as it would be; `before`: how it differs, empty where only the host can say so."""
+
+    path: str
+    text: str
+    before: str
+
+
+class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
+    """What would be done on a host, by capability.
+
+    `files`: those that differ, without their texts. `texts`: those whose texts are compared on the host. `moves`: packages and holds
+    that the checks of a capability tell. `sources`: package sources to add. `driver`, `without`, `settings`: as gpuprov_packages
+    takes them. `unknown`: why it cannot be told of a capability.
+    """
+
+    files: dict[str, tuple[Difference, ...]] = {}
+    texts: dict[str, tuple[Text, ...]] = {}
+    packages: dict[str, tuple[Packages, ...]] = {}
+    moves: dict[str, frozenset[Change]] = {}
+    sources: dict[str, dict[str, Any]] = {}
+    driver: dict[str, Any] = {}
+    without: tuple[str, ...] = ()
+    settings: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+
+
+def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
+    """What is read of a host for it, beside what its checks read."""
+    for name in spec.capabilities:
+        if (only is None or name in only) and (wanted := BY_NAME[name].desired):
+            yield from (probe.of(spec) for probe in wanted.probes)
+
+
+def foresee(spec: HostSpec, facts: Facts, results: Sequence[Result], run: Collection[str]) -> Foreseen:
+    """Decide what is done for the capabilities that run; as the roles do it, by the same facts."""
+    unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
+    files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
+    for name in run:
+        capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts, frozenset(run))
+        if capability.desired is None:
+            continue
+        try:
+            values[name] = msgspec.to_builtins(capability.desired.make(context))
+            files[name], texts[name] = _files(capability, context, values[name])
+        except ProbeFailed as error:
+            unknown[name] = str(error)
+        except Exception as error:
+            unknown[name] = "; ".join(defect(f"what {name} brings about", error))
+    sources = dict[str, dict[str, Any]]()
+    for name, made in values.items():
+        if block := made.get("repository"):
+            try:
+                sources[name] = {
+                    **SOURCE,
+                    **block,
+                    "key": repository_key.key(block, os.environ, repository_key.over_https)[0],
+                }
+            except Refused as refused:
+                unknown[name] = str(refused)
+    return Foreseen(
+        files=files,
+        texts=texts,
+        packages={name: tuple(_packages(name, made)) for name, made in values.items()},
+        moves={name: frozenset(_told_moves(name, results)) for name in run},
+        sources=sources,
+        driver=judging.driver(values),
+        without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
+        settings=package_settings(spec.site),
+        unknown=unknown,
+    )
+
+
+def request(foreseen: Foreseen) -> dict[str, Any]:
+    """What the host is asked (`gpuprov.onhost.look`); empty where nothing is left to ask."""
+    wanted = [one for each in foreseen.packages.values() for one in each]
+    paths = [one.path for each in foreseen.texts.values() for one in each]
+    if not (wanted or paths or foreseen.sources):
+        return {}
+    return {
+        "transactions": [
+            {**msgspec.to_builtins(one), "driver": {} if one.is_driver else foreseen.driver} for one in wanted
+        ],
+        "sources": list(foreseen.sources.values()),
+        "texts": paths,
+        "without": list(foreseen.without),
+        **foreseen.settings,
+    }
+
+
+def _told_moves(name: str, results: Iterable[Result]) -> Iterator[Change]:
+    for one in results:
+        if one.capability == name:
+            yield from (change for change in one.changes if change.kind in ("package", "hold"))
+
+
+def _packages(name: str, made: Mapping[str, Any]) -> Iterable[Packages]:
+    wanted = BY_NAME[name].desired
+    for one in wanted.packages(made) if wanted else ():
+        if not one.empty:
+            yield msgspec.structs.replace(one, of=one.of or name)
+
+
+def _files(
+    capability: Capability, context: Context[Any], made: Mapping[str, Any]
+) -> tuple[tuple[Difference, ...], tuple[Text, ...]]:
+    """Of its files those that differ, and of those the ones with a text of their own, which is compared on the host."""
+    found = context.facts.get(contents.CONTENTS) if capability.resources else contents.NOTHING
+    wanted = list(from_values(lambda _: made)(context))
+    named = {one.path for one in wanted}
+    own = resources_of(capability, context) if capability.resources else []
+    wanted += [one for one in own if isinstance(one, File) and one.path not in named and one.text is not None]
+    programs = {one.path: one for one in own if isinstance(one, File)}
+    wanted = [programs.get(one.path, one) for one in wanted]
+    known = {*found.entries, *found.missing}
+    unread = [one for one in wanted if isinstance(one, File | Absent) and one.path not in known]
+    differing = {one.path: one for one in differences([one for one in wanted if one not in unread], found)}
+    texts = [
+        Text(one.path, one.text.replace(PYTHON, _python(one.path, found)), differing[one.path].before)
+        for one in wanted
+        if isinstance(one, File) and one.text is not None and _has_diff(one, differing.get(one.path))
+    ]
+    more = {**made.get("components", {}), **{one.path: one.text for one in unread if isinstance(one, File)}}
+    texts += [Text(path, text, "") for path, text in more.items() if text is not None]
+    told = {one.path for one in texts}
+    return tuple(one for path, one in differing.items() if path not in told), tuple(texts)
+
+
+def _has_diff(wanted: File, found: Difference | None) -> bool:
+    """Whether the text is told: of what is a setting, not of programs."""
+    is_program = wanted.mode != PLAIN or wanted.path.startswith(f"{ABOVE}/")
+    return found is not None and found.before in (ABSENT, ANOTHER_TEXT) and not is_program
+
+
+def _python(path: str, found: contents.Contents) -> str:
+    return next(iter(found.pythons.get(path, ())), "/usr/bin/python3")

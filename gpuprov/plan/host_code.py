@@ -1,0 +1,137 @@
+"""A module of gpuprov/onhost, run on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from gpuprov import onhost, reading
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.children import Job, run_all
+from gpuprov.gather.pace import Pace
+from gpuprov.gather.script import compose, split, with_environment
+from gpuprov.gather.transport import Answer, job
+from gpuprov.probe.base import Output, Probe
+from gpuprov.render.code import modules
+from gpuprov.shared import reach
+from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
+
+T = TypeVar("T")
+Request = Mapping[str, Any]
+_PROBE = "host_code"
+# EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
+_PYTHON = f"""for python in python3 {reach.BESIDE} {reach.PLATFORM}; do
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && break
+done"""
+
+LOADER = """
+import base64, importlib.util, json, sys, zlib
+class Carried:
+    texts = json.loads(zlib.decompress(base64.b64decode({texts!r})))
+    def find_spec(self, name, path=None, target=None):
+        file = name.replace(".", "/")
+        for origin, package in ((file + "/__init__.py", True), (file + ".py", False)):
+            if origin in self.texts:
+                spec = importlib.util.spec_from_loader(name, self, origin=origin, is_package=package)
+                spec.has_location = True
+                return spec
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(compile(self.texts[module.__file__], module.__file__, "exec"), module.__dict__)
+    def get_data(self, path):
+        return self.texts[path].encode()
+sys.meta_path.insert(0, Carried())
+from {module} import main
+main()
+"""
+
+
+def with_python(text: str, request: Request) -> str:
+    """Shell that runs a program with the host's Python, the request on its standard input."""
+    return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(text)}'
+
+
+class Answered(NamedTuple, Generic[T]):
+    """What a host answered, or in one line why there is no answer."""
+
+    answer: T | None = None
+    problem: str = ""
+
+
+@cache
+def program(module: str) -> str:
+    """The module, whose function `main` is called, and all of gpuprov/onhost that it imports, as one text: an importer that has the
+    modules packed in it."""
+    top = Path(str(onhost.__file__)).parent
+    found = (find_spec(name) for name in modules(module) if name.startswith(onhost.__name__))
+    files = [Path(spec.origin) for spec in found if spec and spec.origin]
+    texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
+    packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
+    called = module.replace(onhost.__name__, "gpuprov_onhost", 1)
+    return LOADER.replace("{texts!r}", repr(packed)).replace("{module}", called)
+
+
+def run_on_hosts(
+    module: ModuleType,
+    asked: Mapping[str, tuple[RawHost, Request]],
+    answers: type[T],
+    *,
+    limit: float,
+    pace: Pace | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> dict[str, Answered[T]]:
+    """By host, what the module answered, which a host may forge: it is read as `answers`. limit: seconds for one host."""
+    found: dict[str, Answered[T]] = {name: Answered(problem="not tried") for name in asked}
+
+    def note(name: str, told: Answered[T]) -> None:
+        found[name] = told
+        if on_done:
+            on_done(name)
+
+    run_all(_jobs(module.__name__, asked, answers, limit, note), (pace or Pace(0)).forks or 64)
+    return found
+
+
+def _jobs(
+    module: str,
+    asked: Mapping[str, tuple[RawHost, Request]],
+    answers: type[T],
+    limit: float,
+    note: Callable[[str, Answered[T]], None],
+) -> Iterator[Job]:
+    """One at a time: the program is in each, and a fleet of them would be a gigabyte."""
+    for name, (raw, request) in asked.items():
+        script = compose((Probe(_PROBE, with_python(program(module), request), _text),), limit=int(limit))
+        script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
+        try:
+            yield job(raw, script, limit, _noting(name, answers, note))
+        except GpuprovError as error:
+            note(name, Answered(problem=error.message))
+
+
+def _text(output: Output) -> str:
+    return output.text
+
+
+def _noting(name: str, answers: type[T], note: Callable[[str, Answered[T]], None]) -> Callable[[Answer], None]:
+    def done(answer: Answer) -> None:
+        if isinstance(answer, UnreachableError):
+            note(name, Answered(problem=getattr(answer, "reason", answer.message)))
+            return
+        output = (split(answer) or {}).get(_PROBE, Output(""))
+        try:
+            note(name, Answered(reading.typed_json(output.text, answers)))
+        except reading.Unreadable:
+            said = " ".join((output.error or output.text).split())[-300:]
+            note(name, Answered(problem=said or f"exit status {output.status}"))
+
+    return done

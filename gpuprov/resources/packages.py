@@ -1,0 +1,42 @@
+"""Packages as a resource: one transaction of the host's package manager, and what is held after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+Option = dict[str, Any]
+
+
+class Packages(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transaction, by the names of the options of the module gpuprov_packages.
+
+    `install`: as NAME, or NAME=VERSION. `hold`, `release`: after it. `judge`: it is refused for packages of another driver than the
+    host's alone; what else is in its way may be gone when it is done. `is_driver`: its packages are those of the driver itself.
+    """
+
+    of: str
+    install: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+    pin: Option = {}
+    stream: str = ""
+    refuse: Option = {}
+    hint: str = "correct what it reports"
+    instead: str = ""
+    judge: bool = False
+    is_driver: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is asked for."""
+        return not (self.install or self.remove or self.hold or self.release)
+
+
+def packages_of(values: Mapping[str, Any], **more: Any) -> Packages:
+    """The transaction among the values that a role gets; `more`: what is called otherwise there, or not at all."""
+    known = {name: values[name] for name in Packages.__struct_fields__ if values.get(name)}
+    return msgspec.convert({"of": "", **known, **more}, Packages)

@@ -1,0 +1,132 @@
+"""What a host answers to what is foreseen, in its plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov import plan as planning
+from gpuprov.capabilities.base import Change
+from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
+from gpuprov.plan.foresee import Foreseen, Text, request
+from gpuprov.plan.model import HostPlan
+from gpuprov.resources import Difference, Packages
+
+RUN = {"nvidia_driver": "fails: packages"}
+DRIVER = Packages(of="580.1", install=("nvidia-driver=580.1-1",), is_driver=True)
+PLAN = HostPlan(host="gpu1", run=RUN)
+
+
+def answered(*rows: str, plan: HostPlan = PLAN, refused: str = "", other: bool = False, **more: Any) -> HostPlan:
+    """A plan of one transaction, to which the host answers this."""
+    trial = Transaction(rows, refused, other)
+    foreseen = Foreseen(packages={"nvidia_driver": (DRIVER,)}, moves=more.pop("moves", {}))
+    return with_answer(plan, foreseen, Answer(transactions=(trial,), **more))
+
+
+def test_packages_are_what_the_package_manager_would_move() -> None:
+    """With what comes along, and in the place of what the checks know of the same capability."""
+    told = Change(kind="package", name="nvidia-driver", before="535.1-1", after="newest")
+    other = Change(kind="package", name="datacenter-gpu-manager", after="4.1")
+    plan = answered(
+        *("Inst nvidia-driver 580.1-1", "Inst libnvidia-cfg1:i386 580.1-1", "Remv nvidia-legacy", "hold nvidia-driver"),
+        "complete 580.1",
+        plan=msgspec.structs.replace(PLAN, changes=(told, other)),
+        moves={"nvidia_driver": frozenset((told,))},
+        installed={"nvidia-driver": "535.1-1", "nvidia-legacy": "340.1"},
+    )
+    assert [(one.name, one.before, one.after) for one in plan.section("package")] == [
+        ("nvidia-driver", "535.1-1", "580.1-1"),
+        ("libnvidia-cfg1:i386", "", "580.1-1"),
+        ("nvidia-legacy", "340.1", "removed"),
+        ("complete 580.1", "", ""),
+        ("datacenter-gpu-manager", "", "4.1"),
+    ]
+    assert [(one.name, one.after) for one in plan.section("hold")] == [("nvidia-driver", "held")]
+
+
+def test_what_the_package_manager_refuses_blocks_the_host_where_its_versions_are_known() -> None:
+    refused = "apt cannot install 580.1: held. Fix: release it"
+    plan = msgspec.structs.replace(PLAN, versions={"nvidia_driver": "580.1"})
+    found = answered(plan=plan, refused=refused)
+    assert found.unpredicted == ()
+    told = planning.as_text([found], width=200)
+    assert "gpu1: blocked by nvidia_driver.resolvable: apt cannot install 580.1: held." in told
+    assert "  fix: release it\n" in told
+    assert told.endswith("1 host: 1 blocked by nvidia_driver.resolvable; nothing was changed")
+    assert planning.exit_code([found]) == 1
+    # Where no version was found in the host's own lists, the source is still to come.
+    later = answered(refused=refused)
+    assert (later.blocked, later.unpredicted) == ((), (f"nvidia_driver: {refused}",))
+
+
+def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() -> None:
+    """persistence names no version beforehand, and the packages that would come are in the answer."""
+    told = "the host's driver is of NVIDIA's runfile (x), and with y apt would install packages of another, libcuda1 1. Fix: leave it"
+    foreseen = Foreseen(packages={"persistence": (Packages(of="nvidia-persistenced", judge=True),)})
+    found = with_answer(PLAN, foreseen, Answer(transactions=(Transaction((), told, True),))).blocked
+    assert [(one.check, one.hint) for one in found] == [("persistence.offered", "leave it")]
+    assert "packages of another, libcuda1 1" in found[0].found
+
+
+def test_a_host_whose_package_manager_gives_no_answer_keeps_what_its_checks_tell() -> None:
+    told = Change(kind="package", name="nvidia-driver", after="580.1-1")
+    foreseen = Foreseen(packages={"nvidia_driver": (DRIVER,)}, moves={"nvidia_driver": frozenset((told,))})
+    plan = with_answer(msgspec.structs.replace(PLAN, changes=(told,)), foreseen, Answer(problem="dpkg is broken"))
+    assert plan.changes == (told,)
+    assert plan.unpredicted == ("what the host's package manager would do: dpkg is broken",)
+    assert "    what the host's package manager would do: dpkg is broken" in planning.as_text([plan], width=0)
+
+
+def test_files_are_told_with_the_differences_of_their_texts() -> None:
+    texts = (
+        Text("/etc/new.conf", "a\nb\n", "absent"),
+        Text("/etc/old.conf", "a\nc\n", "another text"),
+        Text("/etc/same.sources", "x\n", ""),
+        Text("/etc/long.conf", "a\n", "another text"),
+    )
+    program = Difference("/usr/local/lib/gpuprov/mig/act.py", "absent")
+    files: dict[str, tuple[Difference, ...]] = {"kernel": (program,)}
+    source = Source("", (SourceFile("/etc/apt/sources.list.d/gpuprov-nvidia.sources", "", "Types: deb\n"),))
+    plan = with_answer(
+        PLAN,
+        Foreseen(texts={"kernel": texts}, files=files, sources={"nvidia_driver": {"url": "https://mirror.example"}}),
+        Answer(texts={"/etc/old.conf": "a\nb\n", "/etc/same.sources": "x\n"}, sources=(source,)),
+    )
+    assert [(one.name, one.before, one.diff.splitlines()[3:]) for one in plan.diffs] == [
+        ("/etc/new.conf", "absent", ["+a", "+b"]),
+        ("/etc/old.conf", "", [" a", "-b", "+c"]),
+        ("/etc/long.conf", "another text", []),
+        ("/etc/apt/sources.list.d/gpuprov-nvidia.sources", "absent", ["+Types: deb"]),
+    ]
+    assert [(one.name, one.before) for one in plan.section("file")] == [(program.path, "absent")]
+    assert "4 files" not in planning.as_text([plan])
+    assert "5 files" in planning.as_text([plan])
+
+
+def test_a_source_that_the_host_cannot_use_is_told() -> None:
+    foreseen = Foreseen(sources={"nvidia_driver": {"url": "https://mirror.example"}})
+    plan = with_answer(PLAN, foreseen, Answer(sources=(Source("this host cannot use it. Fix: the URL", ()),)))
+    assert plan.unpredicted == ("nvidia_driver: this host cannot use it. Fix: the URL",)
+
+
+def test_a_host_where_nothing_is_left_to_ask_is_not_asked() -> None:
+    assert request(Foreseen(unknown={"mig": "NVML lists no GPU"})) == {}
+    assert with_answer(PLAN, Foreseen(unknown={"mig": "NVML lists no GPU"}), Answer()).unpredicted == (
+        "mig: NVML lists no GPU",
+    )
+
+
+def test_the_driver_is_not_guarded_against_itself() -> None:
+    """Packages of others are judged by the driver that this run brings."""
+    beside = Packages(of="DCGM", install=("datacenter-gpu-manager-4-core",))
+    asked = request(Foreseen(packages={"nvidia_driver": (DRIVER,), "dcgm": (beside,)}, driver={"names": {"debian": 1}}))
+    assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": 1}}]
+
+
+@pytest.mark.parametrize("told", ['{"transactions": [{}]}', '{"texts": {"/etc/x": 5}}', "[]", '{"problem": 1}'])
+def test_an_answer_of_another_form_is_none(told: str) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(told, type=Answer)
