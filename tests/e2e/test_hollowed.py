@@ -51,6 +51,8 @@ OTHERS = {
     "/var/lib/gpuprov/": "receipts and marks: what has been done, not what should be",
     "/etc/mtab": "the kernel's",
     **dict.fromkeys(("/etc/group", "/etc/gshadow", "/etc/passwd", "/etc/shadow"), "users that packages' scripts add"),
+    "/etc/rc": "links of System V, by packages' scripts",
+    "/etc/apparmor.d/local/": "empty, by packages' scripts",
     **dict.fromkeys(("/etc/subgid", "/etc/subuid"), "the same"),
 }
 """Written meanwhile, and nothing that gpuprov wrote whole: each with what reads it instead."""
