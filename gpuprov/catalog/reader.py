@@ -53,8 +53,9 @@ class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of `data/`: where its facts come from, and what is known in words."""
+    """A file of `data/`: where its facts come from, and what is known in words. `sources_of`: files whose sources it names, too."""
 
+    sources_of: tuple[str, ...] = ()
     sources: dict[str, Source]
     facts: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()

@@ -13,6 +13,7 @@ SHOWN = {
         ("boards", "first_listed", "max_instances", "nvlink_note", "switches_per_board"), "gpuprov catalog gpus --json"
     ),
     "meaning": "words for those who read the file",
+    "sources_of": "for those who read the file; test_catalog_data.py resolves them",
     "nvml_profiles": "the ids of profiles are compared with them: test_catalog_data.py",
 }
 """Fields that no code names, and where they are of use."""
