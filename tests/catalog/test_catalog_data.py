@@ -87,11 +87,9 @@ def test_unsure_names_fields_that_exist_and_are_less_than_confirmed() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_keys_are_unique(name: str) -> None:
-    for table, entries in raw(name).items():
-        if isinstance(entries, list) and "key" in entries[0] and table != "settings":
-            keys = [entry["key"] for entry in entries]
-            assert len(keys) == len(set(keys)), f"{name}.{table}"
+def test_python_reads_it_without_libyaml(name: str) -> None:
+    """PyYAML is installed without its C library where there is no wheel, and its own scanner is the stricter one."""
+    assert list(yaml.parse((DATA / f"{name}.yaml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader))
 
 
 @pytest.mark.parametrize("name", FILES)
