@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, load, weakest
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, choose_fix, load, weakest
 from gpuprov.errors import GpuprovError
 
 Flavour = Literal["open", "proprietary"]
@@ -135,7 +135,8 @@ def _names() -> dict[str, Gpu]:
     for gpu in gpus():
         for name in {_fold(gpu.key), *(_fold(alias.name) for alias in gpu.aliases)}:
             if name in found:
-                raise GpuprovError(f"catalogue: {name!r} names both {found[name].key} and {gpu.key}")
+                message = f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{found[name].key}]'
+                raise GpuprovError(message, choose_fix())
             found[name] = gpu
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.catalog.drivers import branch_of
 from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.gpus import Flavour
+from gpuprov.catalog.reader import choose_fix
 from gpuprov.errors import GpuprovError
 
 
@@ -49,5 +50,9 @@ def package_names(entry: PackageSet, version: str, *, kernel: str = "", kernel_f
     try:
         names = tuple(name.format(**fill) for name in entry.packages)
     except (KeyError, IndexError, ValueError) as error:
-        raise GpuprovError(f"catalogue: package set {entry.part} has an unknown placeholder: {error}") from error
+        raise GpuprovError(
+            f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of {', '.join(entry.distributions)} has the unknown "
+            f"placeholder {error}; allowed: {', '.join(fill)}",
+            choose_fix(),
+        ) from error
     return names
