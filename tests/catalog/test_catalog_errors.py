@@ -16,6 +16,7 @@ from gpuprov.catalog.distributions import expand_groups
 from gpuprov.catalog.gpus import GpusFile
 from gpuprov.catalog.symptoms import SymptomsFile
 from gpuprov.errors import GpuprovError
+from tests.conftest import load_catalogue
 
 PLACE = "gpuprov/catalog/data/x.yaml"
 ARCHITECTURES = "allowed: Ada, Ampere, Blackwell, Hopper, Maxwell, Pascal, Turing, Volta"
@@ -108,6 +109,13 @@ def test_a_key_twice_in_one_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_a_group_that_no_distribution_is_in() -> None:
     with pytest.raises(GpuprovError, match=r'x\.yaml names "debain"; allowed: alinux3, amzn2023, apt, azl3, debian, '):
         expand_groups(("debain", "ubuntu"), "x.yaml")
+
+
+def test_a_run_of_tests_begins_with_every_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: dict[str, object] = {}
+    monkeypatch.setattr(reader, "_loaded", loaded)
+    load_catalogue()
+    assert set(loaded) == {file.stem for file in reader._DATA.glob("*.yaml")}
 
 
 def test_a_file_that_is_no_yaml() -> None:
