@@ -50,9 +50,6 @@ def package_names(entry: PackageSet, version: str, *, kernel: str = "", kernel_f
     try:
         names = tuple(name.format(**fill) for name in entry.packages)
     except (KeyError, IndexError, ValueError) as error:
-        raise GpuprovError(
-            f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of {', '.join(entry.distributions)} has the unknown "
-            f"placeholder {error}; allowed: {', '.join(fill)}",
-            choose_fix(),
-        ) from error
+        place = f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of {', '.join(entry.distributions)}"
+        raise GpuprovError(f"{place}: unknown placeholder {error}; allowed: {', '.join(fill)}", choose_fix()) from error
     return names

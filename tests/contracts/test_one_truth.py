@@ -14,9 +14,11 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.drivers import branches, kernel_modules_for
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.drivers.sets import kernel_module_table
-from gpuprov.catalog.gpus import Gpu, gpus
+from gpuprov.catalog.gpus import ARCHITECTURES, Gpu, gpus
+from gpuprov.onhost.mig import nvml
 from gpuprov.render.variables import fleet_variables
 from gpuprov.shared import resolve
+from gpuprov.simulate import nvml_models
 from gpuprov.spec.model import BLOCKS, SITE_VARIABLES
 
 
@@ -36,6 +38,11 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
             last = resolve.last_branch([pci.id])
             assert last == (int(gpu.last_branch.branch) if gpu.last_branch else resolve.NO_LIMIT), pci.id
             assert (last < resolve.NO_LIMIT) == (gpu.kernel_modules.flavour == "proprietary-required"), pci.id
+
+
+def test_generations_have_the_numbers_of_nvml() -> None:
+    assert [gpu.arch for gpu in gpus()] == sorted((gpu.arch for gpu in gpus()), key=ARCHITECTURES.index)
+    assert nvml_models.NVML_MAXWELL + ARCHITECTURES.index("Ampere") == nvml.AMPERE
 
 
 @pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: str(gpu.key))
