@@ -8,7 +8,6 @@ from __future__ import annotations
 from gpuprov.catalog.cuda import Support, max_cuda, supports
 from gpuprov.catalog.distributions import Distribution, find_distribution
 from gpuprov.catalog.drivers import (
-    Choice,
     EndOfLife,
     Version,
     branch_of,
@@ -27,7 +26,6 @@ from gpuprov.catalog.symptoms import Symptom, find_symptom
 
 __all__ = [
     "Branch",
-    "Choice",
     "Confidence",
     "Distribution",
     "EndOfLife",
