@@ -51,13 +51,11 @@ class Distribution:
     @cached_property
     def row(self) -> Row:
         """Its row in the catalogue. Raises GpuprovError where there is none."""
-        found = find_distribution(self.id, self.version_id)
-        if found is None:
-            raise GpuprovError(
-                f"gpuprov/simulate/distributions.py: {self.key} is {self.id} {self.version_id}, which has no row",
-                "add one to gpuprov/catalog/data/distributions.yaml",
-            )
-        return found
+        if found := find_distribution(self.id, self.version_id):
+            return found
+        raise GpuprovError(
+            f"{self.key}: gpuprov/catalog/data/distributions.yaml has no row of {self.id} {self.version_id}"
+        )
 
     @property
     def catalogue(self) -> str:

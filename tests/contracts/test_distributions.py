@@ -153,6 +153,10 @@ def test_os_release_leads_to_the_row() -> None:
         )
 
 
+def test_simulated_hosts_have_the_codename_of_their_row() -> None:
+    assert [host.codename for host in TABLE] == [host.row.codename for host in TABLE]
+
+
 @pytest.fixture
 def add_row(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Distribution]]:
     """Adds debian99, which is debian13 but for what is given, to the table in memory."""
