@@ -193,7 +193,8 @@ Listed = TypeVar("Listed", Origin, PackageSet)
 
 def _expanded(rows: tuple[Listed, ...], table: str) -> tuple[Listed, ...]:
     where = f"gpuprov/catalog/data/drivers.yaml: {table}: distributions"
-    return tuple(msgspec.structs.replace(row, distributions=expand_groups(row.distributions, where)) for row in rows)
+    keys = {names: expand_groups(names, where) for names in dict.fromkeys(row.distributions for row in rows)}
+    return tuple(msgspec.structs.replace(row, distributions=keys[row.distributions]) for row in rows)
 
 
 def origin_of(key: str) -> Origin | None:
