@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import re
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,11 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+import gpuprov
+from gpuprov.catalog import reader, symptoms
+from gpuprov.catalog.drivers.data import drivers_file
+from gpuprov.errors import GpuprovError
 
 LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
 """Fixtures of tests/e2e that are, or come of, the lab."""
@@ -26,6 +32,26 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _uses_lab(file: str) -> bool:
     return file.startswith("tests/e2e/") and LAB.search(Path(file).read_text(encoding="utf-8")) is not None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End the run at a mistake in a file of the catalogue: it would fail hundreds of tests, each of which says the same."""
+    if not hasattr(config, "workerinput"):
+        try:
+            load_catalogue()
+        except GpuprovError as error:
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+def load_catalogue() -> None:
+    """Read every file of the catalogue."""
+    for path in sorted(Path(reader.__file__).parent.rglob("*.py")):
+        for name, kind in re.findall(r'\bload\("(\w+)", (\w+)\)', path.read_text(encoding="utf-8")):
+            parts = path.relative_to(Path(gpuprov.__file__).parents[1]).with_suffix("").parts
+            reader.load(name, getattr(importlib.import_module(".".join(parts).removesuffix(".__init__")), kind))
+    for name in symptoms.FILES:
+        reader.load(name, symptoms.SymptomsFile)
+    drivers_file()  # whose lists name groups of distributions
 
 
 def pytest_collection_finish() -> None:

@@ -6,8 +6,8 @@ The facts are in `data/*.yaml`, each with its sources; the modules here read the
 from __future__ import annotations
 
 from gpuprov.catalog.cuda import Support, max_cuda, supports
+from gpuprov.catalog.distributions import Distribution, find_distribution
 from gpuprov.catalog.drivers import (
-    Choice,
     EndOfLife,
     Version,
     branch_of,
@@ -17,16 +17,15 @@ from gpuprov.catalog.drivers import (
     kernel_modules_for,
     refusal,
 )
-from gpuprov.catalog.drivers.data import Branch, Distribution, PackageSet
+from gpuprov.catalog.drivers.data import Branch, PackageSet
 from gpuprov.catalog.gpus import Flavour, Gpu, by_pci_id, find_gpu, nearest_gpu
 from gpuprov.catalog.mig import Profile, ProfileClass, profiles_for
-from gpuprov.catalog.packages import find_distribution, package_names, package_sets
+from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.catalog.reader import Confidence
 from gpuprov.catalog.symptoms import Symptom, find_symptom
 
 __all__ = [
     "Branch",
-    "Choice",
     "Confidence",
     "Distribution",
     "EndOfLife",

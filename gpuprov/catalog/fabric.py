@@ -8,11 +8,11 @@ from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
+from gpuprov.catalog.distributions import find_distribution, managed
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.drivers.data import Setting, drivers_file
-from gpuprov.catalog.drivers.sets import managed
 from gpuprov.catalog.gpus import Gpu, gpus
-from gpuprov.catalog.packages import find_distribution, origins, package_sets
+from gpuprov.catalog.packages import origins, package_sets
 from gpuprov.reading import is_whole
 from gpuprov.shared import followers
 from gpuprov.shared.resolve import Rules

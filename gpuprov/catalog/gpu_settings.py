@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
 from gpuprov.catalog.reader import Fact, File, load
 
 DEPRECATED_SINCE = 580
 """The driver branch of CUDA 13, which deprecates application clocks."""
-ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
 BEFORE_CONFIDENTIAL = ARCHITECTURES[: ARCHITECTURES.index("Hopper")]
 
 
@@ -30,7 +29,7 @@ class LockFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The first architecture whose clock can be locked."""
 
     clock: Literal["graphics", "memory"]
-    since: str
+    since: Architecture
 
 
 class GpuSettingsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +59,6 @@ def without_ecc_switch(gpu: Gpu) -> str:
 def without_lock(gpu: Gpu, clock: str) -> str:
     """Why a model's clock cannot be locked; empty where it can."""
     since = next(one.since for one in gpu_settings_file().locked_clocks if one.clock == clock)
-    if gpu.arch not in ARCHITECTURES or ARCHITECTURES.index(gpu.arch) >= ARCHITECTURES.index(since):
+    if ARCHITECTURES.index(gpu.arch) >= ARCHITECTURES.index(since):
         return ""
     return f"the {clock} clock can be locked from {since} on, and {gpu.key} is {gpu.arch}"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, load, weakest
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, choose_fix, load, weakest
 from gpuprov.errors import GpuprovError
 
 Flavour = Literal["open", "proprietary"]
+Architecture = Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
+ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
+"""GPU generations, the oldest first."""
 _VENDOR = "10de"
 
 
@@ -90,7 +93,7 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     aliases: tuple[Alias, ...] = ()
     pci_ids: tuple[PciId, ...]
-    arch: Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
+    arch: Architecture
     chip: str
     compute_capability: str
     memory_gb: tuple[int, ...] = ()
@@ -135,7 +138,10 @@ def _names() -> dict[str, Gpu]:
     for gpu in gpus():
         for name in {_fold(gpu.key), *(_fold(alias.name) for alias in gpu.aliases)}:
             if name in found:
-                raise GpuprovError(f"catalogue: {name!r} names both {found[name].key} and {gpu.key}")
+                message = (
+                    f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{found[name].key}]'
+                )
+                raise GpuprovError(message, choose_fix())
             found[name] = gpu
     return found
 

@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from gpuprov.catalog.drivers import branch_of
-from gpuprov.catalog.drivers.data import Distribution, Offer, Origin, PackageSet, drivers_file, same_packages
+from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.gpus import Flavour
+from gpuprov.catalog.reader import choose_fix
 from gpuprov.errors import GpuprovError
-
-
-def distributions() -> tuple[Distribution, ...]:
-    """The distributions the catalogue has package names for."""
-    return drivers_file().distributions
-
-
-def find_distribution(os_id: str, version_id: str) -> Distribution | None:
-    """The distribution with this ID and VERSION_ID of /etc/os-release; a minor release counts as its major's."""
-    for entry in distributions():
-        same = version_id == entry.version_id or version_id.startswith(f"{entry.version_id}.")
-        if os_id.casefold() in (entry.id, *entry.likes) and (same or not entry.version_id):
-            return entry
-    return None
 
 
 def origins(distribution: str) -> tuple[Origin, ...]:
@@ -63,5 +50,6 @@ def package_names(entry: PackageSet, version: str, *, kernel: str = "", kernel_f
     try:
         names = tuple(name.format(**fill) for name in entry.packages)
     except (KeyError, IndexError, ValueError) as error:
-        raise GpuprovError(f"catalogue: package set {entry.part} has an unknown placeholder: {error}") from error
+        place = f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of {', '.join(entry.distributions)}"
+        raise GpuprovError(f"{place}: unknown placeholder {error}; allowed: {', '.join(fill)}", choose_fix()) from error
     return names

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from gpuprov.catalog.packages import distributions
-
-# ansible_facts['distribution'] in lower case without spaces, by ID of /etc/os-release:
-# https://github.com/ansible/ansible/blob/devel/lib/ansible/module_utils/facts/system/distribution.py
-NAMES = {
-    "rhel": "redhat",
-    "ol": "oraclelinux",
-    "amzn": "amazon",
-    "opensuse-leap": "opensuseleap",
-    "azurelinux": "microsoftazurelinux",
-    "alinux": "alibaba",
-}
+from gpuprov.catalog.distributions import distributions
 
 
 def platforms() -> dict[str, str]:
     """`debian-12`, `ubuntu-24.04`, `redhat-9`, `rocky-9` ... -> `debian12`, `ubuntu2404`, `rhel9`: NAME-VERSION as Ansible has
     them, where the version is the major one, or for Ubuntu the whole."""
     return {
-        f"{NAMES.get(name, name)}-{entry.version_id}": entry.key
+        f"{entry.ansible.get(name, name)}-{entry.version_id}": entry.key
         for entry in distributions()
         if entry.version_id
         for name in (entry.id, *entry.likes)

@@ -15,18 +15,20 @@ import msgspec
 
 from gpuprov import keep, reading
 from gpuprov.errors import GpuprovError
+from gpuprov.spec.problem import dotted
 
 Confidence = Literal["confirmed", "inferred", "unconfirmed"]
 
 T = TypeVar("T")
+Finding = tuple[tuple[str | int, ...], str, str]
+"""Where a mistake is in the data, what it is, and what is allowed."""
 
 ROOM = "catalog"
 _DATA = Path(__file__).parent / "data"
 _MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
 
-UNCHANGED = "correct the file; in an installation whose files nobody has changed, reinstall gpuprov"
-MOST = 5
-"""Mistakes of a file that are told."""
+SHOWN = 5
+"""Mistakes of a file that are listed."""
 
 LEGEND = "~ inferred, ? unconfirmed"
 
@@ -53,8 +55,9 @@ class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of `data/`: where its facts come from, and what is known in words."""
+    """A file of `data/`: where its facts come from, and what is known in words. `sources_of`: files whose sources it names, too."""
 
+    sources_of: tuple[str, ...] = ()
     sources: dict[str, Source]
     facts: tuple[Note, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -72,7 +75,7 @@ _loaded: dict[str, object] = {}
 def load(name: str, kind: type[T]) -> T:
     """The catalogue file `data/<name>.yaml` as `kind`; one parse per process.
 
-    Raises GpuprovError, with file and field, for data that is not what `kind` says.
+    Raises GpuprovError with every mistake: file, line, row, field, value, what is allowed.
     """
     found = _loaded.get(name)
     if isinstance(found, kind):
@@ -81,13 +84,13 @@ def load(name: str, kind: type[T]) -> T:
     try:
         text = (_DATA / f"{name}.yaml").read_bytes()
     except OSError as error:
-        raise GpuprovError(f"{where}: cannot be read: {error}", "reinstall gpuprov") from error
+        raise GpuprovError(f"{where}: cannot be read: {error}", choose_fix("restore the file")) from error
     kept = f"{name}-{hashlib.sha256(text).hexdigest()}"
-    plain = _kept(kept)
-    if plain is None:
-        plain = read_yaml(text, where)
+    before = _kept(kept)
+    plain = read_yaml(text, where) if before is None else before
+    _loaded[name] = data = typed(plain, kind, where, text)
+    if before is None:
         keep.write(ROOM, kept, msgspec.msgpack.encode(plain))
-    _loaded[name] = data = typed(plain, kind, where)
     return data
 
 
@@ -99,44 +102,75 @@ def _kept(name: str) -> object:
         return None
 
 
+def choose_fix(of_contributor: str = "correct the file") -> str:
+    """What to do about a mistake in a file, which in a checkout is the contributor's."""
+    checkout = (_DATA.parents[2] / "pyproject.toml").is_file()
+    return of_contributor if checkout else "a file of the installation is damaged: reinstall gpuprov"
+
+
 def read_yaml(text: str | bytes, where: str) -> object:
-    """Plain data; `where` names the file in errors."""
+    """Plain data; `where` names the file in errors, of which a key that is written twice is one."""
     try:
-        return reading.yaml(text, reading.FILE)
+        return reading.placed_yaml(text, reading.FILE)[0]
     except reading.Unreadable as error:
-        raise GpuprovError(f"{where}: {error}", UNCHANGED) from error
+        place = f"{where}:{error.line}" if error.line else where
+        raise GpuprovError(f"{place}: {error}", choose_fix()) from error
 
 
-def typed(plain: object, kind: type[T], where: str) -> T:
-    """Plain data as `kind`; `where` names the file in errors."""
+def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> T:
+    """Plain data as `kind`; `where` names the file in errors, and `text`, from which the data was read, tells the lines."""
+    twice = _find_duplicates(plain)
     try:
-        return msgspec.convert(plain, kind)
+        data = msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
-        raise _mistaken(plain, kind, where, str(error)) from error
+        from gpuprov.spec import build
+
+        found = build.mistakes(plain, kind) or [((), str(error), "")]
+        raise _describe(plain, [*found, *twice], where, text) from error
+    if twice:
+        raise _describe(plain, twice, where, text)
+    return data
 
 
-def _mistaken(plain: object, kind: type[T], where: str, otherwise: str) -> GpuprovError:
-    """What is wrong with a file: the row by its name, the value, and what is allowed."""
-    from gpuprov.spec import build
+def _find_duplicates(plain: object) -> list[Finding]:
+    """Rows of a table with the key of an earlier one."""
+    found: list[Finding] = []
+    for table, rows in plain.items() if isinstance(plain, dict) else ():
+        keys = [row.get("key") if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []
+        found += [
+            ((table, number), f"{table}[{number}] has the key of an earlier row", "allowed: one row for each key")
+            for number, key in enumerate(keys)
+            if isinstance(key, str) and keys.index(key) < number
+        ]
+    return found
 
-    found = build.mistakes(plain, kind)
-    told = [f"{_row(plain, path)}{message} ({hint})" for path, message, hint in found[:MOST]] or [otherwise]
-    told += [f"and {len(found) - MOST} more"] * (len(found) > MOST)
-    return GpuprovError(f"{where}: {'; '.join(told)}", UNCHANGED)
+
+def _describe(plain: object, found: list[Finding], where: str, text: str | bytes) -> GpuprovError:
+    """The mistakes of a file, a line each: its place, the row by its name, the value, and what is allowed."""
+    places = reading.placed_yaml(text, reading.FILE)[1] if text else {}
+    lines = []
+    for path, message, allowed in found[:SHOWN]:
+        here = next((places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in places), None)
+        row = max((n for n, part in enumerate(path, 1) if isinstance(part, int)), default=0)
+        if row:
+            message = message.replace(dotted(path[:row]), _name_rows(plain, path[:row]))
+        lines.append(f"{where}{f':{here[0]}' if here else ''}: {message}{f'; {allowed}' if allowed else ''}")
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return GpuprovError("\n".join([*lines, *more]), choose_fix())
 
 
-def _row(plain: object, path: tuple[str | int, ...]) -> str:
-    """The innermost row of a list on the way to a value, by its first text; empty where there is none."""
-    row: object = None
-    here: Any = plain
+def _name_rows(plain: Any, path: tuple[str | int, ...]) -> str:
+    """`gpus[M40].pci_ids[10de:17fd]` of `gpus[3].pci_ids[0]`: each row by its key, or by the first text in it."""
+    words, row = "", plain
     for part in path:
-        try:
-            here = here[part]
-        except (LookupError, TypeError):  # a key that is missing
-            break
-        row = here if isinstance(part, int) else row
-    texts = [(key, value) for key, value in row.items() if isinstance(value, str)] if isinstance(row, dict) else []
-    return f'the row with {texts[0][0]} "{texts[0][1][:60]}": ' if texts else ""
+        row = row[part]
+        if isinstance(part, str):
+            words += f".{part}" if words else part
+            continue
+        texts = [value for value in row.values() if isinstance(value, str)] if isinstance(row, dict) else []
+        key = row.get("key") if isinstance(row, dict) else None
+        words += f"[{key if isinstance(key, str) else texts[0][:60] if texts else part}]"
+    return words
 
 
 def mark(value: object, confidence: Confidence) -> str:

@@ -1,12 +1,11 @@
-"""NVIDIA's package repositories by distribution and architecture, and the fingerprints of the keys that sign them."""
+"""NVIDIA's package repositories by distribution and architecture, and the keys that sign them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
+from gpuprov.catalog.distributions import Signed, distributions
 from gpuprov.catalog.reader import Fact, File, load
-
-Signed = Literal["packages", "index", "both"]
 
 
 class Key(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,21 +26,9 @@ class Retired(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     successors: tuple[str, ...]
 
 
-class Repository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where packages for one distribution are."""
-
-    repository: str
-    distribution: str
-    folder: str
-    architectures: tuple[str, ...]
-    signed_by: str
-    signed: Signed
-
-
 class RepositoriesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     keys: tuple[Key, ...]
     retired: tuple[Retired, ...]
-    repositories: tuple[Repository, ...]
     bases: dict[str, str]
 
 
@@ -71,11 +58,11 @@ def cuda(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
     `fingerprint` is empty where no public source confirms it: the spec must then say it.
     """
     folder = FOLDERS.get(machine, "")
-    for entry in repositories_file().repositories:
-        if (entry.repository, entry.distribution) == ("cuda", distribution) and folder in entry.architectures:
-            url = repositories_file().bases["cuda"].format(folder=entry.folder, architecture=folder)
-            signer = key(entry.signed_by)
-            return _block(url, url + signer.file, signer, entry.signed)
+    for row in distributions():
+        if row.key == distribution and row.cuda and folder in row.cuda.architectures:
+            url = repositories_file().bases["cuda"].format(folder=row.cuda.folder or row.key, architecture=folder)
+            signer = key(row.cuda.signed_by)
+            return _block(url, url + signer.file, signer, row.cuda.signed)
     return None
 
 

@@ -114,7 +114,7 @@ def _number(text: str) -> str:
 def _offered(model: Gpu | None) -> str:
     """Branches that are supported, and that the GPU runs with, the newest first."""
     names = [one.branch for one in branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False]
-    fitting = [name for name in names if not model or not refusal(model, name, kernel_modules_for(model, name).flavour)]
+    fitting = [name for name in names if not model or not refusal(model, name, kernel_modules_for(model, name))]
     return ", ".join(reversed(fitting)) or "gpuprov catalog drivers lists them"
 
 
@@ -125,7 +125,7 @@ def _version(text: str, model: Gpu | None) -> str:
         raise GpuprovError(f'"{text}" is no driver version', "allowed: any, 580, 580.95.05")
     if not find_branch(text):
         raise GpuprovError(f"branch {text[:3]} is not in the catalogue", "gpuprov catalog drivers lists them")
-    why = refusal(model, text, kernel_modules_for(model, text).flavour) if model else None
+    why = refusal(model, text, kernel_modules_for(model, text)) if model else None
     if why:
         raise GpuprovError(why)
     return text

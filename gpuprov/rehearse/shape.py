@@ -174,7 +174,7 @@ def _any_gpu(spec: HostSpec) -> Gpu:
 
 def _refused(gpu: Gpu, driver: NvidiaDriver) -> str | None:
     flavour = driver.kernel_modules
-    chosen = drivers.kernel_modules_for(gpu, driver.version).flavour if flavour == "auto" else flavour
+    chosen = drivers.kernel_modules_for(gpu, driver.version) if flavour == "auto" else flavour
     return drivers.refusal(gpu, driver.version, chosen)
 
 

@@ -7,12 +7,14 @@ Kernels have the distribution's names and Debian's content.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
-from gpuprov.catalog.packages import distributions, origins
+from gpuprov.catalog.distributions import Distribution as Row
+from gpuprov.catalog.distributions import Family, find_distribution
+from gpuprov.catalog.packages import origins
 from gpuprov.errors import GpuprovError
 
-Family = Literal["debian", "redhat", "suse"]
 Repository = Literal["distribution", "nvidia"]
 BOOKWORM, TRIXIE = "bookworm", "trixie"
 
@@ -20,14 +22,12 @@ BOOKWORM, TRIXIE = "bookworm", "trixie"
 @dataclass(frozen=True)
 class Distribution:
     """One distribution. `suite` is the Debian release whose programs it has; `tag` ends the versions of its packages
-    (`ubuntu0.24.04.1`, `el9`); `catalogue` is its key in gpuprov's catalogue; `kernel` the name that its kernel gets, and
+    (`ubuntu0.24.04.1`, `el9`); `kernel` is the name that its kernel gets, and
     `kernel_package` the package that has it. `platform`: PLATFORM_ID of the dnf family. `base_source`: what the source of its own
     packages is called there, and `driver_source` that of a driver, where it has its own archive of one."""
 
     key: str
-    family: Family = "debian"
     suite: str = BOOKWORM
-    catalogue: str = ""
     name: str = "Debian GNU/Linux"
     id: str = "debian"
     like: str = ""
@@ -48,10 +48,29 @@ class Distribution:
         """Whether the userland is another distribution's, Debian's."""
         return self.id != "debian"
 
+    @cached_property
+    def row(self) -> Row:
+        """Its row in the catalogue. Raises GpuprovError where there is none."""
+        if found := find_distribution(self.id, self.version_id):
+            return found
+        raise GpuprovError(
+            f"{self.key}: gpuprov/catalog/data/distributions.yaml has no row of {self.id} {self.version_id}"
+        )
+
+    @property
+    def catalogue(self) -> str:
+        """Its key in the catalogue: that of RHEL for its kin."""
+        return self.row.key
+
+    @property
+    def family(self) -> Family:
+        """The family whose package manager it has."""
+        return self.row.family
+
     @property
     def modular(self) -> bool:
-        """Whether NVIDIA's repository for it has module streams."""
-        return any(entry.key == self.catalogue and entry.modular for entry in distributions())
+        """True if NVIDIA's repository for it has module streams."""
+        return self.row.modular
 
     @property
     def major(self) -> str:
@@ -96,7 +115,7 @@ def _ubuntu(version_id: str, version: str, codename: str, kernel: str, suite: st
     )
     key = f"ubuntu{version_id.replace('.', '')}"
     return Distribution(
-        key, suite=suite, catalogue=key, name="Ubuntu", id="ubuntu", like="debian", version_id=version_id, version=version,
+        key, suite=suite, name="Ubuntu", id="ubuntu", like="debian", version_id=version_id, version=version,
         codename=codename, tag=f"ubuntu0.{version_id}.1", kernel=kernel, release_files={"/etc/lsb-release": lsb},
     )  # fmt: skip
 
@@ -114,7 +133,7 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     own = {"rocky": "/etc/rocky-release", "almalinux": "/etc/almalinux-release"}.get(id_)
     files = {"/etc/redhat-release": told, "/etc/system-release": told} | ({own: told} if own else {})
     return Distribution(
-        f"{id_}{major}", family="redhat", catalogue=f"rhel{major}", name=name, id=id_,
+        f"{id_}{major}", name=name, id=id_,
         like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
         version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files, platform=f"el{major}",
     )  # fmt: skip
@@ -124,7 +143,7 @@ def _amazon() -> Distribution:
     """As a host with the default image of kernel 6.12 is, with AWS's own repository of the driver."""
     told = "Amazon Linux release 2023 (Amazon Linux)\n"
     return Distribution(
-        "amazon2023", family="redhat", catalogue="amzn2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
+        "amazon2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
         version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12", platform="al2023",
         base_source="amazonlinux", driver_source="amazonlinux-nvidia", release_package="system-release",
         release_files={"/etc/system-release": told, "/etc/amazon-linux-release": told},
@@ -135,7 +154,7 @@ def _azure() -> Distribution:
     """The release of its kernel has no architecture, and its headers lie where Debian's do."""
     lsb = 'DISTRIB_ID="azurelinux"\nDISTRIB_RELEASE="3.0"\nDISTRIB_DESCRIPTION="Microsoft Azure Linux 3.0"\n'
     return Distribution(
-        "azurelinux3", family="redhat", catalogue="azl3", name="Microsoft Azure Linux", id="azurelinux", version_id="3.0",
+        "azurelinux3", name="Microsoft Azure Linux", id="azurelinux", version_id="3.0",
         version="3.0", tag="azl3", kernel="6.6.138.1-1.azl3", base_source="azurelinux-official-base",
         release_files={"/etc/azurelinux-release": "Azure Linux 3.0\n", "/etc/lsb-release": lsb},
     )  # fmt: skip
@@ -145,7 +164,7 @@ def _alibaba() -> Distribution:
     """NVIDIA's runfile is the one driver that is known for it: its repository has none."""
     told = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
     return Distribution(
-        "alinux3", family="redhat", catalogue="alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
+        "alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
         version_id="3", version="3 (OpenAnolis Edition)", tag="al8", kernel="5.10.134-19.2.al8.x86_64", platform="al8",
         base_source="alinux3-os", release_files={"/etc/redhat-release": told, "/etc/alinux-release": told},
     )  # fmt: skip
@@ -153,14 +172,14 @@ def _alibaba() -> Distribution:
 
 def _suse(key: str, name: str, id_: str, like: str, version: tuple[str, str], kernel: str) -> Distribution:
     return Distribution(
-        key, family="suse", catalogue=key, name=name, id=id_, like=like, version_id=version[0], version=version[1],
+        key, name=name, id=id_, like=like, version_id=version[0], version=version[1],
         tag=f"{kernel.partition('-')[2].partition('.')[0]}.1.1", kernel=kernel,
     )  # fmt: skip
 
 
 TABLE: tuple[Distribution, ...] = (
-    Distribution("debian12", catalogue="debian12", version_id="12", codename=BOOKWORM),
-    Distribution("debian13", suite=TRIXIE, catalogue="debian13", version_id="13", codename=TRIXIE),
+    Distribution("debian12", version_id="12", codename=BOOKWORM),
+    Distribution("debian13", suite=TRIXIE, version_id="13", codename=TRIXIE),
     _ubuntu("22.04", "22.04.5 LTS (Jammy Jellyfish)", "jammy", "5.15.0-140-generic"),
     _ubuntu("24.04", "24.04.2 LTS (Noble Numbat)", "noble", "6.8.0-60-generic"),
     _ubuntu("26.04", "26.04 LTS (Resolute Raccoon)", "resolute", "7.0.0-29-generic", TRIXIE),

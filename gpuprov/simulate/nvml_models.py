@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
 from gpuprov.errors import GpuprovError
 
-# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
-ARCHITECTURES = {"Volta": 5, "Turing": 6, "Ampere": 7, "Ada": 8, "Hopper": 9, "Blackwell": 10}
+NVML_MAXWELL = 3
+"""NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""
 BRAND_NVIDIA = 14
-LINK_SPEEDS = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
+LINK_SPEEDS: dict[Architecture, int] = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
 """MB/s of an NVLink and direction, by public output of `nvidia-smi nvlink -s`."""
 
 
@@ -80,7 +80,7 @@ def settings(gpu: Gpu) -> dict[str, str | int]:
         vbios = dict(zip(("vbios", "vbios_other"), VBIOS[gpu.key], strict=True))
     major, _, minor = gpu.compute_capability.partition(".")
     return {
-        "architecture": ARCHITECTURES[gpu.arch],
+        "architecture": NVML_MAXWELL + ARCHITECTURES.index(gpu.arch),
         "brand": BRAND_NVIDIA,
         "compute_major": major,
         "compute_minor": minor,

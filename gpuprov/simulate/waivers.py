@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from gpuprov.catalog.reader import choose_fix, read_yaml, typed
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.description import Kind
 
@@ -25,7 +26,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     when: Literal["always", "gpu", "no-gpu"] = "always"
     nvswitch: Annotated[int, msgspec.Meta(ge=1, le=4)] | None = None
     fails: bool = False
-    reason: Annotated[str, msgspec.Meta(min_length=10)]
+    reason: Annotated[str, msgspec.Meta(min_length=10, description="a text of at least 10 characters")]
 
     def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
         """Whether it holds for a host of this kind, with or without GPUs, with NVSwitches of a generation (0: none)."""
@@ -169,15 +170,11 @@ def waivers() -> tuple[Waiver, ...]:
 
 def read(file: Path) -> tuple[Waiver, ...]:
     """The waivers of a file. Raises GpuprovError where one is not valid, or two hold for one check at once."""
-    import yaml
-
     try:
-        found = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")) or [], tuple[Waiver, ...])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise GpuprovError(
-            f"{file}: {' '.join(str(error).split())}",
-            "an entry has check, kind and reason, and may have when and nvswitch",
-        ) from None
+        text = file.read_bytes()
+    except OSError as error:
+        raise GpuprovError(f"{file}: {error}", choose_fix("restore the file")) from None
+    found = typed(read_yaml(text, str(file)) or [], tuple[Waiver, ...], str(file), text)
     places: list[tuple[Kind, bool, int]] = [(k, g, n) for k in KINDS for g in (True, False) for n in range(5)]
     for kind, gpu, nvswitch in places:
         holding = [one.check for one in found if one.concerns(kind, gpu, nvswitch)]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpuprov.catalog import repositories as catalogue
-from gpuprov.catalog.packages import distributions
+from gpuprov.catalog.distributions import distributions
 from gpuprov.spec.build import convert
 from gpuprov.spec.repository import Repository, problems
 
@@ -21,21 +21,19 @@ def test_a_key_has_a_whole_fingerprint_or_none(key: catalogue.Key) -> None:
     assert bool(key.fingerprint) == (key.confidence == "confirmed")
 
 
-@pytest.mark.parametrize("entry", [*FILE.keys, *FILE.retired, *FILE.repositories, *FILE.notes], ids=str)
+@pytest.mark.parametrize("entry", [*FILE.keys, *FILE.retired, *FILE.notes], ids=str)
 def test_sources_are_known(entry: catalogue.Key) -> None:
     assert entry.source
     assert set(entry.source) <= set(FILE.sources)
 
 
-def test_repositories_are_of_known_distributions_and_keys() -> None:
-    known = {entry.key for entry in distributions()}
-    assert {entry.distribution for entry in FILE.repositories} <= known
-    assert {entry.signed_by for entry in FILE.repositories} <= {key.id for key in FILE.keys}
+def test_repositories_are_signed_by_known_keys() -> None:
+    assert {row.cuda.signed_by for row in distributions() if row.cuda} <= {key.id for key in FILE.keys}
     assert {name for entry in FILE.retired for name in entry.successors} <= {key.id for key in FILE.keys}
 
 
 FOUND = {
-    **{f"cuda {one.distribution} {m}": catalogue.cuda(one.distribution, m) for one in FILE.repositories for m in catalogue.FOLDERS},
+    **{f"cuda {row.key} {m}": catalogue.cuda(row.key, m) for row in distributions() for m in catalogue.FOLDERS},
     **{f"toolkit {f} {m}": catalogue.container_toolkit(f, m) for f in ("debian", "redhat") for m in catalogue.DEBIAN},
 }  # fmt: skip
 BLOCKS = [(name, block) for name, block in FOUND.items() if block]

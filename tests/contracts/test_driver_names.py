@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from gpuprov.catalog.drivers.sets import all_driver_packages, managed
+from gpuprov.catalog.distributions import managed
+from gpuprov.catalog.drivers.sets import all_driver_packages
 from gpuprov.probe.software import packages
 
 SETS = {(key, source): found for key, sources in all_driver_packages().items() for source, found in sources.items()}

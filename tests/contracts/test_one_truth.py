@@ -6,17 +6,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
 
 from gpuprov import assets
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog.drivers import branches, kernel_modules_for
 from gpuprov.catalog.drivers.data import drivers_file
-from gpuprov.catalog.drivers.sets import kernel_module_table
-from gpuprov.catalog.gpus import Gpu, gpus
+from gpuprov.catalog.gpus import ARCHITECTURES, gpus
+from gpuprov.onhost.mig import nvml
 from gpuprov.render.variables import fleet_variables
 from gpuprov.shared import resolve
+from gpuprov.simulate import nvml_models
 from gpuprov.spec.model import BLOCKS, SITE_VARIABLES
 
 
@@ -38,11 +37,9 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
             assert (last < resolve.NO_LIMIT) == (gpu.kernel_modules.flavour == "proprietary-required"), pci.id
 
 
-@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: str(gpu.key))
-def test_catalogue_and_resolver_choose_the_same_modules(gpu: Gpu) -> None:
-    for branch in branches():
-        decided = resolve.flavour("auto", [gpu.pci_ids[0].id], kernel_module_table(), branch.branch)
-        assert decided["flavour"] == kernel_modules_for(gpu, branch.branch).flavour
+def test_generations_have_the_numbers_of_nvml() -> None:
+    assert [gpu.arch for gpu in gpus()] == sorted((gpu.arch for gpu in gpus()), key=ARCHITECTURES.index)
+    assert nvml_models.NVML_MAXWELL + ARCHITECTURES.index("Ampere") == nvml.AMPERE
 
 
 def test_no_table_for_roles_reads_as_a_template() -> None:

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.catalog.distributions import managed
 from gpuprov.catalog.drivers.any import names_by_family
-from gpuprov.catalog.drivers.sets import all_driver_packages, managed
+from gpuprov.catalog.drivers.sets import all_driver_packages
 from gpuprov.onhost.packages import other_driver
 
 ROOT = Path(__file__).parents[2]

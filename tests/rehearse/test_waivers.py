@@ -160,10 +160,16 @@ def test_the_waivers_are_those_that_the_checks_need(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("- {check: host.gpu, kind: any}", "missing required field `reason`"),
-        ("- {check: host.gpu, kind: vm, reason: because it is so}", "Invalid enum value 'vm'"),
-        ("- {check: host.gpu, kind: any, reason: short}", "length >= 10"),
-        ("- {check: host, kind: any, reason: because it is so}", "matching regex"),
+        ("- {check: host.gpu, kind: any}", ":1: [host.gpu].reason is missing; allowed: a text of at least 10"),
+        (
+            "- {check: host.gpu, kind: vm, reason: because it is so}",
+            '[host.gpu].kind is "vm"; allowed: container, machine or any',
+        ),
+        (
+            "- {check: host.gpu, kind: any, reason: short}",
+            '[host.gpu].reason is "short"; allowed: a text of at least 10 characters',
+        ),
+        ("- {check: host, kind: any, reason: because it is so}", '[host].check is "host"; allowed: text matching'),
         ("{", "while parsing"),
         (
             "- {check: a.b, kind: any, reason: because it is so}\n"

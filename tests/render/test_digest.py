@@ -133,7 +133,7 @@ def test_a_gpu_that_a_host_has_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_changed_resolver_is_noticed_where_it_resolves(edit: Edit) -> None:
     found = edit("gpuprov/shared/resolve.py", 'kind, reason = "proprietary", f"', 'kind, reason = "open", f"')
-    assert found == {"nvidia_driver"}
+    assert found == {"nvidia_driver", "gpudirect_rdma"}, "the latter decides by the flavour, too"
 
 
 def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.catalog import fabric
+from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.any import installed_driver
 from gpuprov.catalog.drivers.sets import default_source, driver_packages, sources
-from gpuprov.catalog.packages import find_distribution
 from gpuprov.catalog.platforms import platforms
 from gpuprov.shared import package_lists
 from tests.resolve.test_distributions import decide, names, offer

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog.distributions import managed
 from gpuprov.catalog.drivers.any import installed_driver
-from gpuprov.catalog.drivers.sets import managed
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import fabric

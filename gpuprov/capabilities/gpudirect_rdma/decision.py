@@ -122,7 +122,7 @@ def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
     if gpu and gpu.kernel_modules.flavour != "either":
         return "open" if gpu.kernel_modules.flavour == "open-required" else "proprietary"
     if driver is not None and gpu and branch:
-        return drivers.kernel_modules_for(gpu, str(branch)).flavour
+        return drivers.kernel_modules_for(gpu, str(branch))
     return ""
 
 

@@ -14,7 +14,8 @@ from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.drivers.sets import GPU_SERVICES, supported_distributions
+from gpuprov.catalog.distributions import supported_distributions
+from gpuprov.catalog.drivers.sets import GPU_SERVICES
 from gpuprov.onhost import first_boot_tools, lock
 from gpuprov.onhost.packages import half_configured
 from gpuprov.probe.host import house, pci, system

@@ -56,7 +56,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     if gpu and (not branch or branch in known):
         asked = branch or NEUTRAL_BRANCH
         modules_wanted = driver.kernel_modules
-        flavour = drivers.kernel_modules_for(gpu, asked).flavour if modules_wanted == "auto" else modules_wanted
+        flavour = drivers.kernel_modules_for(gpu, asked) if modules_wanted == "auto" else modules_wanted
         refusal = drivers.refusal(gpu, asked, flavour)
         if refusal:
             field = "version" if modules_wanted == "auto" or "is not" in refusal.partition(";")[0] else "kernel_modules"

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from gpuprov.catalog.cuda import toolchain
+from gpuprov.catalog.gpus import Architecture
 from gpuprov.catalog.reader import Fact, File, load
 
 Part = Literal["toolkit", "minimal-build", "libraries"]
@@ -54,7 +55,7 @@ class Architectures(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """GPU architectures that a CUDA major, and later ones, compile for no more."""
 
     cuda: str
-    dropped: tuple[str, ...]
+    dropped: tuple[Architecture, ...]
 
 
 class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from gpuprov.catalog.drivers.data import Branch, Lifecycle, drivers_file
 from gpuprov.catalog.gpus import Flavour, Gpu
 from gpuprov.catalog.reader import BranchFact, Confidence
 from gpuprov.errors import GpuprovError
+from gpuprov.shared import resolve
 
 
 class Version(msgspec.Struct, frozen=True, order=True):
@@ -32,13 +33,6 @@ class Version(msgspec.Struct, frozen=True, order=True):
     def is_branch(self) -> bool:
         """True for a branch alone ("535")."""
         return len(self.parts) == 1
-
-
-class Choice(NamedTuple):
-    """A flavour of the kernel modules, and why."""
-
-    flavour: Flavour
-    reason: str
 
 
 class EndOfLife(NamedTuple):
@@ -108,26 +102,11 @@ def _hedge(fact: BranchFact) -> str:
     return "" if fact.confidence == "confirmed" else f" ({fact.confidence})"
 
 
-def kernel_modules_for(gpu: Gpu, branch: str) -> Choice:
-    """The flavour to install when the spec does not name one. That it can work at all is `refusal`'s to say.
-
-    What the GPU requires wins; else open where open is the branch's default, and proprietary before.
-    """
-    if gpu.kernel_modules.flavour == "open-required":
-        return Choice("open", f"{gpu.key} ({gpu.arch}) works with open kernel modules only")
-    if gpu.kernel_modules.flavour == "proprietary-required":
-        return Choice("proprietary", f"{gpu.key} ({gpu.arch}) has no GSP, which open kernel modules need")
-    modules, name = drivers_file().modules, branch_of(branch)
-    if _before(branch, modules.open_first_branch):
-        return Choice(
-            "proprietary", f"branch {name} has no open kernel modules: {modules.open_first_branch.branch} is the first"
-        )
-    since = modules.open_default_since.branch
-    if _before(branch, modules.open_default_since):
-        return Choice(
-            "proprietary", f"branch {name} is older than {since}, where open kernel modules became the default"
-        )
-    return Choice("open", f"open kernel modules are the default since branch {since}")
+def kernel_modules_for(gpu: Gpu, branch: str) -> Flavour:
+    """The flavour to install when the spec does not name one. That it can work at all is `refusal`'s to say."""
+    ids = [entry.id for entry in gpu.pci_ids]
+    needs: dict[str, str] = dict.fromkeys(ids, gpu.kernel_modules.flavour)
+    return "open" if resolve.flavour("auto", ids, needs, branch_of(branch))["flavour"] == "open" else "proprietary"
 
 
 def refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from gpuprov.catalog.distributions import managed
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.drivers.rules import PARTS
-from gpuprov.catalog.drivers.sets import BUILDS, SOURCES, DriverPackages, driver_packages, managed
+from gpuprov.catalog.drivers.sets import BUILDS, SOURCES, DriverPackages, driver_packages
 from gpuprov.shared import resolve
 
 MODULES = (PARTS[0], "prebuilt-modules", "prebuilt-objects")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cache
+from typing import Literal, TypeVar
 
 import msgspec
 
+from gpuprov.catalog.distributions import Family, expand_groups
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, load
 
-FAMILIES: dict[str, Literal["debian", "redhat", "suse"]] = {"apt": "debian", "dnf": "redhat", "zypper": "suse"}
 BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
 
 
@@ -57,27 +58,6 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_default_since: BranchFact
     open_only_since: BranchFact
     older: tuple[Older, ...]
-
-
-class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages. `modular`: NVIDIA's repository for it has
-    module streams. `builds_from`: where DKMS and the compiler come from, and `no_driver`: what there is in the place of a driver of
-    its own archive, as a way out."""
-
-    key: str
-    id: str
-    likes: tuple[str, ...] = ()
-    version_id: str = ""
-    codename: str = ""
-    manager: Literal["apt", "dnf", "zypper"]
-    modular: bool = False
-    builds_from: str
-    no_driver: str = ""
-
-    @property
-    def family(self) -> Literal["debian", "redhat", "suse"]:
-        """The family whose package manager it has."""
-        return FAMILIES[self.manager]
 
 
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +118,7 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class DriverNames(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of packages (regular expressions), of a driver or of none, beside those of the package sets."""
 
-    family: Literal["debian", "redhat", "suse"]
+    family: Family
     names: tuple[str, ...]
     driver: bool = True
     notes: tuple[str, ...] = ()
@@ -186,7 +166,6 @@ class DriversFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lifecycles: tuple[Lifecycle, ...]
     branches: tuple[Branch, ...]
     modules: Modules
-    distributions: tuple[Distribution, ...]
     origins: tuple[Origin, ...]
     offers: tuple[Offer, ...]
     package_sets: tuple[PackageSet, ...]
@@ -201,9 +180,21 @@ def coherent_memory() -> Setting:
     return next(entry for entry in drivers_file().settings if entry.key == "NVreg_CoherentGPUMemoryMode")
 
 
+@cache
 def drivers_file() -> DriversFile:
-    """The whole file."""
-    return load("drivers", DriversFile)
+    """The whole file, with the keys of distributions in place of their groups."""
+    file = load("drivers", DriversFile)
+    origins, package_sets = _expanded(file.origins, "origins"), _expanded(file.package_sets, "package_sets")
+    return msgspec.structs.replace(file, origins=origins, package_sets=package_sets)
+
+
+Listed = TypeVar("Listed", Origin, PackageSet)
+
+
+def _expanded(rows: tuple[Listed, ...], table: str) -> tuple[Listed, ...]:
+    where = f"gpuprov/catalog/data/drivers.yaml: {table}: distributions"
+    keys = {names: expand_groups(names, where) for names in dict.fromkeys(row.distributions for row in rows)}
+    return tuple(msgspec.structs.replace(row, distributions=keys[row.distributions]) for row in rows)
 
 
 def origin_of(key: str) -> Origin | None:

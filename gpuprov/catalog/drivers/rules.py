@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gpuprov.catalog.distributions import Distribution
 from gpuprov.catalog.drivers import branches
-from gpuprov.catalog.drivers.data import Distribution, PackageSet, drivers_file, same_packages
+from gpuprov.catalog.drivers.data import PackageSet, drivers_file, same_packages
 from gpuprov.catalog.gpus import Flavour
 
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")

@@ -10,24 +10,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.catalog.drivers.data import Distribution, PackageSet, origin_of
+from gpuprov.catalog.distributions import Distribution, find_distribution, managed
+from gpuprov.catalog.drivers.data import PackageSet, origin_of
 from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
 from gpuprov.catalog.drivers.traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, gpus
-from gpuprov.catalog.packages import distributions, find_distribution, origins
+from gpuprov.catalog.packages import origins
 from gpuprov.onhost.clients import OURS
 from gpuprov.shared import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 """Its own archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, where no packages are confirmed."""
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
-
-MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rhel8", "rhel9", "rhel10",
-           "sles15", "leap15", "amzn2023", "azl3", "alinux3")  # fmt: skip
-"""Distributions whose driver gpuprov installs."""
-
-OWN = {"debian": "debian", "ubuntu": "ubuntu", "amzn": "amazon"}
-"""The distribution's own archive that has a driver, by ID."""
 
 BUILDS = ("dkms", "precompiled")
 """How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
@@ -130,7 +124,12 @@ def sources(distribution: Distribution) -> tuple[Source, ...]:
     """Where the driver can come from on a distribution."""
     if not origins(distribution.key):
         return ("runfile",)
-    return SOURCES[:3] if distribution.id in OWN else SOURCES[1:3]
+    return SOURCES[:3] if own_archive(distribution) else SOURCES[1:3]
+
+
+def own_archive(distribution: Distribution) -> str:
+    """The distribution's own archive that has a driver; empty where there is none."""
+    return next((archive.key for archive in origins(distribution.key) if not archive.url), "")
 
 
 @cache
@@ -138,7 +137,7 @@ def driver_packages(os_id: str, version_id: str, source: str = "auto", build: st
     """The packages for a distribution as /etc/os-release has it; None where gpuprov does not manage its driver, or has none of
     that source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
-    if distribution is None or distribution.key not in MANAGED:
+    if distribution is None or not distribution.managed:
         return None
     chosen = default_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
     if not chosen or chosen not in sources(distribution):
@@ -147,7 +146,7 @@ def driver_packages(os_id: str, version_id: str, source: str = "auto", build: st
 
 
 def _origin(distribution: Distribution, source: Source) -> str:
-    return OWN[distribution.id] if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
+    return own_archive(distribution) if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
 
 
 @cache
@@ -269,15 +268,6 @@ def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[
     mine = [one for one in rules if one["name"] in modules]
     low, high = min(one["min"] for one in mine), max(one["max"] for one in mine)
     return tuple({**one, "min": max(one["min"], low), "max": min(one["max"], high)} for one in rules)
-
-
-def managed() -> tuple[Distribution, ...]:
-    """The distributions whose driver gpuprov installs."""
-    return tuple(entry for entry in distributions() if entry.key in MANAGED)
-
-
-def supported_distributions() -> tuple[str, ...]:  # `debian 12` and its like, for messages
-    return tuple(f"{entry.id} {entry.version_id}" for entry in managed())
 
 
 def all_driver_packages() -> dict[str, dict[str, Any]]:

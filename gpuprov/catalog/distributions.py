@@ -1,0 +1,100 @@
+"""The distributions: one row each of data/distributions.yaml, by which every other table about distributions goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.errors import GpuprovError
+
+Family = Literal["debian", "redhat", "suse"]
+Signed = Literal["packages", "index", "both"]
+FAMILIES: dict[str, Family] = {"apt": "debian", "dnf": "redhat", "zypper": "suse"}
+
+
+class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NVIDIA's repository for a distribution. `folder`: where its name is not the distribution's key."""
+
+    folder: str = ""
+    architectures: tuple[str, ...]
+    signed_by: str
+    signed: Signed
+
+
+class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A distribution. `id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages.
+
+    `ansible`: what Ansible calls an ID, where it has another name. `groups`: names under which lists of packages mean it with others.
+    `builds_from`: where DKMS and the compiler come from. `no_driver`: what to do where its own archive has no driver.
+    `without`: tables that lack it because nobody offers what they list, and the source or reason.
+    """
+
+    key: str
+    name: str
+    id: str
+    likes: tuple[str, ...] = ()
+    ansible: dict[str, str] = {}
+    version_id: str = ""
+    codename: str = ""
+    manager: Literal["apt", "dnf", "zypper"]
+    groups: tuple[str, ...] = ()
+    managed: bool = True
+    builds_from: str
+    no_driver: str = ""
+    cuda: CudaRepository | None = None
+    without: dict[str, str] = {}
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def family(self) -> Family:
+        """The family whose package manager it has."""
+        return FAMILIES[self.manager]
+
+    @property
+    def modular(self) -> bool:
+        """True if NVIDIA's repository for it has module streams."""
+        return "modular" in self.groups
+
+
+class DistributionsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/distributions.yaml"""
+
+    distributions: tuple[Distribution, ...]
+
+
+def distributions() -> tuple[Distribution, ...]:
+    """The distributions the catalogue has package names for."""
+    return load("distributions", DistributionsFile).distributions
+
+
+def managed() -> tuple[Distribution, ...]:
+    """The distributions whose driver gpuprov installs."""
+    return tuple(entry for entry in distributions() if entry.managed)
+
+
+def supported_distributions() -> tuple[str, ...]:  # `debian 12` and its like, for messages
+    return tuple(f"{entry.id} {entry.version_id}" for entry in managed())
+
+
+def find_distribution(os_id: str, version_id: str) -> Distribution | None:
+    """The distribution with this ID and VERSION_ID of /etc/os-release; a minor release counts as its major's."""
+    for entry in distributions():
+        same = version_id == entry.version_id or version_id.startswith(f"{entry.version_id}.")
+        if os_id.casefold() in (entry.id, *entry.likes) and (same or not entry.version_id):
+            return entry
+    return None
+
+
+def expand_groups(names: Iterable[str], where: str) -> tuple[str, ...]:
+    """The keys of the distributions that a list names by key or by group; `where` names the list in errors."""
+    rows, wanted = distributions(), frozenset(names)
+    known = {name for row in rows for name in (row.key, *row.groups)}
+    if wrong := sorted(wanted - known):
+        raise GpuprovError(
+            f'{where} names "{wrong[0]}"; allowed: {", ".join(sorted(known))}',
+            "name a key or a group of gpuprov/catalog/data/distributions.yaml",
+        )
+    return tuple(row.key for row in rows if wanted.intersection((row.key, *row.groups)))
