@@ -16,7 +16,6 @@ from gpuprov.plan.read import Pair, Reading
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host import house
 from gpuprov.render import digests
-from gpuprov.render.digest import read
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import max_clock_skew
 from gpuprov.verify.evaluate import Result, broken, is_broken
@@ -29,7 +28,14 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         return left(name, reading.lost)
     results = list(reading.results)
     try:
-        decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
+        differs = reading.foreseen.differing if reading.foreseen else {}
+        decision = decide(
+            *(pair, results, reading.facts),
+            full=options.full,
+            reboot=options.reboot,
+            only=options.only,
+            foreseen=differs,
+        )
     except Exception as error:
         results.append(told := broken(name, "the decision what to apply", error, "preflight"))
         return HostOutcome(
@@ -74,8 +80,7 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
         return ""
     present = digests(spec) if receipt else {}
     for name, one in receipt.capabilities.items() if receipt else ():
-        before = read(one.digest)
-        if name in present and (before is None or before.asked != present[name].asked):
+        if name in present and one.digest != present[name]:
             with suppress(ValueError):
                 if datetime.fromisoformat(one.applied_at).timestamp() > asked + max_clock_skew(spec.site):
                     told = f"{name} was brought to another spec at {one.applied_at}"

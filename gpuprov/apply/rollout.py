@@ -126,9 +126,7 @@ class _Rollout:
                 self.planner.note(name, reading)
 
         with self.show.reading(list(pair_of), "reading") as done:
-            self.readings = read(
-                self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look, roles=bool(self.planner)
-            )
+            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
         self.outcomes = {name: found[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
 

@@ -11,7 +11,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.plan import no_way_back
 from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.probe.host.house import Receipt
-from gpuprov.render.digest import read
+from gpuprov.render.asked import is_comparable
 
 
 class Back(msgspec.Struct, frozen=True):
@@ -109,6 +109,6 @@ def _asks(spec: Mapping[str, Any], name: str) -> bool:
 
 
 def _same(digests: Mapping[str, str], applied: Mapping[str, str]) -> bool:
-    """Whether all of a checkpoint was asked for in the same words; gpuprov's own code and tables do not count."""
-    pairs = [(read(digest), read(applied.get(name, ""))) for name, digest in digests.items()]
-    return bool(pairs) and all(one and other and one.asked == other.asked for one, other in pairs)
+    """Whether all of a checkpoint was asked for in the same words."""
+    pairs = [(one, applied.get(name, "")) for name, one in digests.items()]
+    return bool(pairs) and all(is_comparable(one) and one == other for one, other in pairs)

@@ -52,7 +52,7 @@ def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None =
             problems[raw.name] = facts.message
             continue
         exact = pinned(raw, spec, facts)
-        made = [{name: str(one) for name, one in digests(each).items()} for each in (spec, exact[1])]
+        made = [digests(each) for each in (spec, exact[1])]
         checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
         requests[raw.name] = (
             raw,

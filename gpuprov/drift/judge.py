@@ -14,7 +14,7 @@ from gpuprov.probe.host import house
 from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
 from gpuprov.render import digests
-from gpuprov.render.digest import difference, read
+from gpuprov.render.asked import ASKED, is_changed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import next_boot, verdict
@@ -104,7 +104,7 @@ def _state(
 
 
 def _changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str] | None) -> dict[str, str]:
-    """By capability, what is another than at its last apply; gpuprov's own code and tables do not count."""
+    """By capability, what is another than at its last apply."""
     if receipt is None or receipt.damaged:
         return {}
     told: dict[str, str] = {}
@@ -113,8 +113,8 @@ def _changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str
             continue
         if (applied := receipt.capabilities.get(name)) is None:
             told[name] = "never applied"
-        elif (before := read(applied.digest)) and before.asked != present.asked:
-            told[name] = difference(before, present._replace(tables=before.tables, role=before.role))
+        elif is_changed(applied.digest, present):
+            told[name] = ASKED
     return told
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -10,7 +10,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.render import digests
-from gpuprov.render.digest import Digest, difference, read
+from gpuprov.render.asked import ASKED, is_changed, is_comparable
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
@@ -34,8 +34,10 @@ def decide(
     full: bool = False,
     reboot: bool = False,
     only: frozenset[str] | None = None,
+    foreseen: Mapping[str, str] = {},
 ) -> Decision:
-    """A capability is left out only if every check of it passed or was skipped, and the same was applied before.
+    """A capability is left out only if every check of it passed or was skipped, nothing of it differs, and the same was applied
+    before. foreseen: what differs, by capability.
 
     reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
     capabilities that asked for it, because the playbook reboots only hosts that it works on.
@@ -68,10 +70,12 @@ def decide(
             run[name] = "never applied"
         elif changed := _changed(applied, present[name]):
             run[name] = changed
+        elif name in foreseen:
+            run[name] = foreseen[name]
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
         else:
-            skipped[name] = "every check passes, and the same was applied" + (
+            skipped[name] = "every check passes, nothing differs, and the same was applied" + (
                 f" {applied.applied_at}" if applied.applied_at else ""
             )
     _follow(run, skipped)
@@ -93,10 +97,9 @@ def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
             del skipped[name]
 
 
-def _changed(applied: house.Applied, present: Digest) -> str:
+def _changed(applied: house.Applied, present: str) -> str:
     """Why what was applied is not what would be; empty where it is."""
     when = applied.applied_at or "unknown when"
-    if (before := read(applied.digest)) is None:
+    if not is_comparable(applied.digest):
         return f"applied by an earlier gpuprov ({when}), whose receipt says too little: applied once more"
-    what = difference(before, present)
-    return f"{what} changed since it was applied ({when})" if what else ""
+    return f"{ASKED} changed since it was applied ({when})" if is_changed(applied.digest, present) else ""

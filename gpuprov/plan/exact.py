@@ -12,7 +12,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.gather.pace import Pace
 from gpuprov.onhost import look
 from gpuprov.plan.collect import merged
-from gpuprov.plan.foresee import Foreseen, request
+from gpuprov.plan.foresee import Foreseen, request, with_keys
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.model import HostPlan
 from gpuprov.spec.model import RawHost
@@ -63,18 +63,13 @@ def complete(
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
     """The plans with all that is known of them; hosts where something would be done are asked once more. limit: seconds for one."""
-    asked = {
-        plan.host: (raw, request(known))
-        for plan in plans
-        if plan.host in foreseen and not (plan.blocked or plan.unreachable)
-        for raw, known in [foreseen[plan.host]]
-    }
+    known = {name: with_keys(one) for name, (_, one) in foreseen.items()}
+    asked = {name: (foreseen[name][0], request(one)) for name, one in known.items()}
     wanted = {name: one for name, one in asked.items() if one[1]}
     answers = run_on_hosts(look, wanted, Answer, limit=limit, pace=pace, on_done=on_done) if wanted else {}
     told = {name: one.answer or Answer(problem=one.problem) for name, one in answers.items()}
     return [
-        with_answer(one, foreseen[one.host][1], told.get(one.host, Answer())) if one.host in asked else one
-        for one in plans
+        with_answer(one, known[one.host], told.get(one.host, Answer())) if one.host in known else one for one in plans
     ]
 
 

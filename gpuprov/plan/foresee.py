@@ -54,51 +54,88 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, Any] = {}
     unknown: dict[str, str] = {}
 
+    @property
+    def differing(self) -> dict[str, str]:
+        """By capability, that something of it differs, and what first."""
+        told = dict[str, str]()
+        for name, each in self.packages.items():
+            moved = [spec for one in each for spec in (*one.install, *one.remove)]
+            files = [one.path for one in self.files.get(name, ())]
+            files += [one.path for one in self.texts.get(name, ()) if one.before]
+            if found := [*moved, *files]:
+                told[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
+            elif name in self.sources:
+                told[name] = f"differs: the package source {self.sources[name]['url']}"
+        return told
+
+    def only(self, run: Collection[str]) -> Foreseen:
+        """What is foreseen of the capabilities that run."""
+        kept = {
+            name: {key: one for key, one in getattr(self, name).items() if key in run}
+            for name in ("files", "texts", "packages", "moves", "sources", "unknown")
+        }
+        comes = "nvidia_driver" in run
+        return msgspec.structs.replace(
+            self,
+            **kept,
+            driver=self.driver if comes else judging.driver({}),
+            without=self.without if comes else (),
+        )
+
 
 def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
     """What is read of a host for it, beside what its checks read."""
-    for name in spec.capabilities:
-        if (only is None or name in only) and (wanted := BY_NAME[name].desired):
+    for name in _asked(spec, only):
+        if wanted := BY_NAME[name].desired:
             yield from (probe.of(spec) for probe in wanted.probes)
 
 
-def foresee(spec: HostSpec, facts: Facts, results: Sequence[Result], run: Collection[str]) -> Foreseen:
-    """Decide what is done for the capabilities that run; as the roles do it, by the same facts."""
+def foresee(
+    spec: HostSpec, facts: Facts, results: Sequence[Result] = (), only: Collection[str] | None = None
+) -> Foreseen:
+    """Decide what the roles of a host would do, as they do it, by the same facts. only: of these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
-    for name in run:
-        capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts, frozenset(run))
+    asked = _asked(spec, only)
+    for name in asked:
+        capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts)
         if capability.desired is None:
             continue
         try:
-            values[name] = msgspec.to_builtins(capability.desired.make(context))
-            files[name], texts[name] = _files(capability, context, values[name])
+            made = msgspec.to_builtins(capability.desired.make(context))
+            files[name], texts[name] = _files(capability, context, made)
+            values[name] = made
         except ProbeFailed as error:
             unknown[name] = str(error)
         except Exception as error:
             unknown[name] = "; ".join(defect(f"what {name} brings about", error))
-    sources = dict[str, dict[str, Any]]()
-    for name, made in values.items():
-        if block := made.get("repository"):
-            try:
-                sources[name] = {
-                    **SOURCE,
-                    **block,
-                    "key": repository_key.key(block, os.environ, repository_key.over_https)[0],
-                }
-            except Refused as refused:
-                unknown[name] = str(refused)
     return Foreseen(
         files=files,
         texts=texts,
         packages={name: tuple(_packages(name, made)) for name, made in values.items()},
-        moves={name: frozenset(_told_moves(name, results)) for name in run},
-        sources=sources,
+        moves={name: frozenset(_told_moves(name, results)) for name in asked},
+        sources={name: {**SOURCE, **block} for name, made in values.items() if (block := made.get("repository"))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=package_settings(spec.site),
         unknown=unknown,
     )
+
+
+def _asked(spec: HostSpec, only: Collection[str] | None) -> list[str]:
+    return [name for name in spec.capabilities if (only is None or name in only) and name in BY_NAME]
+
+
+def with_keys(foreseen: Foreseen) -> Foreseen:
+    """The same, with the keys of its package sources, which this machine reads or fetches; of a source without one, why."""
+    sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
+    for name, block in foreseen.sources.items():
+        try:
+            key, _ = repository_key.key(block, os.environ, repository_key.over_https)
+            sources[name] = {**block, "key": key}
+        except Refused as refused:
+            unknown[name] = str(refused)
+    return msgspec.structs.replace(foreseen, sources=sources, unknown=unknown)
 
 
 def request(foreseen: Foreseen) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.script import compose, split, with_environment
 from gpuprov.gather.transport import Answer, job
+from gpuprov.plan.carried_code import modules
 from gpuprov.probe.base import Output, Probe
-from gpuprov.render.code import modules
 from gpuprov.shared import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 

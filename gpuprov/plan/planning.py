@@ -13,7 +13,7 @@ from gpuprov.onhost import machine
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.plan.exact import complete
-from gpuprov.plan.foresee import Foreseen, foresee
+from gpuprov.plan.foresee import Foreseen
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, read
 from gpuprov.plan.show import Show
@@ -52,7 +52,6 @@ def plan(
                 on_done=done,
                 each=planner.note,
                 keep=bool(on_read),
-                roles=exact,
             )
         if on_read:
             on_read(readings)
@@ -60,7 +59,7 @@ def plan(
 
 
 class Planner:
-    """Plans hosts as they are read: `note` is told each reading with all its facts, `plans` asks the hosts what else is to be known.
+    """Plans hosts as they are read: `note` is told each reading, `plans` asks the hosts what else is to be known.
 
     exact: ask them. capabilities, full, reboot: as `plan` has them."""
 
@@ -85,8 +84,8 @@ class Planner:
         (plan,) = plans_of(
             [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
         )
-        if self._exact and plan.run and not plan.blocked:
-            self._foreseen[name] = pair[0], foresee(pair[1], reading.facts, reading.results, plan.run)
+        if self._exact and reading.foreseen and plan.run and not plan.blocked:
+            self._foreseen[name] = pair[0], reading.foreseen.only(plan.run)
         self._plans[name] = plan
         self._machines[name] = reading.facts.known(house.MACHINE) or ""
 
@@ -118,7 +117,10 @@ def plans_of(
             plans.append(_away(pair[0].name, reading.lost))
             continue
         try:
-            decision = decide(pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities)
+            differs = reading.foreseen.differing if reading.foreseen else {}
+            decision = decide(
+                pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities, foreseen=differs
+            )
             plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
         except Exception as error:
             told = broken(pair[0].name, "the plan", error, "preflight")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,8 +17,8 @@ from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.onhost import machine
-from gpuprov.plan import foresee
 from gpuprov.plan.decide import PROBES
+from gpuprov.plan.foresee import Foreseen, foresee, probes
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house
@@ -38,11 +38,13 @@ KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a host is: its results and the facts that are read after them (`KEPT`); or, in `lost`, why it could not be reached."""
+    """What a host is: its results and the facts that are read after them (`KEPT`), and what its roles would do; or, in `lost`, why it
+    could not be reached."""
 
     facts: Facts
     results: tuple[Result, ...]
     lost: UnreachableError | None = None
+    foreseen: Foreseen | None = None
 
     @property
     def fence(self) -> str | None:
@@ -80,12 +82,10 @@ def read(
     on_done: Callable[[str], None] | None = None,
     each: Callable[[str, Reading], None] | None = None,
     keep: bool = True,
-    roles: bool = False,
 ) -> dict[str, Reading]:
-    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading,
-    with all facts, as soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told. roles: read also
-    what the roles decide by."""
-    asked = [(raw, tuple(_probes(spec, moments, only, roles=roles))) for raw, spec in pairs]
+    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
+    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
+    asked = [(raw, tuple(_probes(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 
@@ -93,12 +93,11 @@ def read(
         if isinstance(found, UnreachableError):
             readings[name] = Reading(Facts({}), (), found)
         else:
-            readings[name] = Reading(found, tuple(evaluate(specs[name], found, moments, only=only)))
-        reading = readings.pop(name)
+            results = tuple(evaluate(specs[name], found, moments, only=only))
+            foreseen = foresee(specs[name], found, results, only)
+            readings[name] = Reading(found.only(KEPT), results, foreseen=foreseen)
         if each:
-            each(name, reading)
-        if keep:
-            readings[name] = msgspec.structs.replace(reading, facts=reading.facts.only(KEPT))
+            each(name, readings[name] if keep else readings.pop(name))
         if on_done:
             on_done(name)
 
@@ -106,10 +105,8 @@ def read(
     return {raw.name: readings[raw.name] for raw, _ in pairs if keep}
 
 
-def _probes(
-    spec: HostSpec, moments: tuple[Moment, ...], only: frozenset[str] | None, *, roles: bool
-) -> Iterator[Probe[Any]]:
+def _probes(spec: HostSpec, moments: tuple[Moment, ...], only: frozenset[str] | None) -> Iterable[Probe[Any]]:
     found = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
-    for probe in foresee.probes(spec, only) if roles else ():
+    for probe in probes(spec, only):
         found.setdefault(probe.name, probe)
-    yield from found.values()
+    return found.values()

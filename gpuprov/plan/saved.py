@@ -15,8 +15,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
-from gpuprov.render.digest import difference
-from gpuprov.render.digest import read as read_digest
+from gpuprov.render.asked import ASKED
 from gpuprov.shown import MASK
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import document_text
@@ -96,7 +95,7 @@ def made(
             Bound(
                 host=raw.name,
                 address=Settings(raw).address,
-                spec={name: str(one) for name, one in digests(spec).items()},
+                spec=digests(spec),
                 state=state,
                 plan=by_name[raw.name],
             )
@@ -185,9 +184,7 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
             wrong.append(f"{one.host}: is reached at {now}, was at {one.address}")
         if spec.reboot != one.plan.permission and not one.plan.unreachable:
             wrong.append(f"{one.host}: reboot is {spec.reboot}, was {one.plan.permission}")
-        wrong += [
-            f"{one.host}: {line}" for line in _spec_changes(one.spec, {k: str(v) for k, v in digests(spec).items()})
-        ]
+        wrong += [f"{one.host}: {line}" for line in _spec_changes(one.spec, digests(spec))]
     named = {one.host for one in saved.hosts}
     wrong += [f"{name} is new in the inventory" for name in known if name not in named]
     _refuse(wrong)
@@ -236,8 +233,7 @@ def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable
         elif name not in before:
             yield f"{name} is new in the spec"
         elif before[name] != now[name]:
-            one, other = read_digest(before[name]), read_digest(now[name])
-            yield f"{name}: {difference(one, other) if one and other else 'what is asked for'} changed"
+            yield f"{name}: {ASKED} changed"
 
 
 def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:

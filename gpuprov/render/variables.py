@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.capabilities import CAPABILITIES
-from gpuprov.render import digest
-from gpuprov.render.digest import Digest
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.render.asked import digests
 from gpuprov.spec.model import Fragment, HostSpec
 
 ROLES = ("host", *(capability.name for capability in CAPABILITIES))
@@ -21,24 +21,22 @@ def role_variables(name: str, fragment: Fragment) -> dict[str, Any]:
     return {f"{name}_{key}": value for key, value in plain.items()}
 
 
-def host_variables(spec: HostSpec) -> dict[str, Any]:
-    """All variables of one host: the house's, then each role's."""
-    variables = _variables(spec)
-    found = digest.of_host(spec, variables)
-    return {**variables, "gpuprov_digests": {name: str(one) for name, one in found.items()}}
-
-
-def digests(spec: HostSpec) -> dict[str, Digest]:
-    """What the receipt remembers of each capability once it was applied."""
-    return digest.of_host(spec, _variables(spec))
-
-
 def fleet_variables() -> dict[str, Any]:
     """What is the same for every host: the catalogue's tables that the roles decide by."""
-    return {"gpuprov_version": __version__, "gpuprov_catalog": digest.catalog()}
+    return {"gpuprov_version": __version__, "gpuprov_catalog": _catalog()}
 
 
-def _variables(spec: HostSpec) -> dict[str, Any]:
+@cache
+def _catalog() -> dict[str, object]:
+    """The tables of all capabilities, by name."""
+    found: dict[str, object] = {}
+    for capability in BY_NAME.values():
+        found |= capability.tables()
+    return dict(sorted(found.items()))
+
+
+def host_variables(spec: HostSpec) -> dict[str, Any]:
+    """All variables of one host: the house's, then each role's."""
     variables: dict[str, Any] = {
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,
@@ -47,4 +45,4 @@ def _variables(spec: HostSpec) -> dict[str, Any]:
     }
     for name, fragment in spec.capabilities.items():
         variables |= role_variables(name, fragment)
-    return variables
+    return {**variables, "gpuprov_digests": digests(spec)}

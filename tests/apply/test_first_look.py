@@ -55,18 +55,6 @@ def test_what_was_brought_about_since_is_not_undone(asked_at: str, by: str, stat
         assert found.hint.startswith("read the inventory again")
 
 
-def test_another_gpuprov_s_roles_and_tables_are_no_other_spec() -> None:
-    found = reading(PAIR[1], "monday")
-    (one,) = [one for name, one in digests(PAIR[1]).items() if name == "nouveau"]
-    other = one._replace(tables="0" * 20, role="1" * 20)
-    told = {
-        **found.facts.outputs(),
-        "receipt": Output(found.facts.outputs()["receipt"].text.replace(str(one), str(other))),
-    }
-    state = first_look(PAIR, Reading(Facts(told), ()), Options(run="friday", asked_at=OLD)).state
-    assert state == "not-started", "it is applied again, and not refused"
-
-
 def test_what_asks_for_what_is_there_is_never_old() -> None:
     found = first_look(PAIR, reading(PAIR[1], "monday"), Options(run="friday", asked_at=OLD))
     assert (found.state, found.ran) == ("unchanged", {})

@@ -20,7 +20,6 @@ OURS = {
     "offline/placed.py": "writes the archive of packages for hosts",
     "offline/repository.py": "reads the index that createrepo_c has just written here",
     "offline/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
-    "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }
 READERS = re.compile(

@@ -95,7 +95,9 @@ def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
         job = Change(kind="client", name=f"python3 (pid {number * 7}, job-{9}.scope)", after="stopped")
         daemon = Change(kind="client", name=f"dcgm (nvidia-dcgm.service {number * 11})", after="stopped")
         run = {"nvidia_driver": f"the spec changed since it was applied (2026-01-0{number}T00:00:00Z)"}
-        skipped = {"kernel": f"every check passes, and the same was applied 2026-01-0{number}T00:00:00Z"}
+        skipped = {
+            "kernel": f"every check passes, nothing differs, and the same was applied 2026-01-0{number}T00:00:00Z"
+        }
         return msgspec.structs.replace(
             FULL,
             host=f"gpu{number:03}",

@@ -13,7 +13,7 @@ from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
-from gpuprov.render import carried, reach, render
+from gpuprov.render import carried, render
 
 BINDING = "roles/mig/files/pynvml.py"
 
@@ -34,14 +34,7 @@ def test_the_binding_keeps_its_licence() -> None:
     assert "Redistributions of source code must retain the above copyright notice" in head
 
 
-def test_the_digest_follows_what_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = reach.of_role.__wrapped__("mig").texts
-    other = tmp_path / "fit.py"
-    other.write_text("# another\n")
-    mine = {**carried.carried("mig"), "files/fit.py": other}
-    monkeypatch.setattr(carried, "carried", lambda name: mine if name == "mig" else {})
-    after = reach.of_role.__wrapped__("mig").texts
-    assert {place for place in before if before[place] != after[place]} == {"roles/mig/files/fit.py"}
+def test_a_role_that_carries_nothing_has_its_own_files() -> None:
     assert carried.role_files("persistence").keys() == {
         str(path.relative_to(assets.root() / "roles/persistence"))
         for path in (assets.root() / "roles/persistence").rglob("*")
