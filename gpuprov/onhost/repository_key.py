@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import urllib.request
 from typing import Any, Callable, ContextManager, Mapping
 
 from . import openpgp
@@ -59,6 +58,7 @@ def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
 
 def over_https(url: str) -> bytes:
     """What is at this address, which may not lead to one that is not https. Raises OSError, ValueError."""
+    import urllib.request  # takes longer to load than all else here
 
     def ask() -> Any:
         reply = urllib.request.urlopen(url, timeout=SECONDS)
