@@ -88,9 +88,23 @@ def sets(changes: Iterable[Change]) -> list[Set]:
 
 
 def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:
-    """The changes of one kind, without those of files whose diff is shown: it says the same, and more."""
+    """The changes of one kind, without those of files whose diff is shown: it says the same, and more. Files of one folder of which the
+    same becomes are one, FOLDER/{A,B}, as a shell takes them."""
     shown = {one.name for one in plan.diffs if one.diff}
-    return tuple(one for one in plan.section(kind) if one.kind != "file" or one.name not in shown)
+    found = [one for one in plan.section(kind) if one.kind != "file" or one.name not in shown]
+    folders: dict[object, list[Change]] = {}
+    for one in found:
+        folder = one.name.rpartition("/")[0] if one.kind == "file" and one.name.startswith("/") else one.name
+        folders.setdefault((folder, one.before, one.after), []).append(one)
+    return tuple(_together(each) for each in folders.values())
+
+
+def _together(files: Sequence[Change]) -> Change:
+    if len(files) == 1:
+        return files[0]
+    folder = files[0].name.rpartition("/")[0]
+    names_ = ",".join(one.name.rpartition("/")[2] for one in files)
+    return msgspec.structs.replace(files[0], name=f"{folder}/{{{names_}}}")
 
 
 def cuts(mig: Iterable[Partition]) -> list[Cut]:

@@ -63,6 +63,15 @@ def test_a_plan_in_full() -> None:
     ]
 
 
+def test_files_of_one_folder_are_one_line() -> None:
+    """A program has a dozen; the number of files counts each."""
+    paths = ("/usr/local/lib/gpuprov/mig/act.py", "/usr/local/lib/gpuprov/mig/plan.py", "/etc/a.conf")
+    changes = tuple(Change(kind="file", name=path, before="absent", after="written") for path in paths)
+    told = planning.as_text([msgspec.structs.replace(FULL, changes=changes, diffs=())], width=0)
+    assert "    + /usr/local/lib/gpuprov/mig/{act.py,plan.py}: absent -> written\n" in told
+    assert "1 host: 3 files, " in told
+
+
 def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
     """What a diff shows is not said again by the checks."""
     held = [Change(kind="hold", name=name, before="not held", after="held") for name in ("libcuda1", "nvidia-smi")]
