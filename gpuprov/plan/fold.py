@@ -88,8 +88,8 @@ def sets(changes: Iterable[Change]) -> list[Set]:
 
 
 def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:
-    """The changes of one kind, without those of files whose diff is shown: it says the same, and more. Files of one folder of which the
-    same becomes are one, FOLDER/{A,B}, as a shell takes them."""
+    """The changes of one kind, without those of files whose diff is shown: it says the same, and more. Files of one folder of which
+    the same becomes are one, FOLDER/{A,B}, as a shell takes them."""
     shown = {one.name for one in plan.diffs if one.diff}
     found = [one for one in plan.section(kind) if one.kind != "file" or one.name not in shown]
     folders: dict[object, list[Change]] = {}
