@@ -115,8 +115,7 @@ def _told(one: wanted_units.Difference, said: str) -> str:
 
 
 def _fix(found: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) -> str:
-    missing = [units[one.name].fix for one in found if one.before == "not-found" and units[one.name].fix]
-    if missing:
+    if missing := [way for one in found if one.before == "not-found" and (way := units[one.name].missing)]:
         return "; ".join(dict.fromkeys(missing))
     off = [one.name for one in found if one.after == "disabled"]
     on = {one.name: one.before for one in found if one.after == "enabled"}

@@ -12,7 +12,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     `waits`: why it cannot run on this host, and so need not. `outdated`: why it has to be started anew though it runs.
     `said`: what its program said last, which is told where it failed; empty: the last line in the journal. `fix`: what to do where it
-    failed, or is not there; empty: apply.
+    failed, `missing`: where there is no such unit; empty: apply.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     outdated: str = ""
     said: str = ""
     fix: str = ""
+    missing: str = ""
 
     @property
     def wanted(self) -> Wanted:

@@ -27,7 +27,11 @@ def block(name: str, values: dict[str, Any]) -> Fragment:
 SPECS: dict[str, Fragment] = {
     "persistence": Persistence(mode="legacy"),
     "kernel": Kernel(
-        blacklist=("nouveau",), sysctl={"vm.swappiness": 1}, limits={"memlock": "unlimited"}, modules_load=("ib_umad",)
+        blacklist=("nouveau",),
+        sysctl={"vm.swappiness": 1},
+        limits={"memlock": "unlimited"},
+        modules_load=("ib_umad",),
+        cpu_governor="performance",
     ),
     "mps": Mps(profile=True),
     "dcgm": Dcgm(listen="0.0.0.0:5555", exporter=True),
