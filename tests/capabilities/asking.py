@@ -214,7 +214,7 @@ GOOD: dict[str, Output | str] = {
     **pcie_host.PROBES,
     **ofed_host.PROBES,
     **rdma_host.PROBES,
-    "roce": roce_host.said(config=None, unit=("not-found", "inactive", "")),
+    **roce_host.PROBES,
     **vgpu_host.PROBES,
     "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
     "efa": BARE["efa"],
