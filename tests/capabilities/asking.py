@@ -78,12 +78,9 @@ def units(
         ("gpuprov-persistence.service", *legacy),
         ("nvidia-fabricmanager.service", *fabric),
     )
-    return (
-        "\n".join(
-            f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
-            for name, active, file in rows
-        )
-        + f"\n{toolkit_host.units()}"
+    return "\n".join(
+        f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
+        for name, active, file in rows
     )
 
 
