@@ -9,9 +9,10 @@ from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.topology.fragment import Topology
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import contents_host, erdma_host, ofed_host, pcie_host, rdma_host
-from tests.capabilities.gpudirect_host import NEXT, NONE, K, kernel, said
+from tests.capabilities.gpudirect_host import NEXT, K, kernel, said
 from tests.historic.listed import caught, failing, judged, spec
 
 UNLOADED = ("nvidia", "ib_core")
@@ -74,8 +75,10 @@ def test_24_ofed_was_installed_again() -> None:
 
 def test_24_peer_memory_is_gone_after_a_reboot() -> None:
     """Nothing loads it at boot; or openibd puts its own ib_core in the kernel after it was loaded."""
-    caught("24", "gpudirect_rdma.boot", base={}, asked=PEER, **peer(unit=NONE, starts=""))
-    caught("24", "gpudirect_rdma.boot", base={}, asked=PEER, **peer(drop_in=""))
+    gone = contents_host.unit(catalogue.UNIT, "inactive", "")
+    caught("24", "gpudirect_rdma.enabled", "gpudirect_rdma.files", base={}, asked=PEER, contents=gone)
+    other = contents_host.Also(f"sum|0  {catalogue.DROP_IN}\n")
+    caught("24", "gpudirect_rdma.files", base={}, asked=PEER, contents=other)
 
 
 def test_25_infiniband_without_ib_umad() -> None:
