@@ -58,9 +58,10 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """What its resources are, the `unit` on. `differs`: what the unit has to set; `fix`: what to do where it cannot."""
     unit = next(one for one in desired(ctx) if isinstance(one, Unit))
+    values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     return {
-        **role_values(desired(ctx), "program", "files", "units", "absent", "on"),
-        "unit": unit.name,
+        "unit": "".join(values.pop("on")),
+        **values,
         "differs": differs(ctx),
         "fix": unit.fix,
     }

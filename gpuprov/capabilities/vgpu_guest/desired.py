@@ -48,9 +48,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""
     there = [one.path for one in ctx.facts.get(GRIDD).tokens if by_token and one.path.startswith(f"{folder}/")]
+    values = role_values(desired(ctx), "files", "on")
+    unit = "".join(values.pop("on"))
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
     return {
-        **role_values(desired(ctx), "files", "on"),
+        **values,
         "token": {
             "folder": folder,
             "source": block.token_file if by_token else "",
@@ -59,7 +61,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
             "own": [] if dest else there,
         },
         "absent": [path for path in there if dest and path != dest],
-        "unit": catalogue.UNIT,
+        "unit": unit,
         "read": [catalogue.CONFIG, *([folder] if folder else [])],
     }
 
