@@ -69,7 +69,12 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
         return not_asked("the spec asks for no file of its own")
     receipt = ctx.facts.known(house.RECEIPT)
     never = receipt is None or (not receipt.damaged and capability.name not in receipt.capabilities)
-    needed = [one.path for one in found if is_drop_in(one.path) and unit_of(one.path) in _units(resources)]
+    optional = [one.path for one in wanted if one.optional]
+    needed = [
+        one.path
+        for one in found
+        if is_drop_in(one.path) and unit_of(one.path) in _units(resources) and one.path not in optional
+    ]
     if never and found and not needed and all(one.path in known.missing for one in found):
         return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
     expected = f"{counted(len(wanted), 'file')} as gpuprov writes them"

@@ -21,12 +21,14 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 class File(msgspec.Struct, frozen=True):
     """A file of root's with this text; None: another check compares it. In a unit's text PYTHON stands for an interpreter that the
-    host has. `differs`: how the host's text differs, in words, where the facts say so."""
+    host has. `differs`: how the host's text differs, in words, where the facts say so. `optional`: of a drop-in,
+    a host to which gpuprov was never applied does without."""
 
     path: str
     text: str | None
     mode: int = PLAIN
     differs: str = ""
+    optional: bool = False
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -17,7 +17,10 @@ from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
-ON = ("nvidia-persistenced.service", "gpuprov-readings.timer")
+ON = (
+    *("nvidia-persistenced.service", "gpuprov-readings.timer", "gpuprov-gpudirect.service"),
+    *("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+)
 """Units of the good host that run, and start at a boot."""
 
 

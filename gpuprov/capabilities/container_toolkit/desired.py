@@ -142,7 +142,8 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
     new, file = modern(version), specification_file(ctx.fragment)
     own = dict(zip(OWN_FILES, (OWN_PATH, OWN_SERVICE.replace("FILE", file)), strict=True))
     texts = {catalogue.UDEV_RULE: RULE, **({catalogue.REFRESH_DROP_IN: DROP_IN} if new else own)}
-    yield from (File(path, text) for path, text in texts.items())
+    whole = resolve.order(version) >= resolve.order(catalogue.MAKES_UVM)
+    yield from (File(path, text, optional=whole) for path, text in texts.items())
     yield from (Absent(path) for path in (*OWN_FILES, catalogue.REFRESH_DROP_IN) if path not in texts)
     yield from (Shared(path) for path in environment(ctx, version))
     if new:
