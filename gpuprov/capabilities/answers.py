@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Change, Outcome, fail, ok
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
-from gpuprov.probe.host.boot_unit import KeptAtBoot, SetsAtBoot
+from gpuprov.probe.host.boot_unit import KeptAtBoot
 from gpuprov.probe.host.family import words
 from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
@@ -82,29 +82,6 @@ def without(unit: str, gone: tuple[str, ...]) -> Outcome:
     """A unit that cannot start at the next boot: files of its command are not there."""
     change = Change(kind="file", name=unit, before=f"starts {gone[0]}, which is not there", after="written")
     return fail(f"{unit} starts at boot", f"{unit} starts {' '.join(gone)}: not there", APPLY, changes=[change])
-
-
-def set_at_boot(
-    unit: str, file: str, asked: tuple[str, ...], state: SetsAtBoot, program: str, hint: str = ""
-) -> Outcome:
-    """Whether the unit has what is asked for in its configuration `file`, did not fail, and starts at boot.
-
-    Of a failure the last line in which `program` speaks (`PROGRAM: ...`) is told, and `hint` beside the journal.
-    """
-    if state.config != asked:
-        before = "; ".join(state.config or ())
-        change = Change(kind="file", name=file, before=before, after="; ".join(asked))
-        says = "does not exist" if state.config is None else f"says {before or 'nothing'}"
-        return fail("; ".join(asked), f"{file} {says}", APPLY, changes=[change])
-    if state.gone:
-        return without(unit, state.gone)
-    if state.active == "failed":
-        mine = [line for line in state.log if line.startswith(f"{program}: ")]
-        told = f' ("{mine[-1][:200]}")' if mine else ""
-        change = Change(kind="service", name=unit, before="failed", after="active")
-        way = f"journalctl -u {unit}" + (f"; {hint}" if hint else "")
-        return fail(f"{unit} ran", f"{unit} failed{told}", way, changes=[change])
-    return enabled(unit, state.load, state.file)
 
 
 def kept_at_boot(

@@ -69,7 +69,12 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
         return not_asked("the spec asks for no file of its own")
     receipt = ctx.facts.known(house.RECEIPT)
     never = receipt is None or (not receipt.damaged and capability.name not in receipt.capabilities)
-    needed = [one.path for one in found if is_drop_in(one.path) and unit_of(one.path) in _units(resources)]
+    optional = [one.path for one in wanted if one.optional]
+    needed = [
+        one.path
+        for one in found
+        if is_drop_in(one.path) and unit_of(one.path) in _units(resources) and one.path not in optional
+    ]
     if never and found and not needed and all(one.path in known.missing for one in found):
         return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
     expected = f"{counted(len(wanted), 'file')} as gpuprov writes them"
@@ -88,14 +93,15 @@ def _units(resources: Iterable[Resource]) -> set[str]:
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
     """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
-    states = ctx.facts.get(contents.CONTENTS).units
+    known = ctx.facts.get(contents.CONTENTS)
+    states = known.units
     units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
     mine = [one for one in units if (one.enabled if boot else one.active) is not None]
     if silent := [one.name for one in mine if one.name not in states]:
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
     found = [one for one in wanted_units.differences([unit.wanted for unit in mine], states) if one.moment == moment]
     if not found and not any(one.enabled if boot else one.active for one in mine):
-        if waits := [one.waits for one in units if one.waits and not boot]:
+        if waits := [one.waits for one in units if one.waits]:
             return skip(waits[0])
         return not_asked("the spec asks for no unit")
     words = ("enabled", "off") if boot else ("active", "stopped")
@@ -103,18 +109,19 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     if not found:
         return ok(expected)
     by_name = {one.name: one for one in mine}
-    told = [_told(one, by_name[one.name]) for one in found]
+    told = [_told(one, by_name[one.name].said or known.said.get(one.name, "")) for one in found]
     changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
     shown = f"systemctl status {' '.join(one.name for one in found)}"
-    return fail(expected, "; ".join(told), _fix(found), changes=changes, evidence=shown)
+    return fail(expected, "; ".join(told), _fix(found, by_name), changes=changes, evidence=shown)
 
 
-def _told(one: wanted_units.Difference, unit: Unit) -> str:
-    said = f' ("{unit.said[:200]}")' if unit.said and one.before == "failed" else ""
-    return f"{one.name} is {one.before}{said}"
+def _told(one: wanted_units.Difference, said: str) -> str:
+    return f"{one.name} is {one.before}" + (f' ("{said[:200]}")' if said and one.before == "failed" else "")
 
 
-def _fix(found: Sequence[wanted_units.Difference]) -> str:
+def _fix(found: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) -> str:
+    if missing := [way for one in found if one.before == "not-found" and (way := units[one.name].missing)]:
+        return "; ".join(dict.fromkeys(missing))
     off = [one.name for one in found if one.after == "disabled"]
     on = {one.name: one.before for one in found if one.after == "enabled"}
     stopped = [one.name for one in found if one.after == "inactive"]
@@ -122,7 +129,9 @@ def _fix(found: Sequence[wanted_units.Difference]) -> str:
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
-    steps += [by_unit(one.before, f"journalctl -u {one.name} -n 20; then {APPLY}") for one in still]
+    for one in still:
+        then = units[one.name].fix or f"then {APPLY}"
+        steps.append(by_unit(one.before, f"journalctl -u {one.name} -n 20; {then}"))
     return "; ".join(dict.fromkeys(steps))
 
 

@@ -40,6 +40,8 @@ WITHOUT_GIDS_SINCE = "1.19.0"
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md
 MODERN = "1.18.0"
 """The first release with nvidia-cdi-refresh, drop-in files for containerd and cri-o, and jit-cdi instead of legacy as mode auto."""
+MAKES_UVM = "1.20.0"
+"""The first release whose own refresh unit makes /dev/nvidia-uvm before it writes the specification."""
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 OWN_UNITS = ("gpuprov-cdi-refresh.path", "gpuprov-cdi-refresh.service")
 """What refreshes the CDI specification: the toolkit's own units, or gpuprov's where it has none."""

@@ -24,6 +24,8 @@ SHOW = (
     "ActiveState",
     "-p",
     "UnitFileState",
+    "-p",
+    "WantedBy",
     "--",
 )
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
@@ -74,9 +76,17 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 tuple(values.get("DropInPaths", "").split()),
                 values.get("NeedDaemonReload") == "yes",
                 values.get("ActiveState", "inactive"),
-                values.get("UnitFileState", ""),
+                _file_state(values),
             )
     return found
+
+
+def _file_state(values: Mapping[str, str]) -> str:
+    """UnitFileState; of the unit of an init script, which systemd calls generated in either case, whether it is wanted at a boot."""
+    state = values.get("UnitFileState", "")
+    if state == "generated" and "WantedBy" in values:
+        return "enabled" if values["WantedBy"] else "disabled"
+    return state
 
 
 def unit_of(path: str) -> str:

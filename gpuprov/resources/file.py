@@ -21,11 +21,14 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 class File(msgspec.Struct, frozen=True):
     """A file of root's with this text; None: another check compares it. In a unit's text PYTHON stands for an interpreter that the
-    host has."""
+    host has. `differs`: how the host's text differs, in words, where the facts say so. `optional`: of a drop-in,
+    a host to which gpuprov was never applied does without."""
 
     path: str
     text: str | None
     mode: int = PLAIN
+    differs: str = ""
+    optional: bool = False
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -99,7 +102,7 @@ def _file(wanted: File, found: Contents) -> str:
         if not texts and (given := found.pythons.get(wanted.path)):
             return f"starts {given[0]}, which is not there, or can be changed by others than root"
     if entry.sum not in map(_sum, texts):
-        return ANOTHER_TEXT
+        return f"{ANOTHER_TEXT} ({wanted.differs})" if wanted.differs else ANOTHER_TEXT
     return _rights(entry, wanted.mode)
 
 

@@ -10,8 +10,9 @@ from gpuprov.onhost.wanted_units import Wanted
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
-    `waits`: why it cannot run on this host; `active` is None then. `outdated`: why it has to be started anew though it runs.
-    `said`: what its program said last, which is told where it failed.
+    `waits`: why it cannot run on this host, and so need not. `outdated`: why it has to be started anew though it runs.
+    `said`: what its program said last, which is told where it failed; empty: the last line in the journal. `fix`: what to do where it
+    failed, `missing`: where there is no such unit; empty: apply.
     """
 
     name: str
@@ -20,6 +21,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     waits: str = ""
     outdated: str = ""
     said: str = ""
+    fix: str = ""
+    missing: str = ""
 
     @property
     def wanted(self) -> Wanted:

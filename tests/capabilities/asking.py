@@ -78,12 +78,9 @@ def units(
         ("gpuprov-persistence.service", *legacy),
         ("nvidia-fabricmanager.service", *fabric),
     )
-    return (
-        "\n".join(
-            f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
-            for name, active, file in rows
-        )
-        + f"\n{toolkit_host.units()}"
+    return "\n".join(
+        f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
+        for name, active, file in rows
     )
 
 
@@ -214,7 +211,7 @@ GOOD: dict[str, Output | str] = {
     **pcie_host.PROBES,
     **ofed_host.PROBES,
     **rdma_host.PROBES,
-    "roce": roce_host.said(config=None, unit=("not-found", "inactive", "")),
+    **roce_host.PROBES,
     **vgpu_host.PROBES,
     "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
     "efa": BARE["efa"],

@@ -17,7 +17,10 @@ from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
-ON = ("nvidia-persistenced.service", "gpuprov-readings.timer")
+ON = (
+    *("nvidia-persistenced.service", "gpuprov-readings.timer", "gpuprov-gpudirect.service"),
+    *("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+)
 """Units of the good host that run, and start at a boot."""
 
 
@@ -25,13 +28,14 @@ class Also(str):
     """Lines that a host's output has after those of what is as it should be."""
 
 
-def unit(name: str, active: str, file: str) -> Also:
-    """How systemd has a unit; of one without a file it has none."""
+def unit(name: str, active: str, file: str, said: str = "") -> Also:
+    """How systemd has a unit, and what it printed last where it failed; of one without a file systemd has none."""
     load = "loaded" if file else "not-found"
     folder = "/etc/systemd/system" if name.startswith("gpuprov-") else "/usr/lib/systemd/system"
     fragment = f"{folder}/{name}" if file else ""
     shown = f"Id={name}\nLoadState={load}\nFragmentPath={fragment}\nActiveState={active}\nUnitFileState={file}\n\n"
-    return Also("".join(f"unit|{line}\n" for line in shown.split("\n")[:-1]))
+    lines = [f"unit|{line}\n" for line in shown.split("\n")[:-1]]
+    return Also("".join([*lines, *([f"said|{name}|{said}\n"] if said else [])]))
 
 
 def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:

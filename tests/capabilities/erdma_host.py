@@ -31,7 +31,6 @@ def said(
     pairs: tuple[str, ...] = ("rdmap0s6|eth1|8500",),
     dkms: tuple[str, ...] = ("erdma/1.0.2, 5.15.0-119-generic, x86_64: installed",),
     config: tuple[str, ...] | None = ("parameter compat_mode Y", "mtu 8500"),
-    unit: tuple[str, str, str] = ("loaded", "active", "enabled"),
     softdep: bool = True,
 ) -> str:
     """What the probe `erdma` prints; `parameters` None: not loaded, {}: the kernel's own driver."""
@@ -43,7 +42,6 @@ def said(
     lines += [f"pair|{row}" for row in pairs] + ["tcp|22", "ephemeral|32768 60999", "reserved|"]
     lines += [f"core|/lib/modules/{KERNEL}/kernel/drivers/infiniband/core/ib_core.ko"] + [f"dkms|{row}" for row in dkms]
     lines += ["config|", *(f"config|{row}" for row in config)] if config is not None else []
-    lines += [f"{key}|{value}" for key, value in zip(("LoadState", "ActiveState", "UnitFileState"), unit, strict=True)]
     return "\n".join([*lines, *more]) + "\n"
 
 

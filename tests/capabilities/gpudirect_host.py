@@ -52,22 +52,20 @@ def said(
     values: dict[str, str] | None = None,
     unit: tuple[str, str, str] = ("loaded", "active", "enabled"),
     openibd: tuple[str, str, str] = ("loaded", "active", "enabled"),
-    old: tuple[str, str, str] = ("not-found", "", ""),
     starts: str = PEERMEM,
-    drop_in: str = PEERMEM,
     log: tuple[str, ...] = (),
     ofed: str = "25.10-1.7.1",
     running: str = K,
 ) -> str:
-    """What the probe `gpudirect` prints. `values`: parameters of the loaded nvidia_peermem. `old`: nv_peer_mem's service."""
+    """What the probe `gpudirect` prints. `values`: parameters of the loaded nvidia_peermem."""
     given = {"peerdirect_support": "0", "persistent_api_support": "1"} if values is None else values
     lines = ["".join(kernels or (kernel(),)).rstrip("\n"), f"running|{running}"]
     lines += [f"loaded|{name}|0" for name in loaded] + [f"holders|{holders}"] * ("ib_core" in loaded)
     lines += ["exported|yes"] * exported
     lines += [f"parameter|{name}|{value}" for name, value in given.items() if PEERMEM in loaded]
-    units = {"gpuprov-gpudirect": unit, "openibd": openibd, "nv_peer_mem": old}
+    units = {"gpuprov-gpudirect": unit, "openibd": openibd}
     lines += [f"unit|{name}.service|{'|'.join(state)}" for name, state in units.items()]
-    lines += [f"starts|{starts}"] * bool(starts) + [f"drop_in|{drop_in}"] * bool(drop_in)
+    lines += [f"starts|{starts}"] * bool(starts)
     lines += [f"log|[  100.500000] {line}" for line in log] + [f"ofed|{ofed}"] * bool(ofed)
     return "\n".join(lines) + "\n"
 
@@ -92,11 +90,10 @@ DMABUF = said(
     unit=NONE,
     openibd=NONE,
     starts="",
-    drop_in="",
     ofed="",
 )
 """A host with open modules, and the RDMA stack of its distribution."""
-COPIES = f"kernel|{K}|2.5.1\nloaded|\nmajor|237\nnode|237 666\nservice|gdrdrv.service\nenabled|enabled\n"
+COPIES = f"kernel|{K}|2.5.1\nloaded|\nmajor|237\nnode|237 666\n"
 INSTALLED = "".join(f"ii |{name}|2.5.1-1|{name}\n" for name in ("gdrdrv-dkms", "libgdrapi"))
 INDEX = "".join(
     f" {name} | 2.5.1-1 | http://mirror ./ Packages\n" for name in ("gdrdrv-dkms", "libgdrapi", "gdrcopy-tests")

@@ -65,29 +65,26 @@ def host(
     port: tuple[str, ...] = (),
     managers: int = 0,
     umad: int = 2,
-    opensm: str = "not-found|inactive|",
     soft: str = "not-found|inactive|",
     config: tuple[str, ...] | None = None,
-    log: str = "",
     daemons: tuple[str, ...] = ("containerd.service|unlimited|infinity",),
     bound: bool = False,
     silent: tuple[str, ...] = (),
 ) -> str:
-    """What the probe `rdma_host` prints. `port`: rows of ss; `opensm`, `soft`: LoadState, ActiveState, UnitFileState.
+    """What the probe `rdma_host` prints. `port`: rows of ss; `soft`: LoadState, ActiveState, UnitFileState.
 
     `daemons`: a service that runs, its process's limit, its unit's. `silent`: `address|device|class` of adapters that are dead.
     """
     lines = [f"module|{name}|{state}" for name, state in {**MODULES, **(modules or {})}.items()]
     lines += [f"netdev|{one}" for one in netdevs] + [f"route|{route}"] + [f"port|{one}" for one in port]
     lines += [f"managers|{managers}", f"umad|{umad}"]
-    lines += [f"unit|opensm.service|{opensm}||65536"]
     states = zip(("LoadState", "ActiveState", "UnitFileState"), soft.split("|"), strict=True)
     lines += [f"{name}|{value}" for name, value in states]
     lines += ["bound|yes"] * bound + [f"silent|{one}" for one in silent]
     rows = [one.partition("|") for one in daemons]
     lines += [f"unit|{unit}|loaded|active|enabled|{limits}" for unit, _, limits in rows]
     lines += ["config|", *(f"config|{line}" for line in config)] if config is not None else []
-    return "\n".join([*lines, *([f"log|{log}"] if log else [])]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def packages(*names: str, state: str = "ii ") -> str:

@@ -35,18 +35,13 @@ def said(
     *,
     tools: tuple[str, ...] = ("mlnx_qos", "dcb", "cma_roce_mode", "cma_roce_tos", "rdma_cm"),
     port: str = PORT,
-    config: tuple[str, ...] | None = LINES,
-    unit: tuple[str, str, str] = ("loaded", "active", "enabled"),
-    log: str = "",
     more: tuple[str, ...] = ("filter|nft",),
 ) -> str:
     """What the probe `roce` prints. An empty value is one that the host does not show."""
     lines = [f"tool|{tool}" for tool in tools] + ([port] if port else [])
     shown = VALUES | dict(values or {})
     lines += [f"value|mlx5_0|1|{key}|{value}" for key, value in shown.items() if value and port]
-    lines += ["config|", *(f"config|{line}" for line in config)] if config is not None else []
-    lines += [f"LoadState|{unit[0]}", f"ActiveState|{unit[1]}", f"UnitFileState|{unit[2]}"]
-    return "\n".join([*lines, *([f"log|{log}"] if log else []), *more]) + "\n"
+    return "\n".join([*lines, *more]) + "\n"
 
 
 PROBES = {"roce": said()}

@@ -11,7 +11,6 @@ from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.persistence import Persistence
-from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment
@@ -27,13 +26,17 @@ def block(name: str, values: dict[str, Any]) -> Fragment:
 SPECS: dict[str, Fragment] = {
     "persistence": Persistence(mode="legacy"),
     "kernel": Kernel(
-        blacklist=("nouveau",), sysctl={"vm.swappiness": 1}, limits={"memlock": "unlimited"}, modules_load=("ib_umad",)
+        blacklist=("nouveau",),
+        sysctl={"vm.swappiness": 1},
+        limits={"memlock": "unlimited"},
+        modules_load=("ib_umad",),
+        cpu_governor="performance",
     ),
     "mps": Mps(profile=True),
     "dcgm": Dcgm(listen="0.0.0.0:5555", exporter=True),
     "fabric_manager": FabricManager(imex=Imex(nodes=("192.0.2.1", "192.0.2.2"))),
     "gpudirect_rdma": GpudirectRdma(method="nvidia_peermem"),
-    "rdma": Rdma(),
+    "rdma": block("rdma", {"fabric": "roce", "roce": {"tos": 106}}),
     "kubernetes": Kubernetes(),
     "pcie": block("pcie", {"acs": "disabled", "affinity": "local"}),
     "gpu_settings": block("gpu_settings", {"power_limit": 400}),

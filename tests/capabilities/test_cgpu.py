@@ -17,14 +17,15 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, Row, judge
 from tests.capabilities.cgpu_host import ABSENT, said
+from tests.capabilities.contents_host import Also, unit
 
-MODULE, ALONE, DRIVER, SETTINGS, BOOT, VERSION = (
-    f"cgpu.{name}" for name in ("module", "alone", "driver", "settings", "boot", "version")
+MODULE, ALONE, DRIVER, SETTINGS, FILES, ENABLED, ACTIVE, VERSION = (
+    f"cgpu.{name}" for name in ("module", "alone", "driver", "settings", "files", "enabled", "active", "version")
 )
+UNIT = "gpuprov-cgpu.service"
 RATIO = Cgpu(prio_ratio=80)
 SINGLE = Cgpu(max_inst=20, gpus={"1": {"policy": 3, "max_inst": 5}})
 TWO = ("20 1 80", "5 3 80")
-FAILED = ("loaded", "failed", "enabled")
 COMPLAINT = (
     "cgpu: /proc/cgpu_km/0/max_inst stays 20, expected 5 (Device or resource busy), used by the containers 012b2edccd7a"
 )
@@ -85,30 +86,20 @@ ROWS = [
     Row("one GPU differs", SETTINGS, None, {"cgpu": said("20 1 80", "20 5 80")}, "fail", "GPU 1 policy is 5"),
     Row("a node is gone", SETTINGS, RATIO, {"cgpu": said("20 1 -")}, "fail", "prio_ratio is not there"),
     Row("the module is gone", SETTINGS, None, {"cgpu": ABSENT}, "fail", "not loaded", "see cgpu.module"),
-    Row("set again at boot", BOOT, None, {}, "pass", "gpuprov-cgpu.service enabled"),
-    Row(
-        "never applied",
-        BOOT,
-        None,
-        {"cgpu": said(config=None, unit=("not-found", "inactive", ""))},
-        "fail",
-        "/etc/gpuprov/cgpu.conf does not exist",
-        "gpuprov apply",
-    ),
+    Row("set again at boot", ENABLED, None, {}, "pass", f"{UNIT} enabled"),
+    Row("set at this boot", ACTIVE, None, {}, "pass", f"{UNIT} active"),
     Row(
         "applied for something else",
-        BOOT,
+        FILES,
         RATIO,
-        {},
+        {"contents": Also("sum|0  /etc/gpuprov/cgpu.conf\n")},
         "fail",
-        "says * policy 1",
-        change="file /etc/gpuprov/cgpu.conf: * policy 1 -> * policy 1; * prio_ratio 80",
+        "/etc/gpuprov/cgpu.conf: another text",
     ),
-    Row("a configuration without settings", BOOT, None, {"cgpu": said(config=())}, "fail", "says nothing"),
-    Row("switched off", BOOT, None, {"cgpu": said(unit=("loaded", "active", "disabled"))}, "fail", "is disabled", "enable"),
-    Row("failed at boot", BOOT, None, {"cgpu": said(unit=FAILED, log=COMPLAINT)}, "fail", "resource busy", "journalctl"),
-    Row("its Python is gone", BOOT, None, {"cgpu": said(more="gone|/usr/bin/python3.9")}, "fail", "python3.9: not there", "apply"),
-    Row("failed silently", BOOT, None, {"cgpu": said(unit=FAILED, log="Failed with result")}, "fail", "service failed"),
+    Row("switched off", ENABLED, None, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled", "enable"),
+    Row("failed at boot", ACTIVE, None, {"contents": unit(UNIT, "failed", "enabled", COMPLAINT)}, "fail", "resource busy", "stop the"),
+    Row("the module came too late", ACTIVE, None, {"cgpu": ABSENT, "contents": unit(UNIT, "failed", "enabled")}, "fail",
+        "service is failed", "load cGPU, or have Alibaba's installer load it at boot"),
     Row("a sound version", VERSION, None, {}, "pass", "cGPU 1.5.20"),
     Row("a known deadlock", VERSION, None, {"cgpu": said(version="1.5.7")}, "fail", "can lock up the kernel", "newer cGPU"),
     Row("a version with a word behind it", VERSION, None, {"cgpu": said(version="1.5.20-ack")}, "pass", "cGPU 1.5.20-ack"),
@@ -173,7 +164,7 @@ def made(block: Cgpu, text: str, **site: object) -> dict[str, Any]:
 def test_what_the_role_brings_about() -> None:
     found = made(SINGLE, said("20 5 80", "20 1 80"))
     assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
-    assert found["fix"].startswith("stop the containers")
+    assert found["fix"] == "stop the containers that it names; then gpuprov apply"
     assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf"}
     assert set(found["program"]) == {
         f"/usr/local/lib/gpuprov/cgpu/{name}.py" for name in ("__init__", "program", "cgpu")

@@ -20,7 +20,7 @@ from gpuprov.onhost import sources
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities.asking import facts
-from tests.capabilities.toolkit_host import CLOCK, GOOD, OLD, VERSION, docker, index, packages, podman, toolkit, units
+from tests.capabilities.toolkit_host import CLOCK, GOOD, OLD, VERSION, docker, index, packages, podman, toolkit
 
 REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
               "container_toolkit_repository_key": "/keys/toolkit.asc"}  # fmt: skip
@@ -45,7 +45,7 @@ def made(
 
 def test_a_host_that_has_it_gets_nothing_new() -> None:
     found = made()
-    assert (found["install"], found["settings"], found["retired"], found["later"]) == ([], [], [], {})
+    assert (found["install"], found["settings"], found["later"]) == ([], [], {})
     assert (found["hold"], found["release"]) == (list(PACKAGES), [])
     assert found["engines"] == ["docker", "crio"]
     assert found["drop_ins"] is True
@@ -57,7 +57,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
     ("all four, where one has moved", ContainerToolkit(version=VERSION), {"packages": packages(libnvidia_container1=OLD)},
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
-     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "enabled": list(catalogue.OWN_UNITS),
+     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "on": list(catalogue.OWN_UNITS), "off": [],
       "environment": {}, "absent": [catalogue.REFRESH_DROP_IN]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
@@ -83,15 +83,15 @@ def test_the_mode_is_set_where_it_is_another_or_cgroups_are_off() -> None:
 
 
 def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
-    found = made(ContainerToolkit(cdi_directory="/etc/cdi"), units=units() + units(names="gpuprov-cdi-refresh"))
-    assert found["retired"] == list(catalogue.OWN_UNITS)
+    found = made(ContainerToolkit(cdi_directory="/etc/cdi"))
+    assert found["off"] == list(catalogue.OWN_UNITS)
     assert found["absent"] == [f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS]
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
     drop_in = found["files"][catalogue.REFRESH_DROP_IN]
     assert "create-device-nodes" in drop_in
     waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
     assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
-    assert found["enabled"] == list(catalogue.REFRESH_UNITS)
+    assert found["on"] == list(catalogue.REFRESH_UNITS)
     assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 
 
@@ -171,12 +171,12 @@ def test_it_is_refreshed_under_every_name_of_the_module(tmp_path: Path, modules:
 
 
 def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:
-    found = made(ContainerToolkit(cdi_directory="/etc/cdi"), **THERE, units=units(names="gpuprov-cdi-refresh"))
+    found = made(ContainerToolkit(cdi_directory="/etc/cdi"), **THERE)
     service = found["files"]["/etc/systemd/system/gpuprov-cdi-refresh.service"]
     assert "ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=/etc/cdi/nvidia.yaml\n" in service
     assert "ExecStartPre=-/bin/sh -c '[ -e /dev/nvidia-uvm ] || nvidia-ctk" in service
     assert "%v/modules.dep" in found["files"]["/etc/systemd/system/gpuprov-cdi-refresh.path"]
-    assert found["retired"] == []
+    assert found["off"] == []
     rule = found["files"][catalogue.UDEV_RULE]
     assert 'RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all"' in rule
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog import container_toolkit as catalogue
 from tests.capabilities.asking import NO_GPU, PODMAN, Row, ask, judge
-from tests.capabilities.toolkit_host import GPU, MIG, OLD, VERSION, cdi, docker, toolkit, units
+from tests.capabilities.contents_host import Also, unit
+from tests.capabilities.toolkit_host import GPU, MIG, OLD, VERSION, cdi, docker, toolkit
 from tests.capabilities.toolkit_rows import DOCKER, engines, row
 
+PATH, SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"
 ROWS = [
     row("as the GPUs", "cdi", None, {}, "pass", "/var/run/cdi/nvidia.yaml: 0"),
     row(
@@ -121,24 +124,44 @@ ROWS = [
         "NVIDIA-SMI has failed",
         "nvidia_driver.loaded",
     ),
-    row(
-        "at every boot",
-        "cdi_refresh",
-        None,
-        {},
-        "pass",
-        "nvidia-cdi-refresh.path and nvidia-cdi-refresh.service enabled",
-    ),
+    row("at every boot", "enabled", None, {}, "pass", f"{PATH} enabled, {SERVICE} enabled"),
     row(
         "switched off",
-        "cdi_refresh",
+        "enabled",
         None,
-        {"units": units(off=("service",))},
+        {"contents": unit(SERVICE, "inactive", "disabled")},
         "fail",
-        "not enabled: nvidia-cdi-refresh.service",
-        "systemctl enable",
-        "service nvidia-cdi-refresh.service: disabled -> enabled",
+        f"{SERVICE} is disabled",
+        f"systemctl enable --now {SERVICE}",
+        f"service {SERVICE}: disabled -> enabled",
     ),
+    row(
+        "gpuprov's beside the toolkit's",
+        "enabled",
+        None,
+        {"contents": unit("gpuprov-cdi-refresh.path", "active", "enabled")},
+        "fail",
+        "gpuprov-cdi-refresh.path is enabled",
+        "systemctl disable --now gpuprov-cdi-refresh.path",
+    ),
+    row(
+        "an old release, with gpuprov's units",
+        "enabled",
+        None,
+        {"container_toolkit": toolkit(OLD)},
+        "pass",
+        "gpuprov-cdi-refresh.path",
+    ),
+    row(
+        "an old release, without",
+        "enabled",
+        None,
+        {"container_toolkit": toolkit(OLD), "contents": unit("gpuprov-cdi-refresh.path", "inactive", "")},
+        "fail",
+        "gpuprov-cdi-refresh.path is not-found",
+        "gpuprov apply",
+    ),
+    row("written to the directory", "cdi_refresh", None, {}, "pass", "/var/run/cdi/nvidia.yaml"),
     row(
         "elsewhere",
         "cdi_refresh",
@@ -150,37 +173,7 @@ ROWS = [
     ),
     row("its own default", "cdi_refresh", None, {"container_toolkit": toolkit(output="")}, "pass"),
     row(
-        "a unit that makes no device files",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit("1.18.0", makers=())},
-        "fail",
-        "nvidia-cdi-refresh.service makes no device files",
-        change="file /etc/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov.conf:  -> written",
-    ),
-    row(
-        "a unit of gpuprov's from before",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit(OLD, makers=()), "units": units(names="gpuprov-cdi-refresh")},
-        "fail",
-        "gpuprov-cdi-refresh.service makes no device files",
-    ),
-    row(
-        "an old release, with gpuprov's units",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit(OLD), "units": units(names="gpuprov-cdi-refresh")},
-        "pass",
-        "gpuprov-cdi-refresh.path",
-    ),
-    row(
-        "an old release, without",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit(OLD)},
-        "fail",
-        "not enabled: gpuprov-cdi-refresh.path",
+        "an old release", "cdi_refresh", None, {"container_toolkit": toolkit(OLD, output="")}, "n/a", "no refresh unit"
     ),
     row("nothing is lost", "daemon_reload", DOCKER, {}, "pass", "mode cdi, 2 device files linked"),
     row(
@@ -225,8 +218,14 @@ ROWS = [
         "pass",
         "mode legacy",
     ),
-    row("the rule", "daemon_reload_at_boot", None, {}, "pass", "71-gpuprov"),
-    row("no rule", "daemon_reload_at_boot", None, {"container_toolkit": toolkit(rule=False)}, "fail", "no udev rule"),
+    row(
+        "another rule",
+        "files",
+        None,
+        {"contents": Also(f"sum|0  {catalogue.UDEV_RULE}\n")},
+        "fail",
+        f"{catalogue.UDEV_RULE}: another text",
+    ),
 ]
 
 

@@ -18,7 +18,7 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, facts, good
-from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, K, kernel, said
+from tests.capabilities.gpudirect_host import NEXT, OPEN, K, kernel, said
 
 PEER = GpudirectRdma(method="nvidia_peermem")
 FORERUNNER = GpudirectRdma(method="nv_peer_mem")
@@ -45,9 +45,8 @@ def made(*asked: Any, **changed: Any) -> dict[str, Any]:
 
 def test_a_peer_module_is_loaded_after_the_rdma_stack() -> None:
     found = made()
-    assert found["enabled"] == [catalogue.UNIT]
-    assert (found["disabled"], found["absent"]) == ([], [])
-    assert (found["dead"], found["forerunner"], found["reboot"]) == ("", "", "")
+    assert (found["on"], found["off"], found["absent"]) == ([catalogue.UNIT], ["nv_peer_mem.service"], [])
+    assert (found["dead"], found["reboot"]) == ("", "")
     unit = found["files"][catalogue.UNIT_FILE]
     assert "\nExecStart=/sbin/modprobe nvidia_peermem\n" in unit
     assert re.search(r"^After=.* openibd\.service ", unit, re.M)
@@ -60,11 +59,9 @@ def test_a_peer_module_is_loaded_after_the_rdma_stack() -> None:
     assert {"text", "cause", "way"} == set(peer["causes"][0])
 
 
-def test_what_the_probe_reads_is_what_the_role_writes() -> None:
-    """The checks know the unit and the drop-in by these lines."""
-    for text, pattern in zip(made()["files"].values(), (r"^ExecStart=.*modprobe (\w+)$", r"^ExecStartPost=-.*modprobe (\w+)$"),
-                             strict=True):  # fmt: skip
-        assert re.findall(pattern, text, re.M) == ["nvidia_peermem"]
+def test_the_probe_reads_what_the_unit_loads() -> None:
+    """By this line export knows the method."""
+    assert re.findall(r"^ExecStart=.*modprobe (\w+)$", made()["files"][catalogue.UNIT_FILE], re.M) == ["nvidia_peermem"]
 
 
 def test_without_openibd_there_is_no_drop_in_of_it() -> None:
@@ -75,9 +72,8 @@ def test_without_openibd_there_is_no_drop_in_of_it() -> None:
 def test_with_dmabuf_nothing_of_it_stays() -> None:
     found = made(GpudirectRdma(method="dmabuf"), gpudirect=said(kernel(license_=OPEN)))
     assert (found["files"], found["peer"]) == ({}, {})
-    assert (found["enabled"], found["disabled"]) == ([], [catalogue.UNIT])
+    assert (found["on"], found["off"]) == ([], [catalogue.UNIT, "nv_peer_mem.service"])
     assert found["absent"] == [catalogue.UNIT_FILE, catalogue.DROP_IN]
-    assert not made(GpudirectRdma(), gpudirect=DMABUF)["disabled"], "there is no unit to stop"
 
 
 def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:
@@ -96,18 +92,15 @@ def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:
 
 
 def test_the_forerunner_is_switched_off_unless_it_is_meant() -> None:
-    on = said(old=("loaded", "active", "enabled"))
-    assert made(gpudirect=on)["forerunner"] == "nv_peer_mem.service"
-    assert made(gpudirect=said(old=("loaded", "inactive", "disabled")))["forerunner"] == ""
-    both = said(kernel(module="nv_peer_mem"), old=("loaded", "active", "enabled"))
-    found = made(FORERUNNER, gpudirect=both)
-    assert (found["forerunner"], found["peer"]["other"], found["peer"]["parameters"]) == ("", "nvidia_peermem", {})
+    assert made()["off"] == ["nv_peer_mem.service"]
+    found = made(FORERUNNER, gpudirect=said(kernel(module="nv_peer_mem")))
+    assert (found["off"], found["peer"]["other"], found["peer"]["parameters"]) == ([], "nvidia_peermem", {})
 
 
 def test_nothing_is_loaded_in_a_container_or_without_a_gpu() -> None:
     assert made(**PODMAN)["peer"] == {}
     assert made(**NO_GPU)["peer"] == {}
-    assert made(**PODMAN)["enabled"], "at the next boot of its machine"
+    assert made(**PODMAN)["on"], "at the next boot of its machine"
 
 
 def test_a_driver_that_was_loaded_with_another_override_needs_a_reboot() -> None:

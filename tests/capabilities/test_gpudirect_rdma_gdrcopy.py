@@ -81,7 +81,7 @@ ROWS = [
         "mode 600",
     ),
     Row("in a container", COPIES, COPY, {**PODMAN, **THERE, "gdrcopy": ""}, "pass", "a container has"),
-    Row("gdrcopy at boot", COPIES_BOOT, COPY, {"gdrcopy": gh.COPIES}, "pass", "gdrdrv.service enabled"),
+    Row("gdrcopy at boot", COPIES_BOOT, COPY, {"gdrcopy": gh.COPIES}, "pass", f"gdrdrv for {gh.K}"),
     Row(
         "no gdrdrv for the next kernel",
         COPIES_BOOT,
@@ -92,15 +92,6 @@ ROWS = [
         "dkms autoinstall -k ",
     ),
     Row("no gdrdrv at all", COPIES_BOOT, COPY, {}, "fail", f"none for {gh.K}", "gpuprov apply"),
-    Row(
-        "gdrcopy's service is off",
-        COPIES_BOOT,
-        COPY,
-        {"gdrcopy": gh.COPIES.replace("enabled|enabled", "enabled|disabled")},
-        "fail",
-        "gdrdrv.service is not enabled",
-    ),
-    Row("no service of gdrcopy", COPIES_BOOT, COPY, {"gdrcopy": f"kernel|{gh.K}|2.5.1\n"}, "fail", "is not there"),
     Row("gdrcopy at boot, not asked for", COPIES_BOOT, None, {}, "n/a", "not in the spec"),
 ]
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.capabilities.gpudirect_rdma.desired import FORERUNNER
+from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
+from gpuprov.catalog.rdma.gpudirect import DROP_IN, UNIT, UNIT_FILE
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import PODMAN, Row, judge
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.gpudirect_host import DMABUF, NONE, kernel, peer
 
 PARAMETERS = "gpudirect_rdma.parameters"
-BOOT = "gpudirect_rdma.boot"
+FILES, ENABLED, ACTIVE = (f"gpudirect_rdma.{name}" for name in ("files", "enabled", "active"))
 LOG = "gpudirect_rdma.log"
 ON = {"gpudirect": DMABUF}
 OLD = GpudirectRdma(method="nv_peer_mem")
+COPIES = "gdrdrv.service"
+COPY = GpudirectRdma(gdrcopy=Gdrcopy(install=True))
 LEGACY = GpudirectRdma(method="nvidia_peermem", peerdirect_support=1)
 
 ROWS = [
@@ -77,44 +82,38 @@ ROWS = [
     ),
     Row("no parameters", PARAMETERS, None, ON, "n/a", "the method is dmabuf"),
     Row("nv_peer_mem's", PARAMETERS, OLD, {}, "pass", "none of nvidia_peermem's"),
+    Row("its unit at boot", ENABLED, None, {}, "pass", f"{UNIT} enabled"),
+    Row("whole, with openibd's drop-in", FILES, None, {}, "pass", "2 files as gpuprov writes them"),
+    Row("without openibd", FILES, None, peer(openibd=NONE), "pass", "1 file as gpuprov writes them"),
+    Row("no unit", ENABLED, None, {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found", "gpuprov apply"),
+    Row("a unit of the other", FILES, None, {"contents": Also(f"sum|0  {UNIT_FILE}\n")}, "fail", f"{UNIT_FILE}: another text"),
+    Row("switched off", ENABLED, None, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled", "systemctl enable"),
+    Row("nothing at boot for dma-buf", ENABLED, None, ON, "n/a", "no unit"),
     Row(
-        "after openibd at boot", BOOT, None, {}, "pass", "gpuprov-gpudirect.service loads nvidia_peermem, after openibd"
-    ),
-    Row("without openibd", BOOT, None, peer(openibd=NONE, drop_in=""), "pass", "loads nvidia_peermem"),
-    Row(
-        "no unit",
-        BOOT,
+        "a unit left behind",
+        ENABLED,
         None,
-        peer(unit=NONE, starts=""),
+        {**ON, "contents": unit(UNIT, "active", "enabled")},
         "fail",
-        "gpuprov-gpudirect.service is not there",
-        "gpuprov apply",
-        change="file /etc/systemd/system/gpuprov-gpudirect.service:  -> nvidia_peermem",
+        f"{UNIT} is enabled",
+        f"systemctl disable --now {UNIT}",
     ),
-    Row("a unit of the other", BOOT, None, peer(starts="nv_peer_mem"), "fail", "it loads nv_peer_mem"),
+    Row("a drop-in left behind", FILES, None, {**ON, "contents": Also(f"entry|f|644|0|0|{DROP_IN}\n")}, "fail", f"{DROP_IN}: there"),
     Row(
-        "switched off",
-        BOOT,
+        "the forerunner's service",
+        ENABLED,
         None,
-        peer(unit=("loaded", "active", "disabled")),
+        {"contents": unit(FORERUNNER, "inactive", "enabled")},
         "fail",
-        "is disabled",
-        "systemctl enable",
+        f"{FORERUNNER} is enabled",
+        f"systemctl disable --now {FORERUNNER}",
     ),
-    Row(
-        "failed", BOOT, None, peer(unit=("loaded", "failed", "enabled")), "fail", "failed", "see gpudirect_rdma.loaded"
-    ),
-    Row(
-        "openibd does not load it",
-        BOOT,
-        None,
-        peer(drop_in=""),
-        "fail",
-        "openibd loads no peer module",
-        "gpuprov apply",
-        change="file /etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf:  -> nvidia_peermem",
-    ),
-    Row("dma-buf at boot", BOOT, None, ON, "n/a", "the method is dmabuf"),
+    Row("it runs", ACTIVE, None, {"contents": unit(FORERUNNER, "active", "disabled")}, "fail", "is active", "systemctl stop"),
+    Row("switched off", ACTIVE, None, {"contents": unit(FORERUNNER, "inactive", "disabled")}, "n/a", "no unit"),
+    Row("it is the method", ENABLED, OLD, peer(kernel(module="nv_peer_mem")), "pass", f"{UNIT} enabled"),
+    Row("gdrcopy at boot", ENABLED, COPY, {}, "pass", "gdrdrv.service enabled"),
+    Row("gdrcopy's service is off", ENABLED, COPY, {"contents": unit(COPIES, "inactive", "disabled")}, "fail", "is disabled"),
+    Row("no service of gdrcopy", ENABLED, COPY, {"contents": unit(COPIES, "inactive", "")}, "fail", f"{COPIES} is not-found"),
     Row("a quiet log", LOG, None, {}, "pass", "no lost context"),
     Row(
         "a lost context",
@@ -126,7 +125,7 @@ ROWS = [
         "restart what was using RDMA",
     ),
     Row("the machine's log", LOG, None, {**PODMAN, **peer(log=(gh.LOG,))}, "skip", "the machine's"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in ROWS])

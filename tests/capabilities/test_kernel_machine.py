@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities import kernel
-from gpuprov.capabilities.kernel.desired import MODULES
+from gpuprov.capabilities.kernel.desired import MODULES, UNIT, UNIT_FILE
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import cpu
 from gpuprov.spec.across import conflict_problem
@@ -18,12 +18,15 @@ from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import at_boot
 from tests.capabilities.asking import BARE, Row, facts, judge
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.kernel_host import frequency
 
-HUGE, GOVERNOR, BOOT, NUMA = (f"kernel.{name}" for name in ("hugepages", "governor", "governor_boot", "numa_balancing"))
+HUGE, GOVERNOR, NUMA, FILES, ENABLED, ACTIVE = (
+    f"kernel.{name}" for name in ("hugepages", "governor", "numa_balancing", "files", "enabled", "active")
+)
 PAGES, GIANT, FAST = Kernel(hugepages={"2M": 64}), Kernel(hugepages={"1G": 2}), Kernel(cpu_governor="performance")
 METAL, GUEST, PODMAN = {"machine": "kind|none\n"}, {"machine": "kind|kvm\n"}, {"container": "podman\n"}
-ON, OFF = ("loaded", "active", "enabled"), ("loaded", "inactive", "disabled")
+ON = ("loaded", "active", "enabled")
 
 
 def rates(*names: str, **more: object) -> dict[str, str]:
@@ -73,23 +76,18 @@ ROWS = [
     Row("bare metal without", GOVERNOR, FAST, rates(), "fail", "no CPU has a governor", "intel_pstate"),
     Row("a virtual machine without", GOVERNOR, FAST, {**rates(), **GUEST}, "skip", "no say in the frequency"),
     Row("a container", GOVERNOR, FAST, {**METAL, **PODMAN}, "skip", "the machine's"),
-    Row("nothing asked", BOOT, None, METAL, "n/a", "not in the spec"),
-    Row("not asked any more", BOOT, None, rates("performance", asked="performance", unit=ON), "fail", "sets performance"),
-    Row("set at boot", BOOT, FAST, rates("performance", asked="performance", unit=ON), "pass", "enabled"),
-    Row("never applied", BOOT, FAST, METAL, "fail", "it sets nothing", "gpuprov apply"),
-    Row("another one", BOOT, FAST, rates("performance", asked="powersave", unit=ON), "fail", "it sets powersave"),
-    Row("failed", BOOT, FAST, rates("powersave", asked="performance", unit=("loaded", "failed", "enabled")), "fail", "failed"),
-    Row(
-        "its Python is gone",
-        BOOT,
-        FAST,
-        METAL | {"cpu_frequency": rates("performance", asked="performance")["cpu_frequency"] + "gone|/usr/bin/python3.9\n"},
-        "fail",
-        "starts /usr/bin/python3.9: not there",
-        "gpuprov apply",
-    ),
-    Row("switched off", BOOT, FAST, rates("performance", asked="performance", unit=OFF), "fail", "disabled"),
-    Row("a virtual machine", BOOT, FAST, {**rates(), **GUEST}, "skip", "no say"),
+    Row("nothing asked", ENABLED, None, METAL, "n/a", "no unit"),
+    Row("not asked any more", ENABLED, None, METAL | {"contents": unit(UNIT, "active", "enabled")}, "fail", "is enabled"),
+    Row("not asked, and there", FILES, None, METAL | {"contents": Also(f"entry|f|644|0|0|{UNIT_FILE}\n")}, "fail", "service: there"),
+    Row("set at boot", ENABLED, FAST, METAL, "pass", f"{UNIT} enabled"),
+    Row("never applied", ENABLED, FAST, METAL | {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found", "gpuprov apply"),
+    Row("another one", FILES, FAST, METAL | {"contents": Also(f"sum|0  {UNIT_FILE}\n")}, "fail", f"{UNIT_FILE}: another text"),
+    Row("failed", ACTIVE, FAST, METAL | {"contents": unit(UNIT, "failed", "enabled", "governor: expected performance")}, "fail",
+        'failed ("governor: expected performance")', "cpu_governor: keep"),
+    Row("switched off", ENABLED, FAST, METAL | {"contents": unit(UNIT, "inactive", "disabled")}, "fail", "is disabled"),
+    Row("bare metal without", ENABLED, FAST, {**rates(), "contents": unit(UNIT, "inactive", "")}, "skip", "no CPU has a governor"),
+    Row("a virtual machine", ENABLED, FAST, {**rates(), **GUEST, "contents": unit(UNIT, "inactive", "")}, "skip", "no say"),
+    Row("a virtual machine", ACTIVE, FAST, {**rates(), **GUEST, "contents": unit(UNIT, "active", "enabled")}, "fail", "is active"),
     Row("nothing asked", NUMA, None, {}, "n/a", "not in the spec"),
     Row("off", NUMA, Kernel(numa_balancing="disabled"), {"sysctl": "kernel.numa_balancing = 0\n"}, "pass", "=0"),
     Row("on", NUMA, Kernel(numa_balancing="enabled"), {"sysctl": "kernel.numa_balancing = 1\n"}, "pass", "=1"),

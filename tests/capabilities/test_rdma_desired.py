@@ -24,10 +24,10 @@ from tests.capabilities.asking import BARE, facts, good
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 UNITS = "/etc/systemd/system"
 HOME = "/usr/local/lib/gpuprov/rdma"
-NO_UNIT = {"unit": ("not-found", "inactive", "")}
+PARTS = ["gpuprov-rdma-soft.service", "gpuprov-roce.service", "gpuprov-erdma.service"]
 BARE_HOST = {
-    "roce": roce_host.said(config=None, **NO_UNIT),  # type: ignore[arg-type]
-    "erdma": erdma_host.said(config=None, files=(), **NO_UNIT),  # type: ignore[arg-type]
+    "roce": roce_host.said(),
+    "erdma": erdma_host.said(config=None, files=()),
     "nccl": erdma_host.nccl(None),
     "ofed": BARE["ofed"],
 }
@@ -57,13 +57,15 @@ def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     unit = answer["units"][f"{UNITS}/gpuprov-rdma-soft.service"]
     assert "\nEnvironment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m rdma.soft apply 60\n" in unit
     assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-rdma-soft.service", "")
-    assert (answer["install"], answer["off"], answer["initramfs"], answer["limits"]["raise"]) == ([], [], False, [])
+    assert (answer["install"], answer["off"], answer["initramfs"]) == ([], PARTS[1:], False)
+    assert answer["limits"]["raise"] == []
     assert answer["absent"] == [
         f"{UNITS}/gpuprov-roce.service",
         "/etc/gpuprov/roce.conf",
         f"{UNITS}/gpuprov-erdma.service",
         "/etc/gpuprov/erdma.conf",
         "/etc/modprobe.d/gpuprov-erdma.conf",
+        f"{UNITS}/opensm.service.d/50-gpuprov.conf",
         *(f"{HOME}/{name}" for name in ("roce.py", "roce_ports.py", "erdma.py", "erdma_state.py")),
         *(f"{HOME}/{name}" for name in ("roce.sh", "roce-read.sh", "soft.sh")),
         "/usr/local/lib/gpuprov/erdma/erdma.sh",
@@ -91,7 +93,7 @@ def test_the_address_of_an_interface_is_not_that_of_its_vlan() -> None:
 def test_another_fabric_takes_away_what_sets_the_old_one() -> None:
     texts = {"rdma_host": rdma_host.SOFT, "roce": roce_host.said(), "erdma": erdma_host.said()}
     answer = made(Rdma(fabric="infiniband"), **texts)
-    assert answer["off"] == ["gpuprov-rdma-soft.service", "gpuprov-roce.service", "gpuprov-erdma.service"]
+    assert answer["off"] == PARTS
     assert {"/etc/gpuprov/rdma-soft.conf", "/etc/gpuprov/roce.conf", "/etc/modprobe.d/gpuprov-erdma.conf"} <= set(
         answer["absent"]
     )
@@ -114,9 +116,7 @@ def test_roce_ports(values: dict[str, str], differs: str) -> None:
     assert answer["unit"]["differs"] == differs
     assert "ExecStart=@PYTHON@ -B -m rdma.roce apply 60\n" in answer["units"][f"{UNITS}/gpuprov-roce.service"]
     assert answer["files"]["/etc/gpuprov/roce.conf"].splitlines()[2:] == ["set mtu 4200", "set pfc 3", "set ecn 3"]
-    assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == ["gpuprov-roce.service"], (
-        "no setting is asked for"
-    )
+    assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == PARTS, "no setting is asked for"
 
 
 @pytest.mark.parametrize(("container", "differs"), [("none", ""), ("podman", "mlx5_0 port 1 pfc: none -> 3")])
@@ -181,21 +181,20 @@ def test_the_kernels_own_driver_of_erdma_has_no_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "host", "wanted"),
+    ("name", "asked", "managers", "differs", "off"),
     [
-        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(),
-         {"here": True, "differs": "opensm: no process -> one for each port", "off": []}),
-        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(managers=2), {"here": True, "differs": "", "off": []}),
-        ("gpu2", Opensm(hosts=("gpu1",)), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": [OPENSM]}),
-        ("gpu2", Opensm(elsewhere=True), rdma_host.host(opensm="loaded|inactive|disabled"), {"here": False, "off": [OPENSM]}),
-        ("gpu2", Opensm(elsewhere=True), rdma_host.host(), {"here": False, "off": []}),
-        ("gpu2", Opensm(), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": []}),
+        ("gpu1", Opensm(hosts=("gpu1",)), 0, "opensm: without a process -> one for each port", PARTS),
+        ("gpu1", Opensm(hosts=("gpu1",)), 2, "", PARTS),
+        ("gpu2", Opensm(hosts=("gpu1",)), 2, "", [*PARTS, OPENSM]),
+        ("gpu2", Opensm(elsewhere=True), 0, "", [*PARTS, OPENSM]),
+        ("gpu2", Opensm(), 2, "", PARTS),
     ],
-)  # fmt: skip
-def test_opensm(name: str, asked: Opensm, host: str, wanted: dict[str, Any]) -> None:
-    answer = made(Rdma(fabric="infiniband", opensm=asked), name, rdma_host=host)
-    assert {key: answer["opensm"][key] for key in wanted} == wanted
-    assert (f"{UNITS}/opensm.service.d/50-gpuprov.conf" in answer["files"]) == wanted["here"]
+)
+def test_opensm(name: str, asked: Opensm, managers: int, differs: str, off: list[str]) -> None:
+    answer = made(Rdma(fabric="infiniband", opensm=asked), name, rdma_host=rdma_host.host(managers=managers))
+    here = name in asked.hosts
+    assert (answer["opensm"]["here"], answer["opensm"]["differs"], answer["off"]) == (here, differs, off)
+    assert (f"{UNITS}/opensm.service.d/50-gpuprov.conf" in answer["files"]) == here
 
 
 def test_limits_of_services() -> None:

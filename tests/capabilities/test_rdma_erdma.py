@@ -97,14 +97,6 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
      "fail", "/etc/modprobe.d/erdma.conf says", "take that line out"),
     ("the softdep is lost", "options", COMPAT, said(vendor=("vendor|",)), "fail", "lost its softdep", "softdep erdma pre: ib_uverbs"),
     ("no softdep at all", "options", COMPAT, said(vendor=(), softdep=False), "fail", "knows no softdep", "apply"),
-    ("boot", "boot", COMPAT, said(), "pass", "enabled", ""),
-    ("never applied", "boot", COMPAT, said(config=None, unit=("not-found", "inactive", "")), "fail", "does not exist", "apply"),
-    ("for another mode", "boot", IWARP, said(), "fail", "says parameter compat_mode Y; mtu 8500", "apply"),
-    ("inbox", "boot", INBOX, said(config=("mtu 8500",)), "pass", "enabled", ""),
-    ("failed", "boot", COMPAT, said("log|erdma: it is held by: python3 (4711)", unit=("loaded", "failed", "enabled")),
-     "fail", "held by", "journalctl"),
-    ("without its Python", "boot", COMPAT, said("gone|/usr/bin/python3.9"), "fail", "starts /usr/bin/python3.9: not there", "apply"),
-    ("switched off", "boot", COMPAT, said(unit=("loaded", "active", "disabled")), "fail", "disabled", "enable"),
     ("an instance", "function", COMPAT, said(), "pass", "1ded:107f at 0000:00:06.0", ""),
     ("no ERI", "function", COMPAT, said(functions=()), "fail", "none", "EriQuantity"),
     ("no driver in the kernel", "function", INBOX, said(kernels=(f"{KERNEL}|1|1|||0",)),
@@ -186,17 +178,8 @@ def test_an_initramfs_with_erdma_has_its_options(images: str, status: str, found
 
 @pytest.mark.parametrize("check", [name for name in CHECKS if name.startswith("rdma.erdma_")])
 def test_other_fabrics_are_not_asked(check: str) -> None:
-    outcome = ask(check.removeprefix("rdma.erdma_"), Rdma(fabric="roce"), said(unit=("not-found", "inactive", "")))
+    outcome = ask(check.removeprefix("rdma.erdma_"), Rdma(fabric="roce"), said())
     assert (outcome.status, outcome.found) == ("n/a", "the fabric is roce")
-
-
-def test_a_unit_left_of_erdma_where_another_fabric_is_asked_for() -> None:
-    outcome = ask("boot", Rdma(fabric="roce"), said())
-    assert (outcome.status, outcome.found, outcome.hint) == (
-        "fail",
-        "gpuprov-erdma.service is enabled",
-        "gpuprov apply",
-    )
 
 
 def test_the_host_as_a_spec() -> None:

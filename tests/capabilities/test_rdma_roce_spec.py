@@ -97,9 +97,9 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_role_writes_the_lines_that_the_check_expects(block: Rdma) -> None:
+def test_the_role_writes_what_is_asked_for(block: Rdma) -> None:
     asked = lines(block)
-    texts = {"roce": roce_host.said(config=None), "rdma_devices": "", "ofed": ""}
+    texts = {"roce": roce_host.said(), "rdma_devices": "", "ofed": ""}
     made = at_boot(Context(HostSpec(name="gpu1"), block, Facts({name: Output(text) for name, text in texts.items()})))
     if not asked:
         assert made is None

@@ -1,4 +1,4 @@
-"""rdma: software devices, found by their interface, now and after the next boot."""
+"""rdma: software devices, found by their interface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma, Soft
 from tests.capabilities.asking import Row, judge
 from tests.capabilities.rdma_host import SOFT, host, rxe
 
-SOFTLY, SOFT_BOOT = (f"rdma.{name}" for name in ("soft", "soft_boot"))
+SOFTLY = "rdma.soft"
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 SIW = Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens4",)))
 TAKEN = 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'
@@ -102,58 +102,6 @@ ROWS = [
         "no module rdma_rxe",
     ),
     Row("hardware needs none", SOFTLY, None, {}, "n/a", "not in the spec"),
-    Row(
-        "made again at boot",
-        SOFT_BOOT,
-        Rdma(fabric="soft"),
-        {"rdma_host": SOFT},
-        "pass",
-        "gpuprov-rdma-soft.service enabled",
-    ),
-    Row(
-        "made by hand",
-        SOFT_BOOT,
-        RXE,
-        {"rdma_host": host()},
-        "fail",
-        "/etc/gpuprov/rdma-soft.conf does not exist",
-        "gpuprov apply",
-        change="file /etc/gpuprov/rdma-soft.conf:  -> rxe ens4",
-    ),
-    Row("made elsewhere at boot", SOFT_BOOT, RXE, {"rdma_host": SOFT}, "fail", "says rxe default"),
-    Row(
-        "not enabled",
-        SOFT_BOOT,
-        Rdma(fabric="soft"),
-        {"rdma_host": host(config=("rxe default",), soft="loaded|active|disabled")},
-        "fail",
-        "is disabled",
-        "systemctl enable",
-    ),
-    Row(
-        "the last boot's failed",
-        SOFT_BOOT,
-        Rdma(fabric="soft"),
-        {
-            "rdma_host": host(
-                config=("rxe default",), soft="loaded|failed|enabled", log="rdma-soft: no network interface default"
-            )
-        },
-        "fail",
-        'failed ("rdma-soft: no network interface default")',
-        "journalctl",
-    ),
-    Row(
-        "its module is gone",
-        SOFT_BOOT,
-        Rdma(fabric="soft"),
-        {"rdma_host": SOFT + "gone|/usr/local/lib/gpuprov/rdma/soft.py\n"},
-        "fail",
-        "rdma/soft.py: not there",
-        "gpuprov apply",
-    ),
-    Row("left of another fabric", SOFT_BOOT, None, {"rdma_host": SOFT}, "fail", "is enabled", "gpuprov apply"),
-    Row("nothing left", SOFT_BOOT, None, {}, "n/a", "not in the spec"),
 ]
 
 

@@ -135,7 +135,7 @@ def test_reality_as_a_spec() -> None:
         "unlimited",
         Opensm(elsewhere=True),
     )
-    managed = exported(TWO, host(managers=2, opensm="loaded|active|enabled"))
+    managed = exported(TWO, host(managers=2))
     assert managed.opensm == Opensm(), "the inventory's name of this host is not known here"
     addresses = ("ib0|80|up|32|0000:3b:00.0|", "ib1|81|up|32|0000:5e:00.0|")
     assert exported(TWO, host(netdevs=addresses)).ipoib
@@ -176,11 +176,6 @@ def test_the_probe_reads_what_the_catalogue_names() -> None:
     for row in catalogue.rdma_file().packages:
         assert set(row.debian) <= set(probe.DEBS.split())
         assert set(row.redhat) <= set(probe.RPMS.split("|"))
-    assert (probe.OPENSM, probe.SOFT, probe.CONFIG) == (
-        catalogue.OPENSM_UNIT,
-        catalogue.SOFT_UNIT,
-        catalogue.SOFT_CONFIG,
-    )
 
 
 def test_what_roles_carry_as_text_is_no_template() -> None:

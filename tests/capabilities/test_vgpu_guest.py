@@ -12,9 +12,12 @@ from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.probe.base import Output
 from tests.capabilities import vgpu_host as vm
 from tests.capabilities.asking import facts
+from tests.capabilities.contents_host import unit
 
-CONFIGURED, TOKEN, ENABLED = "vgpu_guest.configured", "vgpu_guest.token_installed", "vgpu_guest.enabled"
-ALIVE, LICENSED = "vgpu_guest.alive", "vgpu_guest.licensed"
+FILES, TOKEN, ENABLED, ACTIVE, LICENSED = (
+    f"vgpu_guest.{name}" for name in ("files", "token_installed", "enabled", "active", "licensed")
+)
+CONFIG = "/etc/nvidia/gridd.conf"
 PLAIN = VgpuGuest()
 SERVER = VgpuGuest(
     licensing="server", server_address="licence.example", backup_server_address="spare.example", backup_server_port=7171
@@ -36,51 +39,28 @@ FULL_SETTINGS = (
 
 
 @pytest.mark.parametrize(
-    ("fragment", "text", "status", "found"),
+    ("fragment", "text", "found"),
     [
-        (PLAIN, vm.gridd(), "pass", "FeatureType=1"),
-        (PLAIN, vm.gridd("FeatureType=1", "EnableUI=FALSE", "LicenseInterval=1440"), "pass", "FeatureType=1"),
-        (PLAIN, vm.gridd("FeatureType=1", "EnableUI=false # off"), "pass", "FeatureType=1"),
-        (PLAIN, vm.gridd(config=False), "fail", "/etc/nvidia/gridd.conf does not exist"),
-        (PLAIN, vm.gridd("FeatureType=0"), "fail", "FeatureType is 0, expected 1"),
-        (PLAIN, vm.gridd("EnableUI=FALSE"), "fail", "FeatureType is not set, expected 1"),
-        (
-            PLAIN,
-            vm.gridd("FeatureType=1", "ServerAddress=old.example"),
-            "fail",
-            "ServerAddress is old.example, expected nothing",
-        ),
-        (PLAIN, vm.gridd("FeatureType=1", "IgnoreSP=TRUE"), "fail", "IgnoreSP is TRUE, expected nothing"),
-        (PLAIN, vm.gridd("FeatureType=1", "LicenseInterval=10"), "fail", "LicenseInterval is 10, expected 1440"),
-        (FULL, vm.gridd(*FULL_SETTINGS), "pass", "ProxyServerPort=3128"),
-        (FULL, vm.gridd(*FULL_SETTINGS[:-1]), "fail", "EnableUI is FALSE, expected TRUE"),
-        (FULL, vm.gridd(*FULL_SETTINGS[1:]), "fail", "FeatureType is not set, expected 4"),
-        (
-            SERVER,
-            vm.gridd(
-                "FeatureType=1",
-                "ServerAddress=licence.example",
-                "ServerPort=7070",
-                "BackupServerAddress=spare.example",
-                "BackupServerPort=7171",
-            ),
-            "pass",
-            "ServerAddress=licence.example",
-        ),
-        (
-            SERVER,
-            vm.gridd("FeatureType=1", "ServerAddress=licence.example"),
-            "fail",
-            "BackupServerPort is 7070, expected 7171",
-        ),
-        (PROVIDER, vm.gridd("EnableUI=FALSE"), "pass", "gridd's defaults"),
-        (PROVIDER, vm.gridd("FeatureType=0"), "fail", "FeatureType is 0, expected nothing"),
+        (PLAIN, vm.gridd("FeatureType=0"), "FeatureType is 0, expected 1"),
+        (PLAIN, vm.gridd("EnableUI=FALSE"), "FeatureType is not set, expected 1"),
+        (PLAIN, vm.gridd("FeatureType=1", "ServerAddress=old.example"), "ServerAddress is old.example, expected nothing"),
+        (PLAIN, vm.gridd("FeatureType=1", "IgnoreSP=TRUE"), "IgnoreSP is TRUE, expected nothing"),
+        (PLAIN, vm.gridd("FeatureType=1", "LicenseInterval=10"), "LicenseInterval is 10, expected 1440"),
+        (PLAIN, vm.gridd("FeatureType=1", "EnableUI=false # off"), ""),
+        (FULL, vm.gridd(*FULL_SETTINGS[:-1]), "EnableUI is FALSE, expected TRUE"),
+        (FULL, vm.gridd(*FULL_SETTINGS[1:]), "FeatureType is not set, expected 4"),
+        (FULL, vm.gridd(*FULL_SETTINGS), ""),
+        (SERVER, vm.gridd("FeatureType=1", "ServerAddress=licence.example", "BackupServerAddress=spare.example"),
+         "BackupServerPort is 7070, expected 7171"),
+        (PROVIDER, vm.gridd("FeatureType=0"), "FeatureType is 0, expected nothing"),
+        (PROVIDER, vm.gridd("EnableUI=FALSE"), ""),
     ],
-)
-def test_configuration(fragment: VgpuGuest, text: str, status: str, found: str) -> None:
-    outcome = vm.ask(CONFIGURED, fragment, gridd=text)
-    assert (outcome.status, found in outcome.found) == (status, True), outcome
-    assert bool(outcome.changes) == (status == "fail")
+)  # fmt: skip
+def test_another_configuration_is_told_by_what_it_does(fragment: VgpuGuest, text: str, found: str) -> None:
+    outcome = vm.ask(FILES, fragment, gridd=text, contents=f"sum|0  {CONFIG}\n")
+    told = f"another text ({found})" if found else "another text"
+    assert (outcome.status, outcome.found) == ("fail", f"{CONFIG}: {told}"), outcome
+    assert [(one.name, one.before) for one in outcome.changes] == [(CONFIG, told)]
 
 
 @pytest.mark.parametrize(
@@ -138,37 +118,29 @@ def test_a_vaulted_token_is_not_compared(tmp_path: Path) -> None:
 FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - Error: timed out)"
 
 
+UNIT = "nvidia-gridd.service"
+
+
 @pytest.mark.parametrize(
-    ("check", "text", "status", "found", "change"),
+    ("check", "text", "state", "found", "change"),
     [
-        (ENABLED, vm.gridd(), "pass", "enabled", ""),
-        (ENABLED, vm.gridd(unit=("loaded", "active", "disabled")), "fail", "disabled", "enabled"),
-        (ENABLED, vm.gridd(unit=("loaded", "active", "generated")), "fail", "generated", "enabled"),
-        (ENABLED, vm.gridd(unit=("not-found", "inactive", "")), "fail", "there is no nvidia-gridd.service", ""),
-        (ALIVE, vm.gridd(), "pass", "active", ""),
-        (
-            ALIVE,
-            vm.gridd(unit=("loaded", "failed", "enabled"), log=FAILED),
-            "fail",
-            f'failed; nvidia-gridd: "{FAILED}',
-            "active",
-        ),
-        (ALIVE, vm.gridd(unit=("loaded", "inactive", "enabled"), started=0), "fail", "inactive", "active"),
-        (ALIVE, vm.gridd(started=vm.NOW - 200), "fail", "started before its configuration or token", "restarted"),
-        (
-            ALIVE,
-            vm.gridd(tokens=vm.token_row(changed=vm.NOW)),
-            "fail",
-            "started before its configuration or token",
-            "restarted",
-        ),
-        (ALIVE, vm.gridd(started=0), "pass", "active", ""),
+        (ENABLED, vm.gridd(), "", f"{UNIT} enabled", ""),
+        (ENABLED, vm.gridd(), unit(UNIT, "active", "generated"), f"{UNIT} enabled", ""),
+        (ENABLED, vm.gridd(), unit(UNIT, "active", "disabled"), f"{UNIT} is disabled", "enabled"),
+        (ENABLED, vm.gridd(), unit(UNIT, "inactive", ""), f"{UNIT} is not-found", "enabled"),
+        (ACTIVE, vm.gridd(), "", f"{UNIT} active", ""),
+        (ACTIVE, vm.gridd(log=FAILED), unit(UNIT, "failed", "enabled"), f'{UNIT} is failed ("{FAILED}', "active"),
+        (ACTIVE, vm.gridd(started=0), unit(UNIT, "inactive", "enabled"), f"{UNIT} is inactive", "active"),
+        (ACTIVE, vm.gridd(started=vm.NOW - 200), "", f"{UNIT} is older than its configuration", "started anew"),
+        (ACTIVE, vm.gridd(tokens=vm.token_row(changed=vm.NOW)), "", f"{UNIT} is older than its", "started anew"),
+        (ACTIVE, vm.gridd(started=0), "", f"{UNIT} active", ""),
     ],
 )
-def test_daemon(check: str, text: str, status: str, found: str, change: str) -> None:
-    outcome = vm.ask(check, PLAIN, gridd=text)
-    assert (outcome.status, found in outcome.found) == (status, True), outcome
+def test_daemon(check: str, text: str, state: str, found: str, change: str) -> None:
+    outcome = vm.ask(check, PLAIN, gridd=text, contents=state)
+    assert (outcome.status, found in outcome.found) == ("fail" if change else "pass", True), outcome
     assert [one.after for one in outcome.changes] == ([change] if change else [])
+    assert ("its .run brings a unit" in outcome.hint) == ("not-found" in outcome.found)
 
 
 WHOLE = VgpuGuest(feature_type="vcs")

@@ -113,9 +113,7 @@ def toolkit(
     mode: str = "auto",
     *more: str,
     config: str = "",
-    rule: bool = True,
     output: str = "/var/run/cdi/nvidia.yaml",
-    makers: tuple[str, ...] = ("nvidia-cdi-refresh.service", "gpuprov-cdi-refresh.service"),
     flags: str = "no-additional-gids-for-device-nodes",
 ) -> str:
     """nvidia-ctk, its configuration, device files with their links; `more` are further lines."""
@@ -124,8 +122,8 @@ def toolkit(
         "linked /dev/nvidia0",
         "linked /dev/nvidiactl",
     ]
-    lines += [f"maker {unit}" for unit in makers] + [f"flags {flags}"] * bool(flags)
-    lines += ["rule /etc/udev/rules.d/71-gpuprov-nvidia-dev-char.rules"] * rule + [f"output {output}"] * bool(output)
+    lines += [f"flags {flags}"] * bool(flags)
+    lines += [f"output {output}"] * bool(output)
     return "\n".join([*lines, *more]) + "\n"
 
 
@@ -143,14 +141,6 @@ def cdi(
     return f"@spec {path}\ncdiVersion: {of}\nkind: nvidia.com/gpu\n{listed}{later}{'@uvm' if uvm else ''}\nlibcuda.so.{version}\n"
 
 
-def units(off: tuple[str, ...] = (), names: str = "nvidia-cdi-refresh") -> str:
-    """`systemctl show` of the refresh units."""
-    return "\n".join(
-        f"Id={names}.{kind}\nLoadState=loaded\nActiveState=active\nUnitFileState={'disabled' if kind in off else 'enabled'}\n"
-        for kind in ("path", "service")
-    )
-
-
 GPU = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-3c1f6d5e)\n0, Disabled\n"
 MIG = (
     "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-3c1f6d5e)\n"
@@ -165,5 +155,5 @@ PROBES: dict[str, Output | str] = {
     "rootless_users": USER,
 }
 """The probes that are the toolkit's own."""
-GOOD: dict[str, Output | str] = {**PROBES, "packages": packages(), "package_index": index(), "units": units()}
+GOOD: dict[str, Output | str] = {**PROBES, "packages": packages(), "package_index": index()}
 """And those that it shares."""

@@ -6,10 +6,12 @@ import base64
 import json
 from pathlib import Path
 
+from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import contents_host
 
 CHECKS = {check.id: check for check in all_checks()}
 
@@ -94,6 +96,8 @@ GOOD: dict[str, Output | str] = {
     "driver_libraries": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05\n",
     "container": "none\n",
     "clock": f"{NOW}\n",
+    "contents": "",
+    "receipt": "",
     "gridd": gridd(),
     "vgpu_licences": licence(),
 }
@@ -114,8 +118,12 @@ def ask(check_id: str, fragment: Fragment, host: HostSpec | None = None, /, **ch
     declared = {probe.name for probe in check.probes}
     assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"
     texts = {name: text for name, text in {**GOOD, **changed}.items() if name in declared}
-    given = Facts({name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()})
-    outcome = check.run(Context(host or HostSpec(name="vm1"), fragment, given))
+    given = {name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()}
+    ctx = Context(host or HostSpec(name="vm1"), fragment, Facts(given))
+    if "contents" in declared:
+        wanted = contents_host.resources(BY_NAME["vgpu_guest"], ctx)
+        given["contents"] = Output(contents_host.own(wanted, None, str(texts["contents"])))
+    outcome = check.run(Context(ctx.host, fragment, Facts(given)))
     assert outcome.found, "an answer without words"
     if outcome.status == "fail":
         assert outcome.expected

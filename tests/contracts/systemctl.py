@@ -51,6 +51,7 @@ def show(name: str, state: dict[str, Any]) -> dict[str, str]:
         "NeedDaemonReload": "no" if known == digest(name) else "yes",
         "ActiveState": state["active"].get(name, "inactive"),
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
+        "WantedBy": "multi-user.target" if state["file"].get(name) == "enabled" else "",
         "MainPID": "0",
     }
 

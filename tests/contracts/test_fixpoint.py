@@ -22,11 +22,13 @@ from gpuprov.capabilities.base import Capability, Context
 from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.persistence import Persistence
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import erdma_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
@@ -269,6 +271,25 @@ def test_what_is_asked_for_no_more_is_off_and_gone(
     assert not [path for path in gone if Path(f"{tree.root}{path}").exists()]
     done = (tmp_path / "systemctl.log").read_text().splitlines()
     assert done[-2:] == ["disable gpuprov-pcie.service", "stop gpuprov-pcie.service"]
+
+
+def test_another_fabric_takes_the_units_of_the_first_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree("rdma", tmp_path, capsys, monkeypatch)
+    log = tmp_path / "systemctl.log"
+    settles(tree, "roce")
+    for block, off, on in ((Rdma(fabric="soft"), "roce", "rdma-soft"), (erdma_host.block(), "rdma-soft", "erdma")):
+        log.unlink()
+        tree.ask(block)
+        settles(tree, block.fabric)
+        gone, there = f"gpuprov-{off}.service", f"gpuprov-{on}.service"
+        assert log.read_text().splitlines() == [
+            f"disable {gone}",
+            f"stop {gone}",
+            f"enable {there}",
+            f"restart {there}",
+        ]
 
 
 def test_a_unit_whose_file_went_while_it_ran_is_stopped(

@@ -41,7 +41,7 @@ def test_cgpu(lab: Lab, site: Machine) -> None:
     site.sh(f"rm -r {FILES}; systemctl restart gpuprov-cgpu || true")
     done = lab.run("verify", folder, "--json")
     failed = done.failed()
-    assert "cGPU is not installed" in failed["cgpu.boot"]["found"], done
+    assert "cGPU is not installed" in failed["cgpu.active"]["found"], done
     done = lab.run("apply", folder, "--yes")
     assert "cgpu.module" in done.text, done
     assert "ack.node.gpu.schedule=cgpu" in done.text

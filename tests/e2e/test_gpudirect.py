@@ -130,9 +130,9 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     machine.write("/etc/modprobe.d/by-hand.conf", "options nvidia-current-peermem peerdirect_support=2\n")
     found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "it was built against another OFED" in found["gpudirect_rdma.built"]["found"]
-    assert "loads nv_peer_mem at boot" in found["gpudirect_rdma.alone"]["found"]
+    assert "nv_peer_mem.service is enabled" in found["gpudirect_rdma.enabled"]["found"]
     assert "the module answers Invalid argument" in found["gpudirect_rdma.parameters"]["found"]
-    assert "openibd loads no peer module" in found["gpudirect_rdma.boot"]["found"]
+    assert "10-nvidia-peermem.conf: absent" in found["gpudirect_rdma.files"]["found"]
     machine.sh("rm /etc/modprobe.d/by-hand.conf")
     done = lab.run("apply", folder, "--yes")
     assert done.code == 0, done
@@ -171,7 +171,7 @@ def test_open_modules_need_no_peer_module_and_gdrcopy_comes_along(lab: Lab) -> N
     results = {one["check"]: one for one in lab.run("verify", folder, "--json", "-v").json}
     assert "no module is needed for it" in results["gpudirect_rdma.dmabuf"]["found"]
     assert results["gpudirect_rdma.built"]["found"] == "the method is dmabuf"
-    assert "gdrdrv.service enabled" in results["gpudirect_rdma.gdrcopy_boot"]["found"]
+    assert "gdrdrv.service enabled" in results["gpudirect_rdma.enabled"]["found"]
     machine.sh("test ! -e /etc/systemd/system/gpuprov-gpudirect.service")
     state = machine.state()
     done = lab.run("apply", folder, "--yes", "--full")
@@ -183,3 +183,4 @@ def test_open_modules_need_no_peer_module_and_gdrcopy_comes_along(lab: Lab) -> N
     )
     found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "none for" in found["gpudirect_rdma.gdrcopy_boot"]["found"]
+    assert "gdrdrv.service is disabled" in found["gpudirect_rdma.enabled"]["found"]

@@ -70,7 +70,7 @@ def test_data_goes_from_one_to_the_other(fleet: Booted) -> None:
     ("plant", "check"),
     [
         ('rdma link delete "$(ls /sys/class/infiniband)"', "rdma.soft"),
-        ("systemctl disable gpuprov-rdma-soft 2>&1", "rdma.soft_boot"),
+        ("systemctl disable gpuprov-rdma-soft 2>&1", "rdma.enabled"),
         (f"ip link set {FABRIC_INTERFACE} down", "rdma.ports"),
     ],
 )

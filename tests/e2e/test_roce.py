@@ -84,7 +84,7 @@ def test_faults(lab: Lab, site: Machine) -> None:
     done = lab.run("apply", folder, "--yes")
     assert done.code == 3, done
     assert "pfc is none, expected 3 (mlnx_qos: Error setting pfc:[Errno 22] Invalid argument)" in done.text
-    assert "gpuprov-roce.service failed" in failures(lab, folder)["rdma.roce_boot"]["found"]
+    assert "gpuprov-roce.service is failed" in failures(lab, folder)["rdma.active"]["found"]
     site.sh("rm /var/lib/gpuprov-sim/faults/roce-pfc-refused; systemctl restart gpuprov-roce")
 
     site.sh("sed -i 's/^ONBOOT=.*/ONBOOT=no/' /etc/infiniband/openib.conf; apt-mark unhold mlnx-tools")

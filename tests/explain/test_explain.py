@@ -62,11 +62,14 @@ def test_no_field_of_the_model_is_left_out(name: str) -> None:
     assert {field.path[1:] for field in fields.fields(name)} == paths(shape.type_info(BY_NAME[name].fragment))
 
 
+PROVE_ROCE = "rdma.roce_settings, rdma.roce_alone, rdma.roce_ways, rdma.files, rdma.enabled, rdma.active"
+
+
 @pytest.mark.parametrize(
     ("words", "name", "told"),
     [
         ("rdma.roce.pfc", "rdma.roce.pfc", {"allowed": "a list: 0, 1, 2, 3, 4, 5, 6, 7, none", "default": "[]"}),
-        ("pfc", "rdma.roce.pfc", {"proved by": "rdma.roce_settings, rdma.roce_boot, rdma.roce_alone, rdma.roce_ways"}),
+        ("pfc", "rdma.roce.pfc", {"proved by": PROVE_ROCE}),
         ("roce.pfc", "rdma.roce.pfc", {}),
         ("rdma.devices[0].pci", "rdma.devices[].pci", {"allowed": "text", "default": '""'}),
         ("rdma.erdma.mtu", "rdma.erdma.mtu", {"allowed": '"", jumbo, standard'}),
@@ -85,11 +88,7 @@ def test_a_field_of_a_block_inside_a_block(words: str, name: str, told: dict[str
 
 def test_a_field_of_a_block_is_proved_by_the_checks_of_the_block() -> None:
     inner, outer = (dict(only("field", words).lines) for words in ("rdma.roce.pfc", "rdma.roce"))
-    assert (
-        inner["proved by"]
-        == outer["proved by"]
-        == "rdma.roce_settings, rdma.roce_boot, rdma.roce_alone, rdma.roce_ways"
-    )
+    assert inner["proved by"] == outer["proved by"] == PROVE_ROCE
     assert outer["about"].startswith("Settings of RoCE ports.")
 
 

@@ -94,7 +94,7 @@ def judged(host: HostSpec, **planted: Output | str) -> dict[str, Result]:
     texts = {**NO_FABRIC, **good(), **NO_RDMA}
     assert set(planted) <= set(texts), f"no probe is called {set(planted) - set(texts)}"
     told = {**texts, **planted}
-    if isinstance(also := planted.get("contents"), contents_host.Also):
+    if isinstance(also := planted.get("contents", contents_host.Also()), contents_host.Also):
         told["contents"] = contents_host.whole(host, facts(**{**told, "contents": ""})) + also
     results = evaluate(host, facts(**told), ALL)
     return {result.check: result for result in results}

@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog.container_toolkit import REFRESH_UNITS, UDEV_RULE
 from gpuprov.probe.base import Output
 from gpuprov.shared import engine_output, engines
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import H100
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.toolkit_host import (
     CLOCK,
     DAEMON,
@@ -23,7 +25,6 @@ from tests.capabilities.toolkit_host import (
     containerd,
     docker,
     toolkit,
-    units,
 )
 from tests.historic.listed import caught, judged
 
@@ -71,13 +72,14 @@ def test_21_containerds_settings_are_wiped() -> None:
 
 
 def test_22_daemon_reload_takes_the_gpus() -> None:
-    unlinked = toolkit(VERSION, "auto", "unlinked /dev/nvidia0", rule=False)
+    unlinked = toolkit(VERSION, "auto", "unlinked /dev/nvidia0")
     container_caught(
         "22",
         DOCKER,
         "container_toolkit.daemon_reload",
-        "container_toolkit.daemon_reload_at_boot",
+        "container_toolkit.files",
         container_toolkit=unlinked,
+        contents=Also(f"sum|0  {UDEV_RULE}\n"),
     )
     legacy = HostSpec(name="gpu1", capabilities={"container_toolkit": ContainerToolkit(version=OLD)})
     found = judged(legacy, **{**HOST, "container_toolkit": toolkit(OLD)})
@@ -87,4 +89,5 @@ def test_22_daemon_reload_takes_the_gpus() -> None:
 def test_23_the_cdi_specification_is_of_yesterday() -> None:
     container_caught("23", DOCKER, "container_toolkit.cdi", gpu_devices=MIG)
     container_caught("23", DOCKER, "container_toolkit.cdi", cdi_specifications=cdi(version="535.216.03"))
-    container_caught("23", DOCKER, "container_toolkit.cdi_refresh", units=units(off=("service", "path")))
+    off = unit(REFRESH_UNITS[0], "inactive", "disabled")
+    container_caught("23", DOCKER, "container_toolkit.enabled", contents=off)

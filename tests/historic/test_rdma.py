@@ -9,9 +9,10 @@ from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.topology.fragment import Topology
+from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import contents_host, erdma_host, ofed_host, pcie_host, rdma_host
-from tests.capabilities.gpudirect_host import NEXT, NONE, K, kernel, said
+from tests.capabilities.gpudirect_host import NEXT, K, kernel, said
 from tests.historic.listed import caught, failing, judged, spec
 
 UNLOADED = ("nvidia", "ib_core")
@@ -74,8 +75,10 @@ def test_24_ofed_was_installed_again() -> None:
 
 def test_24_peer_memory_is_gone_after_a_reboot() -> None:
     """Nothing loads it at boot; or openibd puts its own ib_core in the kernel after it was loaded."""
-    caught("24", "gpudirect_rdma.boot", base={}, asked=PEER, **peer(unit=NONE, starts=""))
-    caught("24", "gpudirect_rdma.boot", base={}, asked=PEER, **peer(drop_in=""))
+    gone = contents_host.unit(catalogue.UNIT, "inactive", "")
+    caught("24", "gpudirect_rdma.enabled", "gpudirect_rdma.files", base={}, asked=PEER, contents=gone)
+    other = contents_host.Also(f"sum|0  {catalogue.DROP_IN}\n")
+    caught("24", "gpudirect_rdma.files", base={}, asked=PEER, contents=other)
 
 
 def test_25_infiniband_without_ib_umad() -> None:
@@ -94,7 +97,7 @@ def test_27_rdma_checks_know_the_platform() -> None:
     assert failing(judged(roce, rdma_devices=ethernet(3))) == {}
     metal = asked(pcie=Pcie(acs="disabled"))
     off = pcie_host.said(config=("acs disabled",))
-    host: dict[str, Any] = {"pcie": off, "rdma_devices": pcie_host.RDMA, "contents": contents_host.Also()}
+    host: dict[str, Any] = {"pcie": off, "rdma_devices": pcie_host.RDMA}
     caught(
         "27",
         "pcie.hardware",
@@ -128,7 +131,6 @@ def test_28_acs_is_on_again_after_each_boot() -> None:
     host: dict[str, Any] = {
         "pcie": pcie_host.said(config=written),
         "rdma_devices": pcie_host.RDMA,
-        "contents": contents_host.Also(),
     }
     told = caught("28", "pcie.acs", base=host, asked=off, pcie=pcie_host.said(acs=pcie_host.ON, config=written))
     assert "ReqRedir+" in told["pcie.acs"].found

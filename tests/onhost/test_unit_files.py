@@ -13,6 +13,13 @@ from tests.onhost.modules import on_host, ran
 UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/usr/bin/python3 -B -m mig boot\nEnvironment=A=1\n"
 
 
+@pytest.mark.parametrize(("wanted_by", "state"), [("multi-user.target", "enabled"), ("", "disabled")])
+def test_an_init_script_starts_at_a_boot_where_a_target_wants_its_unit(wanted_by: str, state: str) -> None:
+    """systemctl shows its unit as generated in either case; is-enabled asks the links in /etc/rc?.d, and so does the generator."""
+    shown = f"Id=nv_peer_mem.service\nLoadState=loaded\nUnitFileState=generated\nWantedBy={wanted_by}\n"
+    assert parse_show(shown)["nv_peer_mem.service"].file == state
+
+
 def test_the_settings_of_a_text() -> None:
     assert settings(
         "# [Unit]\n[Service]\nExecStart=/bin/sh -c 'a=b \\\n  User=x'\n; Nice=1\nExecStart =\n[Install]\nWantedBy=a\n"

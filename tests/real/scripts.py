@@ -10,15 +10,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.generated import generated_checks
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.containers import kubernetes
 from gpuprov.probe.driver import nvidia, precompiled, runfile
 from gpuprov.probe.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
 from gpuprov.probe.host import cpu, house, pcie, system, systemd, virtualization
+from gpuprov.probe.host.contents import Contents
 from gpuprov.probe.kernel import boot, initramfs, modules, signing
 from gpuprov.probe.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
 from gpuprov.probe.software import packages, repositories
+from gpuprov.spec.model import HostSpec
 from tests.real import places as there
 from tests.real import places_bus as bus
 from tests.real import places_more as more
@@ -48,6 +53,16 @@ class Script(NamedTuple):
         return any(fact in true for fact in self.tells) and any(
             name == need or (need.startswith("/") and name.startswith(need)) for name in pieces for need in self.needs
         )
+
+
+OPENSM = HostSpec(name="gpu1", capabilities={"rdma": Rdma(fabric="infiniband")})
+CONTENTS = next(one for one in generated_checks(BY_NAME["rdma"])[0].probes if one.name == "contents")
+"""With what this spec has it look at."""
+
+
+def _opensm(found: Contents) -> Facts:
+    unit = found.units["opensm.service"]
+    return {"opensm": f"{unit.load} {unit.active} {unit.file}"}
 
 
 def _plain(found: object) -> Any:
@@ -386,16 +401,15 @@ SCRIPTS: tuple[Script, ...] = (
         surroundings.HOST,
         lambda found: {
             "rdma_modules": found.modules,
-            "opensm": f"{found.opensm.load} {found.opensm.active} {found.opensm.file}".strip(),
             "netdevs": {one.name: one.state for one in found.netdevs},
         },
-        ("ibdev2netdev", "lsmod", "systemctl-status-opensm"),
+        ("ibdev2netdev", "lsmod"),
         (
             "rdma_modules",
-            "opensm",
             "netdevs",
         ),
     ),
+    Script(CONTENTS.of(OPENSM), _opensm, ("systemctl-status-opensm",), ("opensm",)),
     Script(pcie.PCIE, _pcie, ("lspci-vv", "lspci-nn"), ("pcie",)),
     Script(topology.PCI, _tree, ("lspci-vv", "lspci-nn", "nccl-topo"), ("pci_tree",)),
     Script(virtualization.FUNCTIONS, _functions, ("lspci-vv", "lspci-nn"), ("gpu_functions",)),

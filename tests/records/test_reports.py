@@ -145,7 +145,7 @@ def test_an_sosreport_as_folder_and_as_archive(tmp_path: Path, form: str) -> Non
         "loaded",
         "disabled",
     )
-    assert units["nvidia-cdi-refresh.path"].load == "not-found"
+    assert units["gpuprov-persistence.service"].load == "not-found"
     assert "not read at all" not in record.text
     assert {one.status for one in recorded.verify(fleet(), [record])} <= {"pass", "fail", "skip", "n/a"}
 

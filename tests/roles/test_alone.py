@@ -66,7 +66,7 @@ def ran(
     (folder / "inventory.yaml").write_text(f"all: {{hosts: {{gpu1: {{gpuprov: {spec}}}}}}}\n")
     (folder / "play.json").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": list(roles)}]))
     desired = {role: asked_of(role) for role in ("persistence", "nouveau", "kernel")}
-    desired["kernel"]["unit"] = {"wanted": False}
+    desired["kernel"]["unit"] = ""
     done = subprocess.run(
         [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "inventory.yaml", "-c", "local", "play.json"],
         cwd=folder,

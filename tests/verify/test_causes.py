@@ -46,8 +46,8 @@ def test_no_command_that_shows_a_finding_has_a_placeholder() -> None:
 
 
 def test_what_cannot_be_read_without_systemd_follows_from_that() -> None:
-    failing = {"host.systemd", "kernel.governor_boot", "mig.mode", "nvidia_driver.loaded"}
-    assert cause("kernel.governor_boot", failing, unknown=True) == "host.systemd"
-    assert cause("kernel.governor_boot", failing) == ""
+    failing = {"host.systemd", "kernel.enabled", "mig.mode", "nvidia_driver.loaded"}
+    assert cause("kernel.enabled", failing, unknown=True) == "host.systemd"
+    assert cause("kernel.enabled", failing) == ""
     assert cause("mig.mode", failing, unknown=True) == "nvidia_driver.loaded"
-    assert cause("kernel.governor_boot", {"kernel.governor_boot"}, unknown=True) == ""
+    assert cause("kernel.enabled", {"kernel.enabled"}, unknown=True) == ""

@@ -1,11 +1,10 @@
-"""Can the host have cGPU's settings, has it them, and will it have them after a reboot."""
+"""Can the host have cGPU's settings, and has it them."""
 
 from __future__ import annotations
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, rows
+from gpuprov.capabilities.cgpu.fragment import Cgpu, rows
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.onhost.at_boot import cgpu as onhost
 from gpuprov.onhost.at_boot.cgpu import Difference
@@ -139,19 +138,6 @@ def settings(ctx: Ctx) -> Outcome:
     return ok(f"{expected}, on {counted(len(state.gpus), 'GPU')}", expected)
 
 
-@check(
-    "cgpu.boot",
-    CGPU,
-    fields=FIELDS,
-    moment="next-boot",
-    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
-)
-def boot(ctx: Ctx) -> Outcome:
-    """The unit that sets them at boot is enabled, has what is asked for, and did not fail."""
-    hint = "a module that is loaded after the boot is too late: see cgpu.module"
-    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), ctx.facts.get(CGPU), "cgpu", hint)
-
-
 @check("cgpu.version", CGPU, evidence=f"cat {catalogue.ROOT}/version")
 def version(ctx: Ctx) -> Outcome:
     """This cGPU is not one that is known to lock up the kernel."""
@@ -173,4 +159,4 @@ def _words(indices: set[int]) -> str:
     return " ".join(str(index) for index in sorted(indices))
 
 
-CHECKS = (settings, boot, version, module, alone, driver)
+CHECKS = (settings, version, module, alone, driver)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, files, unit
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.cgpu.checks import differences
+from gpuprov.capabilities.cgpu.checks import FIELDS, differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.gpus.cgpu import CGPU
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 Ctx = Context[Cgpu]
 MODULES = (*COMMON, "cgpu")
+PROGRAM = files("cgpu", MODULES)
 OLD = f"{ABOVE}/cgpu/cgpu.sh"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 SITE, TIMEOUT = "cgpu_module_timeout", 30
@@ -41,31 +43,35 @@ def differs(ctx: Ctx) -> str:
     return ", ".join(f"GPU {one.gpu.index} {one.node}: {one.found} -> {one.value}" for one in differences(ctx))
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path. `program`: by path the role's files that the unit runs; `absent`: what it ran before."""
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The settings, the unit that applies them at each boot with its program, and what an earlier gpuprov ran."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
-    return {
-        "program": files("cgpu", MODULES),
-        "files": {catalogue.CONFIG: config(ctx.fragment)},
-        "units": {UNIT_FILE: UNIT.format(seconds=seconds, limit=seconds + 90)},
-        "absent": [OLD],
-    }
+    yield from (Program(path, name) for path, name in PROGRAM.items())
+    yield File(catalogue.CONFIG, config(ctx.fragment))
+    yield File(UNIT_FILE, UNIT.format(seconds=seconds, limit=seconds + 90))
+    yield Absent(OLD)
+    loaded = bool(ctx.facts.get(CGPU).version)
+    fix = "stop the containers that it names" if loaded else "load cGPU, or have Alibaba's installer load it at boot"
+    yield Unit(name=catalogue.UNIT, enabled=True, active=True, fix=f"{fix}; then {APPLY}")
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What is `written`. `differs`: what the unit has to set; `fix`: what to do where it cannot."""
-    loaded = bool(ctx.facts.get(CGPU).version)
+    """What its resources are, the `unit` on. `differs`: what the unit has to set; `fix`: what to do where it cannot."""
+    unit = next(one for one in desired(ctx) if isinstance(one, Unit))
+    values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     return {
-        **written(ctx),
-        "unit": catalogue.UNIT,
+        "unit": "".join(values.pop("on")),
+        **values,
         "differs": differs(ctx),
-        "fix": "stop the containers that it names, and apply again"
-        if loaded
-        else "load cGPU, or have Alibaba's installer load it at boot, and apply again",
+        "fix": unit.fix,
     }
 
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)
 RESOURCES: Resources[Any] = Resources(
-    from_values(written), lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *files("cgpu", MODULES))
+    desired,
+    lambda _host, _block: (catalogue.CONFIG, UNIT_FILE, OLD, *PROGRAM),
+    (CGPU,),
+    units=lambda _host, _block: (catalogue.UNIT,),
+    proves=dict.fromkeys(("files", "enabled", "active"), FIELDS),
 )

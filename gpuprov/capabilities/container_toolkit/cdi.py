@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY, enabling
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     effective_mode,
-    refresh_units,
+    modern,
     registrable,
     specification_file,
 )
@@ -27,7 +27,7 @@ from gpuprov.probe.containers.container_toolkit import (
     Specification,
 )
 from gpuprov.probe.driver import nvidia
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.host import pci, system
 from gpuprov.shown import counted
 
 Ctx = Context[ContainerToolkit]
@@ -105,36 +105,29 @@ def of_other_driver(found: Specification, version: str) -> str:
 
 @check(
     "container_toolkit.cdi_refresh",
-    *(systemd.SYSTEMD_UNITS, TOOLKIT, ENGINES),
+    *(TOOLKIT, ENGINES),
     fields=("cdi_directory",),
     moment="next-boot",
-    evidence="systemctl is-enabled nvidia-cdi-refresh.path nvidia-cdi-refresh.service; cat /etc/nvidia-container-toolkit/*.env",
+    evidence="cat /etc/nvidia-container-toolkit/*.env",
 )
 def refresh(ctx: Ctx) -> Outcome:
-    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for, and so that
-    each engine can read it."""
-    units = refresh_units(ctx.facts)
-    known = ctx.facts.get(systemd.SYSTEMD_UNITS)
-    expected = f"{' and '.join(units)} enabled, writing {specification_file(ctx.fragment)}"
-    off = {name: known[name].file or known[name].load for name in units if known[name].file != "enabled"}
-    if off:
-        changes = [Change(kind="service", name=name, before=before, after="enabled") for name, before in off.items()]
-        return fail(expected, f"not enabled: {' '.join(off)}", enabling(off), changes=changes)
-    if units[-1] not in ctx.facts.get(TOOLKIT).makers:
-        place = catalogue.REFRESH_DROP_IN if units == catalogue.REFRESH_UNITS else units[-1]
-        told = f"{units[-1]} makes no device files: after a boot, the specification would be without {UVM}"
-        return fail(expected, told, APPLY, changes=[Change(kind="file", name=place, after="written")])
-    written = ctx.facts.get(TOOLKIT).output or f"/var/run/cdi/{SPECIFICATION}"
-    if units == catalogue.REFRESH_UNITS and written != specification_file(ctx.fragment):
-        place = catalogue.REFRESH_ENVIRONMENT
+    """The toolkit's own refresh unit is told to write the CDI specification to the directory asked for, so that each engine can
+    read it."""
+    toolkit, place = ctx.facts.get(TOOLKIT), catalogue.REFRESH_ENVIRONMENT
+    if not modern(toolkit.version):
+        return not_asked("this release has no refresh unit of its own; gpuprov's says it in its text")
+    expected = f"a specification at {specification_file(ctx.fragment)}"
+    if not toolkit.version:
+        return fail(expected, "nvidia-ctk is not there", "see container_toolkit.packages")
+    written = toolkit.output or f"/var/run/cdi/{SPECIFICATION}"
+    if written != specification_file(ctx.fragment):
         change = Change(kind="file", name=place, before=written, after=specification_file(ctx.fragment))
         return fail(expected, f"{place} says {written}", APPLY, changes=[change])
-    toolkit = ctx.facts.get(TOOLKIT)
     if missing := [
         flag for flag in needed_flags(ctx.fragment, ctx.facts, toolkit.version) if flag not in toolkit.flags
     ]:
         after = ",".join([*toolkit.flags, *missing])
-        change = Change(kind="file", name=catalogue.REFRESH_ENVIRONMENT, before=",".join(toolkit.flags), after=after)
+        change = Change(kind="file", name=place, before=",".join(toolkit.flags), after=after)
         told = f"{catalogue.FLAGS_VARIABLE} lacks {' '.join(missing)}: {', '.join(too_old(ctx.fragment, ctx.facts))} could not read"
         return fail(expected, f"{told} the specification of a boot", APPLY, changes=[change])
     return ok(expected)
@@ -182,14 +175,4 @@ def _by_systemd(name: str, engine: dict[str, object]) -> bool:
     return "SystemdCgroup = true" in str(engine.get("dump", ""))
 
 
-@check("container_toolkit.daemon_reload_at_boot", TOOLKIT, moment="next-boot", evidence=f"cat {catalogue.UDEV_RULE}")
-def daemon_reload_at_boot(ctx: Ctx) -> Outcome:
-    """A udev rule makes the links in /dev/char when the driver is loaded: they are lost at each boot."""
-    rules = ctx.facts.get(TOOLKIT).rules
-    if not rules:
-        change = Change(kind="file", name=catalogue.UDEV_RULE, after="written")
-        return fail(catalogue.UDEV_RULE, "no udev rule makes the links", APPLY, changes=[change])
-    return ok(" ".join(rules))
-
-
-CHECKS = (specification, refresh, daemon_reload, daemon_reload_at_boot)
+CHECKS = (specification, refresh, daemon_reload)

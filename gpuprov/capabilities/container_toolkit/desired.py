@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
@@ -23,12 +23,11 @@ from gpuprov.catalog import engines as known
 from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
-from gpuprov.probe.host import systemd
 from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Resource, Shared, Unit, role_values
 from gpuprov.shared import engines, resolve
 
-UNITS = "/etc/systemd/system"
+OWN_FILES = tuple(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS)
 RULE = f"""{HEADER}\
 # Without a link in /dev/char, systemd forgets a container's device at its next daemon-reload:
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
@@ -134,20 +133,24 @@ def refresh_environment(ctx: Ctx, version: str) -> dict[str, str]:
     return {catalogue.OUTPUT_VARIABLE: specification_file(ctx.fragment), **flags}
 
 
-def boot(ctx: Ctx, version: str) -> dict[str, Any]:
-    """One pair of units that refresh the CDI specification, the toolkit's own or gpuprov's, and the rule for links in /dev/char."""
-    new, units = modern(version), ctx.facts.get(systemd.SYSTEMD_UNITS)
-    own = {f"{UNITS}/{name}": text for name, text in zip(catalogue.OWN_UNITS, (OWN_PATH, OWN_SERVICE), strict=True)}
-    file = specification_file(ctx.fragment)
-    mine = {catalogue.REFRESH_DROP_IN: DROP_IN} if new else {at: text.replace("FILE", file) for at, text in own.items()}
-    retired = [name for name in catalogue.OWN_UNITS if new and units[name].load == "loaded"]
-    return {
-        "files": {catalogue.UDEV_RULE: RULE, **mine},
-        "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],
-        "retired": retired,
-        "environment": {catalogue.REFRESH_ENVIRONMENT: refresh_environment(ctx, version)} if new else {},
-        "enabled": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
-    }
+def environment(ctx: Ctx, version: str) -> dict[str, dict[str, str]]:
+    """Variables by the file of the toolkit's own unit; gpuprov's units have them in their text."""
+    return {catalogue.REFRESH_ENVIRONMENT: refresh_environment(ctx, version)} if modern(version) else {}
+
+
+def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
+    """One pair of units that refresh the CDI specification at each boot, the toolkit's own or gpuprov's, and the rule for links in
+    /dev/char."""
+    new, file = modern(version), specification_file(ctx.fragment)
+    own = dict(zip(OWN_FILES, (OWN_PATH, OWN_SERVICE.replace("FILE", file)), strict=True))
+    texts = {catalogue.UDEV_RULE: RULE, **({catalogue.REFRESH_DROP_IN: DROP_IN} if new else own)}
+    whole = resolve.order(version) >= resolve.order(catalogue.MAKES_UVM)
+    yield from (File(path, text, optional=whole) for path, text in texts.items())
+    yield from (Absent(path) for path in (*OWN_FILES, catalogue.REFRESH_DROP_IN) if path not in texts)
+    yield from (Shared(path) for path in environment(ctx, version))
+    if new:
+        yield from (Unit(name=name, enabled=False, active=False) for name in catalogue.OWN_UNITS)
+    yield from (Unit(name=name, enabled=True) for name in (catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS))
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
@@ -162,7 +165,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
     `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
-    mode. Of each boot: `files`, `absent`, `retired`, `environment`, `enabled`."""
+    mode. Of each boot: what is `configured`, and `environment`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     version = decision.version or toolkit.version
     return {
@@ -172,33 +175,27 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "engines": list(registrable(ctx.fragment, ctx.facts)),
         "drop_ins": modern(version),
         "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
-        **boot(ctx, version),
+        **role_values(configured(ctx, version), "files", "absent", "on", "off"),
+        "environment": environment(ctx, version),
     }
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path, `absent`: files that should not be there, for the toolkit that is installed."""
-    made = of_installed(ctx)
-    return {"files": made["files"], "absent": made["absent"]}
-
-
-def of_installed(ctx: Ctx) -> dict[str, Any]:
+def desired(ctx: Ctx) -> Iterator[Resource]:
     """What is set for each boot, for the toolkit that is installed."""
-    return boot(ctx, ctx.facts.get(TOOLKIT).version)
+    return configured(ctx, ctx.facts.get(TOOLKIT).version)
 
 
-PATHS = (
-    *(f"{UNITS}/{name}" for name in catalogue.OWN_UNITS),
-    *(catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE, catalogue.REFRESH_ENVIRONMENT),
-)
+PATHS = (*OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE, catalogue.REFRESH_ENVIRONMENT)
 """Every file that the role may write."""
 RESOURCES = Resources(
-    from_values(written, lambda ctx: of_installed(ctx)["environment"]),
+    desired,
     lambda _host, _block: PATHS,
-    (TOOLKIT, ENGINES, systemd.SYSTEMD_UNITS),
+    (TOOLKIT, ENGINES),
+    units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
+    proves={"files": ("cdi_directory",), "enabled": ("cdi_directory",)},
 )
 DESIRED = Desired(
-    (*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS),
+    (*PROBES, REPOSITORIES, ENGINES, TOOLKIT),
     make,
     facts=lambda _host: known.engines_file().reads,
 )

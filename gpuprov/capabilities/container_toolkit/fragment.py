@@ -118,11 +118,6 @@ def modern(version: str) -> bool:
     return not version or resolve.order(version) >= resolve.order(catalogue.MODERN)
 
 
-def refresh_units(facts: Facts) -> tuple[str, ...]:
-    """The units that refresh the CDI specification with the installed release."""
-    return catalogue.REFRESH_UNITS if modern(facts.get(TOOLKIT).version) else catalogue.OWN_UNITS
-
-
 def effective_mode(mode: str, version: str) -> str:
     """cdi or legacy: what a mode comes to with a release on hosts with NVML."""
     return ("cdi" if modern(version) else "legacy") if mode == "auto" else "legacy" if mode == "legacy" else "cdi"

@@ -117,10 +117,10 @@ def dmabuf(ctx: Ctx) -> Outcome:
     *PROBES,
     system.CONTAINER,
     fields=("method",),
-    evidence="lsmod | grep peer; systemctl status nv_peer_mem",
+    evidence="lsmod | grep peer",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """Never two peer modules at once, now or at the next boot; with dma-buf, nothing of gpuprov's that would load one."""
+    """Never two peer modules at once."""
     decision = decided(ctx)
     if not decision.method:
         return without(decision)
@@ -137,17 +137,6 @@ def alone(ctx: Ctx) -> Outcome:
         gone = other or "nv_peer_mem"
         change = Change(kind="module", name=gone, before="loaded", after="unloaded")
         return fail(expected, told, f"rmmod {gone}, and remove what loads it at boot", changes=[change])
-    service = state.units.get("nv_peer_mem.service", MISSING)
-    loads = service.file == "enabled" or service.active == "active"
-    if decision.method != "nv_peer_mem" and loads:
-        before = service.file or service.active
-        change = Change(kind="service", name="nv_peer_mem.service", before=before, after="disabled")
-        told, way = "nv_peer_mem.service loads nv_peer_mem at boot", "systemctl disable --now nv_peer_mem"
-        return fail(expected, told, way, changes=[change])
-    if decision.method == "dmabuf" and (state.starts or state.drop_in):
-        place = catalogue.UNIT_FILE if state.starts else catalogue.DROP_IN
-        change = Change(kind="file", name=place, before=state.starts or state.drop_in, after="absent")
-        return fail(expected, f"{place} still loads {state.starts or state.drop_in}", APPLY, changes=[change])
     return ok(expected)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities import package_sources
@@ -19,7 +20,7 @@ from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import house, pci, system
 from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.probe.rdma.gpudirect import GPUDIRECT, Gpudirect
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
@@ -122,13 +123,21 @@ def copies(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path; `absent`: files that should not be there. Raises ProbeFailed where no method can be decided."""
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """What loads the peer module at each boot, or that nothing does; the forerunner's service off; gdrcopy's on. Raises ProbeFailed
+    where no method can be decided."""
     decision = decided(ctx)
     if decision.problem:
         raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.hint)
-    wanted = files(ctx.facts.get(GPUDIRECT), loaded_module(decision))
-    return {"files": wanted, "absent": [path for path in PATHS if path not in wanted]}
+    name = loaded_module(decision)
+    texts = files(ctx.facts.get(GPUDIRECT), name)
+    yield from (File(path, text) for path, text in texts.items())
+    yield from (Absent(path) for path in PATHS if path not in texts)
+    # What it loads may have been loaded by others, and then it does not run: gpudirect_rdma.loaded looks at the module itself.
+    yield Unit(name=catalogue.UNIT, enabled=bool(name), active=None if name else False)
+    if name != "nv_peer_mem":
+        yield Unit(name=FORERUNNER, enabled=False, active=False)
+    yield from gdrcopy.units(ctx)
 
 
 def loaded_module(decision: Decision) -> str:
@@ -138,14 +147,13 @@ def loaded_module(decision: Decision) -> str:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
-    those that are there then cannot load. What is `written`. `unit`: what loads the
-    module, `enabled` or `disabled`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
-    gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
-    brought, decision, state = written(ctx), decided(ctx), ctx.facts.get(GPUDIRECT)
+    those that are there then cannot load. What its resources are; `unit`: what loads the module. `reboot`: the reason for one.
+    `peer`: as gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    values = role_values(desired(ctx), "files", "absent", "on", "off")
+    decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)
     again = {kernel.release: kernel.rebuild[name] for kernel in state.targets() if name in kernel.rebuild}
-    old, own = state.units.get(FORERUNNER, MISSING), copies(ctx)
-    loads = old.load == "loaded" and (old.active == "active" or old.file == "enabled")
+    own = copies(ctx)
     return {
         "later": own.pop("later"),
         "told": f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}",
@@ -155,18 +163,22 @@ def make(ctx: Ctx) -> dict[str, Any]:
             "why": "; ".join(f"{release}: {why}" for release, why in again.items()),
         },
         "dead": dead(state, name),
-        **brought,
+        **values,
         "unit": catalogue.UNIT,
-        "enabled": [catalogue.UNIT] if name else [],
-        "disabled": [catalogue.UNIT] if not name and state.starts else [],
         "reboot": reboot(ctx),
-        "forerunner": FORERUNNER if loads and name != "nv_peer_mem" else "",
         "peer": peer(ctx, name),
         "gdrcopy": own,
     }
 
 
-RESOURCES = Resources(from_values(written), lambda _host, _block: PATHS, PROBES)
+SERVICES = tuple(one.service for one in catalogue.gpudirect_file().gdrcopy)
+RESOURCES = Resources(
+    desired,
+    lambda _host, _block: PATHS,
+    tuple(dict.fromkeys((*PROBES, system.OS_RELEASE))),
+    units=lambda _host, _block: (catalogue.UNIT, FORERUNNER, *SERVICES),
+    proves={"files": ("method",), "enabled": ("method", "gdrcopy"), "active": ("method",)},
+)
 DESIRED = Desired(
     (
         *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),

@@ -1,6 +1,8 @@
-"""gdrcopy, where it is asked for: packages, module for every kernel, device node, what loads it at boot."""
+"""gdrcopy, where it is asked for: packages, module for every kernel, device node, the service that loads it at boot."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
@@ -11,6 +13,7 @@ from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.rdma import gdrcopy as probe
+from gpuprov.resources import Unit
 
 NOT_ASKED = "gdrcopy is not in the spec"
 SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
@@ -101,10 +104,10 @@ def gdrcopy(ctx: Ctx) -> Outcome:
     probe.GDRCOPY,
     fields=("gdrcopy",),
     moment="next-boot",
-    evidence="modinfo -k $(uname -r) gdrdrv; systemctl status gdrdrv gdrcopy",
+    evidence="modinfo -k $(uname -r) gdrdrv",
 )
 def gdrcopy_boot(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has gdrdrv on disk, and the package's service, which makes the device node, starts at boot."""
+    """Every kernel that can boot has gdrdrv on disk."""
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
     state, own = ctx.facts.get(probe.GDRCOPY), known(ctx.facts)
@@ -114,12 +117,13 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
         there = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
         hint = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if there and bare else APPLY
         return fail("gdrdrv for every kernel", told, hint)
-    if state.service != own.service or not state.enabled:
-        before = "not enabled" if state.service else "not there"
-        change = Change(kind="service", name=own.service, before=before, after="enabled")
-        hint = f"systemctl enable {own.service}" if state.service else APPLY
-        return fail(f"{own.service} enabled", f"{own.service} is {before}", hint, changes=[change])
-    return ok(f"gdrdrv for {' '.join(state.kernels)}, {own.service} enabled")
+    return ok(f"gdrdrv for {' '.join(state.kernels)}")
+
+
+def units(ctx: Ctx) -> Iterator[Unit]:
+    """The package's service, which loads the module and makes the device node, where gdrcopy is asked for."""
+    if ctx.fragment.gdrcopy.install:
+        yield Unit(name=known(ctx.facts).service, enabled=True)
 
 
 CHECKS = (gdrcopy, gdrcopy_boot)

@@ -1,13 +1,12 @@
-"""The modules of peer memory: built against it, loaded, with sound parameters, after OFED at the next boot."""
+"""The modules of peer memory: built against it, loaded, with sound parameters."""
 
 from __future__ import annotations
 
 import re
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided, without
+from gpuprov.capabilities.gpudirect_rdma.checks import Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
 from gpuprov.catalog.rdma import gpudirect as catalogue
@@ -206,38 +205,6 @@ def parameters(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-@check(
-    "gpudirect_rdma.boot",
-    *PROBES,
-    fields=("method",),
-    moment="next-boot",
-    evidence=f"systemctl cat {catalogue.UNIT} openibd",
-)
-def boot(ctx: Ctx) -> Outcome:
-    """A unit loads the peer module after the RDMA stack at the next boot, and again when openibd is started or restarted."""
-    decision = decided(ctx)
-    if answer := not_peer(decision):
-        return answer
-    state, name = ctx.facts.get(GPUDIRECT), decision.method
-    unit, openibd = (state.units.get(one, MISSING) for one in (catalogue.UNIT, "openibd.service"))
-    expected = f"{catalogue.UNIT} loads {name}"
-    if state.starts != name:
-        change = Change(kind="file", name=catalogue.UNIT_FILE, before=state.starts, after=name)
-        told = f"it loads {state.starts}" if state.starts else f"{catalogue.UNIT_FILE} is not there"
-        return fail(expected, told, APPLY, changes=[change])
-    if (answer := answers.enabled(catalogue.UNIT, unit.load, unit.file)).status == "fail":
-        return answer
-    if unit.active == "failed":
-        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
-        hint = f"journalctl -u {catalogue.UNIT}; see gpudirect_rdma.loaded"
-        return fail(f"{expected}, and did", f"{catalogue.UNIT} failed", hint, changes=[change])
-    if openibd.load == "loaded" and state.drop_in != name:
-        change = Change(kind="file", name=catalogue.DROP_IN, before=state.drop_in, after=name)
-        told = f"openibd loads {state.drop_in or 'no peer module'} after itself"
-        return fail(f"{expected}, and openibd after itself", told, APPLY, changes=[change])
-    return ok(f"{expected}{', after openibd' if openibd.load == 'loaded' else ''}", expected)
-
-
 @check("gpudirect_rdma.log", *PROBES, system.CONTAINER, evidence="journalctl -k -b | grep nvidia-peermem")
 def log(ctx: Ctx) -> Outcome:
     """The kernel has not told of GPU memory whose context peer memory had lost."""
@@ -250,4 +217,4 @@ def log(ctx: Ctx) -> Outcome:
     return ok("no lost context in the kernel's log")
 
 
-CHECKS = (built, loaded, parameters, boot, log)
+CHECKS = (built, loaded, parameters, log)

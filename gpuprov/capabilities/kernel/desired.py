@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, command, unit
 from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.kernel.machine import UNIT
+from gpuprov.capabilities.kernel.machine import elsewhere
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
 from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
-from gpuprov.probe.host import cpu, system
+from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs
 from gpuprov.probe.kernel.modules import underscored
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
@@ -24,6 +25,7 @@ MODULES_FILE = "/etc/modules-load.d/gpuprov.conf"
 LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
+UNIT = "gpuprov-cpu-governor.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MODULES = (*COMMON, "governor")
 OLD = f"{ABOVE}/kernel/governor.sh"
@@ -99,42 +101,43 @@ def missing(ctx: Ctx) -> list[str]:
     return [word for word in words(ctx.fragment) if running.get(word.partition("=")[0]) != word.partition("=")[2]]
 
 
-def governs(ctx: Ctx) -> bool:
-    """Whether a unit sets the CPU frequency governor here."""
+def waits(ctx: Ctx) -> str:
+    """Reason why no unit can set the CPU frequency governor that is asked for; empty where one can, or none is asked for."""
     if ctx.fragment.cpu_governor == "keep":
-        return False
-    return bool(ctx.facts.get(cpu.FREQUENCY).policies) and not ctx.facts.get(system.CONTAINER)
+        return ""
+    return elsewhere(ctx) or ("" if ctx.facts.get(cpu.FREQUENCY).policies else "no CPU has a governor")
 
 
 def is_debian(ctx: Ctx) -> bool:
     return family(ctx.facts.get(system.OS_RELEASE)) == "debian"
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path; `program`: by path the role's files that set the governor; `absent`: files that should not be
-    there."""
-    kernel = ctx.fragment
-    files = texts(kernel, debian=is_debian(ctx), dracut=ctx.facts.get(initramfs.DRACUT))
-    units = {UNIT_FILE: _unit(kernel.cpu_governor)} if governs(ctx) else {}
-    program = PROGRAM if units else {}
-    absent = [path for path in (*FILES, *PROGRAM, OLD) if path not in (*files, *program, *units)]
-    return {"files": files, "units": units, "program": program, "absent": absent}
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The files, the unit that sets the governor at each boot with its program, and what of these should not be there."""
+    kernel, why = ctx.fragment, waits(ctx)
+    governs = kernel.cpu_governor != "keep" and not why
+    made = texts(kernel, debian=is_debian(ctx), dracut=ctx.facts.get(initramfs.DRACUT))
+    made |= {UNIT_FILE: _unit(kernel.cpu_governor)} if governs else {}
+    program = PROGRAM if governs else {}
+    yield from (File(path, text) for path, text in made.items())
+    yield from (Program(path, name) for path, name in program.items())
+    yield from (Absent(path) for path in (*FILES, *PROGRAM, OLD) if path not in (*made, *program))
+    yield Unit(name=UNIT, enabled=governs, active=governs, waits=why, fix="another governor, or cpu_governor: keep")
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`disabled`: a unit that is not wanted; what is `written`. `reboot`: why one is needed. The rest are options of the role's
-    modules."""
+    """What its resources are, `unit` on and `off`. `reboot`: why one is needed. The rest are options of the role's modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
-    debian, on = is_debian(ctx), governs(ctx)
-    state = ctx.facts.get(cpu.FREQUENCY)
     without = [] if container else missing(ctx)
+    values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off")
+    unit = "".join(values.pop("on"))
+    slow = differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor) if unit else []
     return {
-        **written(ctx),
-        "unit": {"name": UNIT, "wanted": on},
-        "disabled": [UNIT] if not on and state.load != "not-found" else [],
-        "differs": " ".join(one.name for one in differing(state.policies, kernel.cpu_governor)) if on else "",
+        **values,
+        "unit": unit,
+        "differs": " ".join(one.name for one in slow),
         "command_line": words(kernel),
-        "entries": "update-grub" if debian else "grub2",
+        "entries": "update-grub" if is_debian(ctx) else "grub2",
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
         "modules": [] if container else [underscored(name) for name in kernel.modules_load],
         "sysctl": {key: str(value) for key, value in kernel.sysctl.items()},
@@ -143,12 +146,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-DESIRED = Desired(
-    (boot.COMMAND_LINE, cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
-    make,
-)
 RESOURCES = Resources(
-    from_values(written),
+    desired,
     lambda _host, _block: (*FILES, *PROGRAM, OLD),
-    (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
+    (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE, virtualization.MACHINE),
+    units=lambda _host, _block: (UNIT,),
+    proves=dict.fromkeys(("files", "enabled", "active"), ("cpu_governor",)),
 )
+DESIRED = Desired((boot.COMMAND_LINE, *RESOURCES.probes), make)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.onhost.at_boot.governor import differing
@@ -12,7 +11,6 @@ from gpuprov.shown import counted
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
 
 Ctx = Context[Kernel]
-UNIT = "gpuprov-cpu-governor.service"
 
 
 @check(
@@ -66,7 +64,7 @@ def governor(ctx: Ctx) -> Outcome:
     if asked == "keep":
         return not_asked()
     state = ctx.facts.get(cpu.FREQUENCY)
-    if why := _elsewhere(ctx):
+    if why := elsewhere(ctx):
         return skip(why)
     if not state.policies:
         hint = "a frequency driver: intel_pstate, amd-pstate, cppc_cpufreq; the firmware may keep frequencies to itself"
@@ -90,33 +88,8 @@ def governor(ctx: Ctx) -> Outcome:
     return ok(f"{asked} in {counted(len(state.policies), 'policy')}")
 
 
-@check(
-    "kernel.governor_boot",
-    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
-    fields=("cpu_governor",),
-    moment="next-boot",
-    evidence=f"systemctl status {UNIT}",
-)
-def governor_boot(ctx: Ctx) -> Outcome:
-    """The unit that sets the governor at boot is enabled, sets the wanted one, and did not fail."""
-    asked, state = ctx.fragment.cpu_governor, ctx.facts.get(cpu.FREQUENCY)
-    if asked == "keep":
-        return fail(f"no {UNIT}", f"{UNIT} sets {state.asked}", APPLY) if state.asked else not_asked()
-    if why := _elsewhere(ctx):
-        return skip(why)
-    if state.asked != asked:
-        change = Change(kind="file", name=f"/etc/systemd/system/{UNIT}", before=state.asked, after=asked)
-        return fail(f"{UNIT} sets {asked}", f"it sets {state.asked or 'nothing'}", APPLY, changes=[change])
-    if state.gone:
-        return answers.without(UNIT, state.gone)
-    if state.active == "failed":
-        change = Change(kind="service", name=UNIT, before="failed", after="active")
-        return fail(f"{UNIT} ran", f"{UNIT} failed", f"journalctl -u {UNIT}", changes=[change])
-    return answers.enabled(UNIT, state.load, state.file)
-
-
-def _elsewhere(ctx: Ctx) -> str:
-    """Why frequencies are not this host's to set."""
+def elsewhere(ctx: Ctx) -> str:
+    """Reason why frequencies are not this host's to set; empty where they are."""
     if kind := ctx.facts.get(system.CONTAINER):
         return f"{kind} container: the frequency is the machine's"
     machine = ctx.facts.get(virtualization.MACHINE).kind
@@ -146,4 +119,4 @@ def numa_balancing(ctx: Ctx) -> Outcome:
     return ok(f"{NUMA_SYSCTL}={found}")
 
 
-CHECKS = (hugepages, governor, governor_boot, numa_balancing)
+CHECKS = (hugepages, governor, numa_balancing)

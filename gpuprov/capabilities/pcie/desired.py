@@ -75,7 +75,7 @@ def is_balanced(ctx: Ctx) -> bool:
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """The unit, what it reads and runs, and irqbalance's policy; and what of these should not be there."""
-    asked, state = lines(ctx.fragment), ctx.facts.get(PCIE)
+    asked = lines(ctx.fragment)
     texts = {catalogue.DROP_IN: DROP_IN} if is_balanced(ctx) else {}
     programs: dict[str, str] = {}
     if asked:
@@ -86,8 +86,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield from (Program(path, name) for path, name in programs.items())
     there = {*texts, *programs, *([catalogue.POLICY] if asked else [])}
     yield from (Absent(path) for path in FILES if path not in there)
-    said = next((line for line in reversed(state.log) if line.startswith("pcie: ")), "")
-    yield Unit(name=catalogue.UNIT, enabled=bool(asked), active=bool(asked), said=said)
+    yield Unit(name=catalogue.UNIT, enabled=bool(asked), active=bool(asked))
 
 
 def configuration(asked: tuple[str, ...]) -> str:

@@ -68,7 +68,9 @@ CAPABILITY = Capability(
     presupposes={
         **dict.fromkeys(("ports", "ipoib", "umad", "roce_settings", "roce_gids"), ("rdma.devices",)),
         "rate": ("rdma.devices", "rdma.ports"),
-        **dict.fromkeys(("ofed_held", "ofed_loaded", "ofed_built", "ofed_openibd"), ("rdma.ofed_release",)),
+        **dict.fromkeys(
+            ("ofed_held", "ofed_loaded", "ofed_built", "ofed_openibd", "enabled", "active"), ("rdma.ofed_release",)
+        ),
         **dict.fromkeys(("erdma_mode", "erdma_parameters", "erdma_ports"), ("rdma.erdma_driver",)),
         "efa_interfaces": ("rdma.efa_driver",),
         "efa_gpudirect": ("rdma.efa_driver",),

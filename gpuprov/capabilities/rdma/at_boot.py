@@ -31,14 +31,6 @@ class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
     way_out: str = "correct what it reports, and apply again"
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What the unit of a fabric that is not asked for any more may have left: the unit's name where it is there, its files."""
-
-    unit: str
-    there: bool
-    files: tuple[str, ...]
-
-
 def configuration(lines: tuple[str, ...], about: str) -> str:
     """The text of a unit's configuration."""
     return "\n".join([f"{HEADER}# {about}", *lines]) + "\n"

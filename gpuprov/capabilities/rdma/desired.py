@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.at_boot import files as files_of
@@ -17,70 +18,70 @@ from gpuprov.capabilities.rdma.ofed import desired as ofed
 from gpuprov.capabilities.rdma.preflight import wanted_packages
 from gpuprov.capabilities.rdma.roce import desired as roce
 from gpuprov.catalog import rdma as catalogue
+from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.catalog.rdma import efa as efa_catalogue
 from gpuprov.catalog.rdma import erdma as erdma_catalogue
 from gpuprov.catalog.rdma import ofed as ofed_catalogue
-from gpuprov.catalog.rdma import roce as roce_catalogue
 from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.probe.host import system
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.efa import EFA
 from gpuprov.probe.rdma.nccl import NCCL
+from gpuprov.probe.rdma.ofed import OFED
 from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]
 PARTS = (soft, roce, erdma)
 """Of these at most one is asked for: each belongs to a fabric."""
+OWN = (*(path for part in PARTS for path in part.FILES), infiniband.ORDER, *at_boot.PLACES)
+"""Files of units and programs, each of which one fabric has; what is not asked for is not there."""
+BY_UNIT = ("soft", "roce", "erdma")
+"""Fields that such a unit sets at each boot."""
 
 
-def asked_parts(ctx: Ctx) -> tuple[at_boot.AtBoot | None, list[at_boot.Left]]:
-    """What sets devices at boot, and what units of other fabrics may have left."""
-    parts = [(part.at_boot(ctx), part.left(ctx)) for part in PARTS]
-    return next((one for one, _ in parts if one), None), [left for one, left in parts if not one]
+def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:
+    """What sets devices at boot, where something does."""
+    return next((one for part in PARTS if (one := part.at_boot(ctx))), None)
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path, `absent`: files that should not be there, `program`: by path the role's files."""
-    asked, gone = asked_parts(ctx)
-    files = {**(asked.files if asked else {}), **infiniband.files(ctx)}
+def configured(ctx: Ctx) -> Iterator[Resource]:
+    """The unit that sets devices at boot with its program, those of other fabrics off and gone; opensm and openibd."""
+    asked, why = asked_part(ctx), ofed.waits(ctx)
+    texts = {**(asked.files if asked else {}), **infiniband.files(ctx)}
+    texts |= {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {}
     program = files_of(at_boot.RDMA, asked.modules if asked else ())
-    absent = [path for left in gone for path in left.files]
-    absent += [path for path in (erdma_catalogue.OPTIONS, *at_boot.PLACES) if path not in (*files, *program, *absent)]
-    units = {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {}
-    return {"files": files, "absent": absent, "program": program, "units": units}
+    yield from (File(path, text) for path, text in texts.items())
+    yield from (Program(path, name) for path, name in program.items())
+    yield from (Absent(path) for path in OWN if path not in (*texts, *program))
+    for part in PARTS:
+        if asked and asked.unit == part.SERVICE:
+            active = None if why else True
+            yield Unit(name=part.SERVICE, enabled=True, active=active, waits=why, fix=asked.way_out)
+        else:
+            yield Unit(name=part.SERVICE, enabled=False, active=False)
+    yield from infiniband.units(ctx)
+    yield from ofed.units(ctx)
 
 
-def contents(ctx: Ctx) -> dict[str, Any]:
-    """What is `written`, and what other stages write: limits of services, nccl.conf."""
-    made, own = written(ctx), nccl.wanted(ctx)
-    conf = {own["path"]: own["text"]} if own["text"] else {}
-    return {**made, "files": {**made["files"], **limits.wanted(ctx)["files"], **conf}}
-
-
-def paths(_host: HostSpec, _block: Rdma) -> tuple[str, ...]:
-    """Every path that the role may write."""
-    units = (erdma_catalogue.UNIT, roce_catalogue.UNIT, catalogue.SOFT_UNIT)
-    configs = (erdma_catalogue.CONFIG, erdma_catalogue.OPTIONS, roce_catalogue.CONFIG, catalogue.SOFT_CONFIG)
-    return (
-        *(f"{at_boot.UNITS}/{unit}" for unit in units),
-        *configs,
-        infiniband.ORDER,
-        CONFIG,
-        *at_boot.PLACES,
-        *limits.PATHS,
-    )
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """That, and what the role writes when the devices are there: limits of services, nccl.conf."""
+    yield from configured(ctx)
+    conf = nccl.wanted(ctx)
+    texts = {**limits.wanted(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
+    yield from (File(path, text) for path, text in texts.items())
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
-    `of` what they are, `hint` the way out where they cannot be installed. What is `written`.
-    `unit`: what sets devices at boot, and has to set them `now`; `off`: of other fabrics. `initramfs`: images may be older than what
-    is in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
-    asked, gone = asked_parts(ctx)
+    `of` what they are, `hint` the way out where they cannot be installed. What is `configured`.
+    `unit`: what sets devices at boot, and has to set them `now`. `initramfs`: images may be older than what is in modprobe.d.
+    `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+    values = role_values(configured(ctx), "files", "units", "program", "absent", "on", "off")
+    del values["on"]
     return {
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
         "fetch": [found for part in (ofed, erdma, efa) if (found := part.fetch(ctx))],
@@ -89,10 +90,9 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
         "efa": efa.software(ctx),
         "efa_loads": ctx.fragment.fabric == "efa",
-        **written(ctx),
-        "unit": asked,
+        **values,
+        "unit": asked_part(ctx),
         "now": "observed" if ofed.waits(ctx) else "ran",
-        "off": [left.unit for left in gone if left.there],
         "initramfs": erdma.outruns_images(ctx),
         "opensm": infiniband.wanted(ctx),
         "limits": limits.wanted(ctx),
@@ -149,7 +149,9 @@ DESIRED = Desired(
     packages=lambda values: (packages_of(values, **{name: values["ofed"][name] for name in ("hold", "release")}),),
 )
 RESOURCES = Resources(
-    from_values(contents),
-    paths,
-    tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, limits.DROP_INS, *erdma_decision.PROBES))),
+    desired,
+    lambda _host, _block: (*OWN, CONFIG, *limits.PATHS),
+    tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, OFED, system.CONTAINER, limits.DROP_INS, *erdma_decision.PROBES))),
+    units=lambda _host, _block: (*(part.SERVICE for part in PARTS), OPENSM_UNIT, ofed_catalogue.UNIT),
+    proves={"files": BY_UNIT, **dict.fromkeys(("enabled", "active"), (*BY_UNIT, "opensm", "ofed"))},
 )

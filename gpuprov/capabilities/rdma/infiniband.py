@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, HEADER
@@ -12,6 +13,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.surroundings import HOST
+from gpuprov.resources import Unit
 from gpuprov.shown import counted
 
 Ctx = Context[Rdma]
@@ -36,16 +38,23 @@ def files(ctx: Ctx) -> dict[str, str]:
     return {ORDER: ORDERED} if managed(ctx) else {}
 
 
+def units(ctx: Ctx) -> Iterator[Unit]:
+    """opensm, on the hosts that the spec names and off elsewhere; nothing where the spec does not mention it."""
+    asked, here = ctx.fragment.opensm, managed(ctx)
+    if ctx.fragment.fabric == "infiniband" and (asked.hosts or asked.elsewhere):
+        # Its unit is active without a process where it found no port as it started.
+        silent = "without a process" if here and not ctx.facts.get(HOST).managers else ""
+        fix = "a port in state DOWN, or no ib_umad: /var/log/opensm*, ibstat -p"
+        yield Unit(name=OPENSM_UNIT, enabled=here, active=here, outdated=silent, fix=fix)
+
+
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `off`: it too, where it is there and may
-    not run here."""
-    asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
-    mine = ctx.fragment.fabric == "infiniband" and bool(asked.hosts or asked.elsewhere)
+    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `ask`: what says whether it does."""
+    unit = next(units(ctx), None)
     return {
         "unit": OPENSM_UNIT,
-        "here": managed(ctx),
-        "differs": "" if host.managers else "opensm: no process -> one for each port",
-        "off": [OPENSM_UNIT] if mine and not managed(ctx) and host.opensm.load == "loaded" else [],
+        "here": bool(unit and unit.active),
+        "differs": f"opensm: {unit.outdated} -> one for each port" if unit and unit.outdated else "",
         "ask": ["sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null | grep -x opensm"],
     }
 
@@ -82,41 +91,17 @@ def ipoib(ctx: Ctx) -> Outcome:
     return ok(" ".join(there[device.address] for device in mine))
 
 
-@check("rdma.opensm", HOST, fields=("opensm",), evidence=f"systemctl status {OPENSM_UNIT} 'opensm@*'; pgrep -a opensm")
+@check("rdma.opensm", HOST, fields=("opensm",), evidence="pgrep -a opensm")
 def opensm(ctx: Ctx) -> Outcome:
-    """opensm runs on the hosts that the spec names and on no other: a host that is not to manage the fabric must not."""
-    asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
-    here, runs = ctx.host.name in asked.hosts, host.opensm.active == "active" and host.managers > 0
+    """No opensm runs on a host that is not to manage the fabric, whoever started it."""
+    asked, count = ctx.fragment.opensm, ctx.facts.get(HOST).managers
     if not asked.hosts and not asked.elsewhere:
-        return not_asked("opensm runs, and the spec does not mention it") if runs else not_asked()
-    shown = f"{OPENSM_UNIT} is {host.opensm.active}, {host.managers} opensm processes"
-    if here and not runs:
-        change = Change(kind="service", name=OPENSM_UNIT, before=host.opensm.active, after="active")
-        hint = f"systemctl restart {OPENSM_UNIT}; journalctl -u 'opensm*'; /var/log/opensm*: a port in state DOWN, or no ib_umad"
-        return fail("opensm runs here", shown, hint, changes=[change])
-    if not here and (host.managers or host.opensm.active == "active"):
-        change = Change(kind="service", name=OPENSM_UNIT, before="active", after="stopped")
+        return not_asked("opensm runs, and the spec does not mention it" if count else "not in the spec")
+    if count and not managed(ctx):
         where = ", ".join(asked.hosts) or "another subnet manager's fabric"
-        hint = (
-            f"{APPLY}, or systemctl disable --now {OPENSM_UNIT}; what still runs was not started by it: pgrep -a opensm"
-        )
-        return fail(f"no opensm here, but on {where}", shown, hint, changes=[change])
-    return ok(shown if here else "no opensm here")
+        hint = f"systemctl disable --now {OPENSM_UNIT} ({APPLY} does); what still runs was not started by it: pgrep -a opensm"
+        return fail(f"no opensm here, but on {where}", counted(count, "opensm process"), hint)
+    return ok(f"{counted(count, 'opensm process')}, where it is wanted" if count else "no opensm process")
 
 
-@check("rdma.opensm_boot", HOST, fields=("opensm",), moment="next-boot", evidence=f"systemctl is-enabled {OPENSM_UNIT}")
-def opensm_boot(ctx: Ctx) -> Outcome:
-    """The hosts that the spec names start opensm at boot, and no other does."""
-    asked, unit = ctx.fragment.opensm, ctx.facts.get(HOST).opensm
-    if not asked.hosts and not asked.elsewhere:
-        return not_asked()
-    here, starts = ctx.host.name in asked.hosts, unit.file.startswith("enabled")
-    told = f"{OPENSM_UNIT} is {unit.file or unit.load}"
-    if here != starts:
-        word = "enable" if here else "disable"
-        change = Change(kind="service", name=OPENSM_UNIT, before=unit.file or unit.load, after=f"{word}d")
-        return fail(f"{OPENSM_UNIT} {word}d", told, f"systemctl {word} {OPENSM_UNIT}", changes=[change])
-    return ok(told)
-
-
-CHECKS = (umad, ipoib, opensm, opensm_boot)
+CHECKS = (umad, ipoib, opensm)

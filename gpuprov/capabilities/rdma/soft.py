@@ -1,12 +1,11 @@
-"""Software RDMA: has each network interface its device, and will it have it after a reboot."""
+"""Software RDMA: has each network interface its device, and what makes it at each boot."""
 
 from __future__ import annotations
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY, BEFORE
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.onhost.at_boot import soft as onhost
@@ -33,6 +32,8 @@ TimeoutStartSec=120
 """,
 )
 MODULES = (*COMMON, "devices", "network", "soft")
+SERVICE = catalogue.SOFT_UNIT
+FILES = (f"{UNITS}/{SERVICE}", catalogue.SOFT_CONFIG)
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
@@ -71,25 +72,6 @@ def soft(ctx: Ctx) -> Outcome:
     return ok(", ".join(good), expected)
 
 
-@check(
-    "rdma.soft_boot",
-    HOST,
-    fields=("soft",),
-    moment="next-boot",
-    evidence=f"systemctl status {catalogue.SOFT_UNIT}; cat {catalogue.SOFT_CONFIG}",
-)
-def soft_boot(ctx: Ctx) -> Outcome:
-    """The unit that makes the devices at boot is enabled, has what is asked for, and did not fail: `rdma link add` is gone
-    with the next boot."""
-    host, unit = ctx.facts.get(HOST), catalogue.SOFT_UNIT
-    if ctx.fragment.fabric != "soft":
-        if host.soft.file == "enabled":
-            change = Change(kind="service", name=unit, before="enabled", after="removed")
-            return fail("no software devices", f"{unit} is enabled", APPLY, changes=[change])
-        return not_asked()
-    return answers.set_at_boot(unit, catalogue.SOFT_CONFIG, lines(ctx.fragment), host.soft, "rdma-soft", _hint(ctx, ""))
-
-
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
     """Each interface that is asked for and there, its software devices of the driver that is asked for, and others."""
     module, found = catalogue.SOFT_MODULES[block.soft.driver], []
@@ -108,7 +90,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     wanting = [netdev.name for netdev, mine, _ in devices(block, ctx.facts) if not mine]
     about = f"DRIVER INTERFACE; an interface is a name, a MAC address, or {DEFAULT}: that of the default route."
     return AtBoot(
-        unit=catalogue.SOFT_UNIT,
+        unit=SERVICE,
         text=UNIT,
         modules=MODULES,
         files={catalogue.SOFT_CONFIG: configuration(lines(block), about)},
@@ -118,20 +100,13 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     )
 
 
-def left(ctx: Ctx) -> Left:
-    """What is there of them, where they are not asked for."""
-    there = ctx.facts.get(HOST).soft.load == "loaded"
-    files = (f"{UNITS}/{catalogue.SOFT_UNIT}", catalogue.SOFT_CONFIG)
-    return Left(unit=catalogue.SOFT_UNIT, there=there, files=files)
-
-
 def _hint(ctx: Ctx, module: str) -> str:
     host = ctx.facts.get(HOST)
-    if module and host.modules.get(module) == "absent":
+    if host.modules.get(module) == "absent":
         return f"this kernel has no module {module}"
     if host.port_users and host.modules.get("rdma_rxe") != "loaded" and ctx.fragment.soft.driver == "rxe":
         return f"UDP port {catalogue.ROCE_PORT} is held by {', '.join(host.port_users)}: end it, then {APPLY}"
-    return f"systemctl restart {catalogue.SOFT_UNIT} ({APPLY} does)"
+    return f"systemctl restart {SERVICE} ({APPLY} does)"
 
 
-CHECKS = (soft, soft_boot)
+CHECKS = (soft,)

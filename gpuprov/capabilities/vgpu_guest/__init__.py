@@ -114,8 +114,8 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     shown_by="tests/capabilities/test_vgpu_guest.py",
     presupposes={
-        "alive": DRIVER_PACKAGES,
-        "licensed": ("vgpu_guest.alive", "vgpu_guest.token_installed", "vgpu_guest.configured", *LOADED),
+        "active": DRIVER_PACKAGES,
+        "licensed": ("vgpu_guest.active", "vgpu_guest.token_installed", "vgpu_guest.files", *LOADED),
     },
     from_site=True,
 )

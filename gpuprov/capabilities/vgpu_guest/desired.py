@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
+from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, wanted_settings
+from gpuprov.capabilities.vgpu_guest.now import find_complaint
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD
-from gpuprov.resources import from_values
+from gpuprov.resources import File, Resource, Unit, role_values
 
 Ctx = Context[VgpuGuest]
 # As earlier versions wrote it: another text would have every running daemon restarted.
 HEADER = "#\n# Ansible managed\n#\n"
+# https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
+NO_UNIT = "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
 
 
 def gridd_conf(block: VgpuGuest) -> str:
@@ -20,22 +24,35 @@ def gridd_conf(block: VgpuGuest) -> str:
     return HEADER + "".join(f"{key}={value}\n" for key, value in wanted_settings(block).items())
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path."""
-    return {"files": {catalogue.CONFIG: gridd_conf(ctx.fragment)}}
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """gridd.conf, and the daemon with it and with the token."""
+    gridd = ctx.facts.get(GRIDD)
+    yield File(catalogue.CONFIG, gridd_conf(ctx.fragment), differs="; ".join(differences(ctx.fragment, gridd.settings)))
+    newest = max([gridd.configured, *(one.changed for one in gridd.tokens)])
+    outdated = "older than its configuration or token" if 0 < gridd.started < newest else ""
+    yield Unit(
+        name=catalogue.UNIT,
+        enabled=True,
+        active=True,
+        outdated=outdated,
+        said=find_complaint(gridd),
+        missing=NO_UNIT,
+    )
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path. `token`: `folder` that it lies in (empty: none is needed), `source` on the controller (empty: it is on
+    """What its resources are. `token`: `folder` that it lies in (empty: none is needed), `source` on the controller (empty: it is on
     the host already), its place `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens, of which
     the daemon might take one. `unit`, and `read`: what a running daemon has read."""
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""
     there = [one.path for one in ctx.facts.get(GRIDD).tokens if by_token and one.path.startswith(f"{folder}/")]
+    values = role_values(desired(ctx), "files", "on")
+    unit = "".join(values.pop("on"))
     dest = f"{folder}/{block.token_file.rpartition('/')[2]}" if by_token and block.token_file else ""
     return {
-        **written(ctx),
+        **values,
         "token": {
             "folder": folder,
             "source": block.token_file if by_token else "",
@@ -44,10 +61,16 @@ def make(ctx: Ctx) -> dict[str, Any]:
             "own": [] if dest else there,
         },
         "absent": [path for path in there if dest and path != dest],
-        "unit": catalogue.UNIT,
+        "unit": unit,
         "read": [catalogue.CONFIG, *([folder] if folder else [])],
     }
 
 
-RESOURCES: Resources[VgpuGuest] = Resources(from_values(written), lambda _host, _block: (catalogue.CONFIG,))
+RESOURCES: Resources[VgpuGuest] = Resources(
+    desired,
+    lambda _host, _block: (catalogue.CONFIG,),
+    (GRIDD,),
+    units=lambda _host, _block: (catalogue.UNIT,),
+    proves={"files": ("licensing", *SETTING_FIELDS)},
+)
 DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make, facts=lambda _host: catalogue.vgpu_file().settings)

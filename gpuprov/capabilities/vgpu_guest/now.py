@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.vgpu_guest import token
-from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, needs_vgpu, wanted_settings
+from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.gpus.vgpu import GRIDD, LICENCES, Gridd
 from gpuprov.probe.host import system
 
 Ctx = Context[VgpuGuest]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
-
-
-@check(
-    "vgpu_guest.configured",
-    GRIDD,
-    fields=("licensing", *SETTING_FIELDS),
-    moment="next-boot",
-    evidence=f"grep -v '^#' {catalogue.CONFIG}",
-)
-def configured(ctx: Ctx) -> Outcome:
-    """gridd.conf says what is asked for, and nothing else."""
-    gridd = ctx.facts.get(GRIDD)
-    expected = " ".join(f"{key}={value}" for key, value in wanted_settings(ctx.fragment).items()) or "gridd's defaults"
-    if not gridd.configured:
-        change = Change(kind="file", name=catalogue.CONFIG, after="written")
-        return fail(expected, f"{catalogue.CONFIG} does not exist", APPLY, changes=[change])
-    wrong = differences(ctx.fragment, gridd.settings)
-    if wrong:
-        change = Change(kind="file", name=catalogue.CONFIG, before="; ".join(wrong), after="written")
-        return fail(expected, "; ".join(wrong), APPLY, changes=[change])
-    return ok(expected)
 
 
 @check(
@@ -78,41 +56,17 @@ def token_installed(ctx: Ctx) -> Outcome:
     return ok(f"{' '.join(one.path for one in mine)}: root's, mode {block.token_mode}", expected)
 
 
-@check("vgpu_guest.enabled", GRIDD, moment="next-boot", evidence=f"systemctl is-enabled {catalogue.UNIT}")
-def enabled(ctx: Ctx) -> Outcome:
-    """nvidia-gridd starts at boot: it borrows the licence anew."""
-    gridd = ctx.facts.get(GRIDD)
-    if gridd.load == "not-found":
-        # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
-        hint = (
-            "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
-        )
-        return fail(f"{catalogue.UNIT} enabled", f"there is no {catalogue.UNIT}", hint)
-    return answers.enabled(catalogue.UNIT, gridd.load, gridd.file)
-
-
-@check("vgpu_guest.alive", GRIDD, evidence=f"systemctl status {catalogue.UNIT}")
-def alive(ctx: Ctx) -> Outcome:
-    """nvidia-gridd runs, and was started after its configuration and its token were written."""
-    gridd = ctx.facts.get(GRIDD)
-    expected = f"{catalogue.UNIT} active, with its present configuration"
-    if gridd.active != "active":
-        change = Change(kind="service", name=catalogue.UNIT, before=gridd.active, after="active")
-        told = f"{gridd.active}{said(gridd)}"
-        return fail(expected, told, JOURNAL, changes=[change])
-    newest = max([gridd.configured, *(one.changed for one in gridd.tokens)])
-    if 0 < gridd.started < newest:
-        change = Change(kind="service", name=catalogue.UNIT, before="older than its configuration", after="restarted")
-        hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does)"
-        return fail(expected, "started before its configuration or token was written", hint, changes=[change])
-    return ok(expected)
+def find_complaint(gridd: Gridd) -> str:
+    """The last thing that nvidia-gridd complained of; empty where it did not."""
+    words = ("fail", "error", "invalid", "unable", "not set", "unlicensed", "expired")
+    lines = [line for line in gridd.log if any(word in line.lower() for word in words)]
+    return lines[-1].strip() if lines else ""
 
 
 def said(gridd: Gridd) -> str:
-    """The last thing that nvidia-gridd complained of."""
-    words = ("fail", "error", "invalid", "unable", "not set", "unlicensed", "expired")
-    lines = [line for line in gridd.log if any(word in line.lower() for word in words)]
-    return f'; nvidia-gridd: "{lines[-1].strip()[:160]}"' if lines else ""
+    """That complaint behind what else is told."""
+    complaint = find_complaint(gridd)
+    return f'; nvidia-gridd: "{complaint[:160]}"' if complaint else ""
 
 
 @check(
@@ -157,4 +111,4 @@ def meaning(status: str) -> str:
     return "the vGPU is slowed down until it has its licence: can the host reach its licence server, are licences left?"
 
 
-CHECKS = (configured, token_installed, enabled, alive, licensed)
+CHECKS = (token_installed, licensed)

@@ -16,9 +16,8 @@ GPU_KIND = "nvidia.com/gpu"
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
 
-    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `rules`: udev rules that make the
-    links. `output`: where nvidia-cdi-refresh writes, if it was told; `flags`: the features of its specification that it was told of.
-    `makers`: refresh units that make device files first.
+    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `output`: where nvidia-cdi-refresh writes,
+    if it was told; `flags`: the features of its specification that it was told of.
     `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
     `spares`: those of cri-o's packages, which are on no PATH.
     """
@@ -28,10 +27,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
     linked: tuple[str, ...] = ()
     unlinked: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
     output: str = ""
     flags: tuple[str, ...] = ()
-    makers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
     spares: tuple[str, ...] = ()
@@ -93,10 +90,8 @@ def parse_toolkit(output: Output) -> Toolkit:
         complaint=complaint,
         linked=tuple(found.get("linked", [])),
         unlinked=tuple(found.get("unlinked", [])),
-        rules=tuple(found.get("rule", [])),
         output=(found.get("output") or [""])[-1],
         flags=tuple(re.findall(r"[^\s,\"']+", (found.get("flags") or [""])[-1])),
-        makers=tuple(found.get("maker", [])),
         leftovers=tuple(found.get("leftover", [])),
         runners=tuple(found.get("runner", [])),
         spares=tuple(found.get("spare", [])),
@@ -181,10 +176,6 @@ for d in /dev/nvidia*; do
   [ -c "$d" ] || continue
   n=$(stat -L -c '%t %T' "$d"); l=/dev/char/$((0x${n% *})):$((0x${n#* }))
   if [ -e "$l" ]; then echo "linked $d"; else echo "unlinked $d"; fi
-done
-for f in $(grep -ls create-dev-char-symlinks /etc/udev/rules.d/* /run/udev/rules.d/* /lib/udev/rules.d/*); do echo "rule $f"; done
-for u in nvidia-cdi-refresh.service gpuprov-cdi-refresh.service; do
-  systemctl cat "$u" 2>/dev/null | grep -q '^Exec.*create-device-nodes' && echo "maker $u"
 done
 sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p; s/^NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=/flags /p' \
   /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null

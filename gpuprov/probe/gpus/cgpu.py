@@ -1,15 +1,15 @@
-"""Alibaba's cGPU on a host: its version, the settings of each GPU, what sets them at boot, and what cannot be beside it."""
+"""Alibaba's cGPU on a host: its version, the settings of each GPU, and what cannot be beside it."""
 
 from __future__ import annotations
+
+import msgspec
 
 from gpuprov.onhost.at_boot import cgpu as onhost
 from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host import boot_unit
-from gpuprov.probe.host.boot_unit import SetsAtBoot
 
 
-class Cgpu(SetsAtBoot, frozen=True, kw_only=True):
+class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is empty where the module is not loaded; `installed` are its modules that modprobe would find. `mig`: addresses of
     GPUs in MIG mode. `mps`: whether an MPS daemon runs; `mps_ours`: of gpuprov's units only."""
 
@@ -26,7 +26,6 @@ def parse(output: Output) -> Cgpu:
     return Cgpu(
         **onhost.parse(output.text)._asdict(),
         installed=tuple(many.get("module", ())),
-        **boot_unit.parse(many),
         mig=tuple(line.split(",")[0].strip() for line in many.get("mig", ())),
         mps="mps" in many,
         mps_ours=set(many.get("mps", ())) == {"gpuprov"},
@@ -35,8 +34,7 @@ def parse(output: Output) -> Cgpu:
 
 CGPU = Probe(
     "cgpu",
-    f"""{onhost.READER}{boot_unit.script("gpuprov-cgpu.service", onhost.CONFIG, "[0-9*]")}"""
-    f"""for m in {" ".join(onhost.MODULES)}; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
+    f"""{onhost.READER}for m in {" ".join(onhost.MODULES)}; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
 """
     """nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null | sed -n '/, Enabled/s/^/mig|/p'
 for f in $(grep -lsx nvidia-cuda-mps /proc/[0-9]*/comm); do
@@ -44,8 +42,6 @@ for f in $(grep -lsx nvidia-cuda-mps /proc/[0-9]*/comm); do
 done | sort -u
 true""",
     parse,
-    "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy; systemctl status gpuprov-cgpu",
-    speaks=True,
-    blank=boot_unit.BLANK,
+    "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy",
 )
 """cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and server."""

@@ -19,17 +19,14 @@ class UnitState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetsAtBoot(UnitState, frozen=True, kw_only=True):
-    """`config`: the lines of its configuration (None: no such file). `log`: its last lines in the journal. `gone`: files of its
-    command that are not there."""
+    """`config`: the lines of its configuration (None: no such file)."""
 
     config: tuple[str, ...] | None = None
-    log: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
 
 
 class KeptAtBoot(UnitState, frozen=True, kw_only=True):
     """A unit that brings back at each boot what a file says: `text` is the file's (empty: not there), `result` that of its last run,
-    `before` the units that wait for it; `log` and `gone` as above."""
+    `before` the units that wait for it; `log`: its last lines in the journal; `gone`: files of its command that are not there."""
 
     result: str = ""
     before: tuple[str, ...] = ()
@@ -52,17 +49,11 @@ done
 """Lines `gone|FILE`: what the command of the unit $u is made of and is not there, its Python or the module that this runs."""
 
 
-def script(unit: str, config: str, lines: str, last: int = 4) -> str:
-    """Prints a unit of gpuprov's; `lines`: how those of its configuration begin. The journal is not searched for one that is not
-    there."""
+def script(unit: str, config: str) -> str:
+    """Prints a unit of gpuprov's, and the lines of its configuration."""
     return f"""u={unit} c={config}
-[ -e $c ] && echo 'config|' && sed -n 's/^{lines}/config|&/p' $c
-s=$({STATE.strip()})
-echo "$s"
-case $s in *not-found*) ;; *)
-{GONE}journalctl -q --no-pager -o cat -n {last} -u $u 2>/dev/null | sed 's/^/log|/' ;;
-esac
-"""
+[ -e $c ] && echo 'config|' && sed -n 's/^[a-z]/config|&/p' $c
+{STATE}"""
 
 
 def state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -76,8 +67,6 @@ def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         **state(rows),
         "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
-        "log": tuple(rows.get("log", ())),
-        "gone": tuple(rows.get("gone", ())),
     }
 
 

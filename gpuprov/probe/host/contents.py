@@ -25,7 +25,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Contents(msgspec.Struct, frozen=True):
     """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path.
-    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change."""
+    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change. `said`: by unit that
+    failed what its program printed last."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -33,6 +34,7 @@ class Contents(msgspec.Struct, frozen=True):
     drop_ins: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
+    said: Mapping[str, str]
 
 
 NOTHING = Contents({}, frozenset(), {}, {}, {}, frozenset())
@@ -46,6 +48,7 @@ def parse(output: Output) -> Contents:
     sound: set[str] = set()
     shown: list[str] = []
     missing: set[str] = set()
+    said: dict[str, str] = {}
     current = ""
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
@@ -70,6 +73,9 @@ def parse(output: Output) -> Contents:
             mode, owner, path = rest.split("|", 2)
             if int(owner) == 0 and not int(mode, 8) & 0o022:
                 sound.add(path)
+        elif kind == "said":
+            name, _, words = rest.partition("|")
+            said[name] = words.strip() or said.get(name, "")
     return Contents(
         {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
         frozenset(missing),
@@ -77,11 +83,14 @@ def parse(output: Output) -> Contents:
         {path: "".join(f"{line}\n" for line in lines) for path, lines in drop_ins.items()},
         {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
         frozenset(sound),
+        said,
     )
 
 
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 """The interpreter of a command of gpuprov's, in sed."""
+JOURNAL = "journalctl -q --no-pager -o cat -n 8"
+"""Of a unit's own processes, without what systemd says of them."""
 CONTENTS: Probe[Contents] = Probe(
     "contents",
     f"""IFS='
@@ -104,6 +113,10 @@ echo "$s" | sed 's/^/unit|/'
 for d in $(echo "$s" | sed -n 's/^DropInPaths=//p' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
 done
+for l in $s; do case $l in
+Id=*) u=${{l#Id=}} ;;
+ActiveState=failed) {JOURNAL} "_SYSTEMD_UNIT=$u" | sed "s/eyJ[A-Za-z0-9_.-]*/(token)/g; s#^#said|$u|#" ;;
+esac; done
 }}
 }} 2>/dev/null
 true""",

@@ -10,12 +10,10 @@ from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Frequency(UnitState, frozen=True, kw_only=True):
-    """`asked`: the governor of gpuprov's unit, empty without one; `gone`: files of its command that are not there. `rivals`: active
-    units that set governors, too."""
+    """`asked`: the governor of gpuprov's unit, empty without one. `rivals`: active units that set governors, too."""
 
     policies: tuple[Policy, ...] = ()
     asked: str = ""
-    gone: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
 
 
@@ -25,7 +23,6 @@ def parse_frequency(output: Output) -> Frequency:
         policies=governor.parse(output.text),
         asked=(rows.get("asked") or [""])[-1],
         **boot_unit.state(rows),
-        gone=tuple(rows.get("gone", ())),
         rivals=tuple(rows.get("rival", ())),
     )
 
@@ -45,7 +42,7 @@ FREQUENCY = Probe(
     + """u=gpuprov-cpu-governor.service
 sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
 """
-    + f"{boot_unit.STATE}{boot_unit.GONE}"
+    + boot_unit.STATE
     + """for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
   systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
 done; true""",

@@ -68,7 +68,7 @@ def parse(output: Output) -> Pcie:
 
 PCIE = Probe(
     "pcie",
-    f"""{onhost.READER}{boot_unit.script("gpuprov-pcie.service", onhost.CONFIG, "[a-z]")}"""
+    f"""{onhost.READER}{boot_unit.script("gpuprov-pcie.service", onhost.CONFIG)}"""
     f"""{ROOTS}for f in $(roots irqbalance); do echo "irqbalance|$(tr '\\0' ' ' <"$f/cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done

@@ -22,15 +22,7 @@ class Unit(msgspec.Struct, frozen=True):
 
 MISSING = Unit("", "not-found", "inactive", "")
 
-UNITS = (
-    *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service"),
-    *(
-        "nvidia-cdi-refresh.path",
-        "nvidia-cdi-refresh.service",
-        "gpuprov-cdi-refresh.path",
-        "gpuprov-cdi-refresh.service",
-    ),
-)
+UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
 """Those of `units`. A capability with other units has a probe of its own for them: `of_units`."""
 
 UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)

@@ -161,7 +161,7 @@ command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 |
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
 """
-    + boot_unit.script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf", "[a-z]")
+    + boot_unit.script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
     + "true"
 )
 ERDMA = Probe(

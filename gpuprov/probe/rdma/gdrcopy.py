@@ -1,4 +1,4 @@
-"""gdrcopy on a host: its packages, its module for each kernel and in the running one, its device node, what loads it at boot."""
+"""gdrcopy on a host: its packages, its module for each kernel and in the running one, its device node."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, pars
 
 class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
     """`kernels`: by release, the version of gdrdrv on disk for it, empty if none. `node`: major number and mode of /dev/gdrdrv
-    ("237 666"), empty without one; `major`: the number that the kernel gave the module. `service`: the unit or init script that
-    loads it at boot, and whether systemd starts that."""
+    ("237 666"), empty without one; `major`: the number that the kernel gave the module."""
 
     kernels: dict[str, str] = {}
     loaded: bool = False
     major: str = ""
     node: str = ""
-    service: str = ""
-    enabled: bool = False
 
 
 def parse(output: Output) -> Gdrcopy:
@@ -31,8 +28,6 @@ def parse(output: Output) -> Gdrcopy:
         loaded="loaded" in single,
         major=single.get("major", ""),
         node=single.get("node", ""),
-        service=single.get("service", ""),
-        enabled=single.get("enabled", "") == "enabled",
     )
 
 
@@ -67,11 +62,7 @@ done
 [ -d /sys/module/gdrdrv ] && echo 'loaded|'
 awk '$2 == "gdrdrv" { print "major|" $1 }' /proc/devices
 [ -c /dev/gdrdrv ] && echo "node|$((0x$(stat -c %t /dev/gdrdrv))) $(stat -c %a /dev/gdrdrv)"
-for u in gdrcopy gdrdrv; do
-  [ "$(systemctl show -p LoadState --value $u.service 2>/dev/null)" = loaded ] || continue
-  echo "service|$u.service"; echo "enabled|$(systemctl is-enabled $u.service 2>/dev/null | tail -n 1)"
-done
 true""",
     parse,
-    "modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices; systemctl status gdrdrv gdrcopy",
+    "modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices",
 )

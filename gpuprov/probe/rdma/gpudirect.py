@@ -53,8 +53,8 @@ class KernelState(msgspec.Struct, frozen=True, kw_only=True):
 
 class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
     """`loaded`: use counts of peer modules, ib_core, nvidia. `holders`: the modules that use ib_core. `exported`: whether the running
-    kernel has peer memory now. `parameters`: of the loaded nvidia_peermem. `units` by name. `starts`, `drop_in`: the module that the
-    boot unit and the drop-in of openibd load. `log`: the kernel's lines about peer memory. `ofed`: OFED's version, or "yes"."""
+    kernel has peer memory now. `parameters`: of the loaded nvidia_peermem. `units` by name. `starts`: the module that the
+    boot unit loads. `log`: the kernel's lines about peer memory. `ofed`: OFED's version, or "yes"."""
 
     kernels: tuple[KernelState, ...] = ()
     running: str = ""
@@ -64,7 +64,6 @@ class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, str] = {}
     units: dict[str, UnitState] = {}
     starts: str = ""
-    drop_in: str = ""
     log: tuple[str, ...] = ()
     ofed: str = ""
 
@@ -89,7 +88,6 @@ def parse(output: Output) -> Gpudirect:
             for name, load, active, file in rows.get("unit", [])
         },
         starts=single.get("starts", ""),
-        drop_in=single.get("drop_in", ""),
         log=tuple(kernel_lines.said(("|".join(cells) for cells in rows.get("log", [])), kernel_lines.PEER_MEMORY)),
         ofed=single.get("ofed", ""),
     )
@@ -192,15 +190,13 @@ grep -qm1 " $s\b" /proc/kallsyms 2>/dev/null && echo 'exported|yes'
 for n in peerdirect_support persistent_api_support; do
   [ -r /sys/module/nvidia_peermem/parameters/$n ] && echo "parameter|$n|$(cat /sys/module/nvidia_peermem/parameters/$n)"
 done
-for n in gpuprov-gpudirect openibd nv_peer_mem; do
+for n in gpuprov-gpudirect openibd; do
   v=$(systemctl show -p LoadState --value $n.service 2>/dev/null)
   [ -n "$v" ] || continue
   [ "$v" = loaded ] || { echo "unit|$n.service|$v||"; continue; }
   echo "unit|$n.service|$v|$(systemctl is-active $n.service)|$(systemctl is-enabled $n.service 2>/dev/null | tail -n 1)"
 done
 sed -n 's/^ExecStart=.*modprobe \([a-z_]*\)$/starts|\1/p' /etc/systemd/system/gpuprov-gpudirect.service 2>/dev/null
-sed -n 's/^ExecStartPost=-.*modprobe \([a-z_]*\)$/drop_in|\1/p' \
-  /etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf 2>/dev/null
 { journalctl -k -b -q --no-pager -o short-unix 2>/dev/null || dmesg 2>/dev/null; } | @FILTER@ | tail -n 12 | sed 's/^/log|/'
 o=$(ofed_info -n 2>/dev/null); [ -z "$o" ] && [ -d /usr/src/ofa_kernel ] && o=yes
 [ -n "$o" ] && echo "ofed|$o"

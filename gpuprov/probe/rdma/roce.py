@@ -1,4 +1,4 @@
-"""The RoCE settings that each Ethernet port of an RDMA device has, and what sets them at boot.
+"""The RoCE settings that each Ethernet port of an RDMA device has.
 
 Read where the kernel and the drivers show them: configfs of rdma_cm, `mlnx_qos` of NVIDIA's tools or else `dcb` of iproute2, and the
 driver's own sysfs (NVIDIA's OFED) or debugfs (the kernel's mlx5_ib).
@@ -6,18 +6,14 @@ driver's own sysfs (NVIDIA's OFED) or debugfs (the kernel's mlx5_ib).
 
 from __future__ import annotations
 
-from gpuprov.catalog.rdma.roce import CONFIG, UNIT
+import msgspec
+
 from gpuprov.onhost.at_boot import roce_ports
 from gpuprov.onhost.at_boot.roce_ports import READER, RocePort
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host import boot_unit
-from gpuprov.probe.host.boot_unit import SetsAtBoot
-
-LINES = r"\(device \|count \|set \)"
-"""How those of the configuration begin."""
 
 
-class Roce(SetsAtBoot, frozen=True, kw_only=True):
+class Roce(msgspec.Struct, frozen=True, kw_only=True):
     """`tools` are the programs and places that are there. `lldpad`: whether it runs, which sets DCB, too. `blocking`: rules of the
     host's packet filter that drop or reject UDP port 4791; `filter` is the program that showed them, empty for none."""
 
@@ -33,7 +29,6 @@ def parse(output: Output) -> Roce:
     return Roce(
         ports=roce_ports.parse(output.text),
         tools=tuple(many.get("tool", ())),
-        **boot_unit.parse(many),
         lldpad="lldpad" in many,
         blocking=tuple(dict.fromkeys(" ".join(line.split()) for line in many.get("rule", ()))),
         filter=(many.get("filter") or [""])[0],
@@ -42,7 +37,7 @@ def parse(output: Output) -> Roce:
 
 ROCE = Probe(
     "roce",
-    f"( {READER} )\n{boot_unit.script(UNIT, CONFIG, LINES, 6)}"
+    f"( {READER} )\n"
     r"""grep -qsx lldpad /proc/[0-9]*/comm && echo 'lldpad|'
 PATH=$PATH:/usr/sbin:/sbin
 if command -v nft >/dev/null && x=$(nft list ruleset 2>/dev/null); then
@@ -52,7 +47,6 @@ elif command -v iptables-save >/dev/null && x=$(iptables-save 2>/dev/null); then
 fi
 true""",
     parse,
-    "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev ${d##*/}; done; "
-    f"systemctl status {UNIT}",
+    "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev ${d##*/}; done",
     speaks=True,
 )

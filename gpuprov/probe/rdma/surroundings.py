@@ -1,4 +1,4 @@
-"""What surrounds a host's RDMA devices: packages, modules, network interfaces, opensm, soft devices' unit, limits of services."""
+"""What surrounds a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.onhost.at_boot.devices import DATA_DIRECT
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
-from gpuprov.probe.host.boot_unit import SetsAtBoot, UnitState
+from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.host.roots import ROOTS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
@@ -21,7 +21,7 @@ MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "
 SERVICES = ("containerd.service", "docker.service", "crio.service", "kubelet.service", "slurmd.service")
 DEBS = "rdma-core ibverbs-providers ibverbs-utils rdmacm-utils iproute2 infiniband-diags opensm"
 RPMS = "rdma-core|libibverbs|libibverbs-utils|librdmacm-utils|iproute|infiniband-diags|opensm|iwpmd"
-OPENSM, SOFT = rdma.OPENSM_UNIT, rdma.SOFT_UNIT
+SOFT = rdma.SOFT_UNIT
 CONFIG = rdma.SOFT_CONFIG
 
 
@@ -62,7 +62,6 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     port_users: tuple[str, ...] = ()
     managers: int = 0
     umad: int = 0
-    opensm: UnitState = UnitState()
     soft: SetsAtBoot = SetsAtBoot()
     daemons: tuple[Daemon, ...] = ()
     silent: tuple[Silent, ...] = ()
@@ -79,13 +78,11 @@ def parse(output: Output) -> RdmaHost:
         return many.get(kind, [[""]])[0][0]
 
     rows = many.get("unit", [])
-    opensm = next((row[1:4] for row in rows if row[0] == OPENSM), ["", "", ""])
     return RdmaHost(
         modules={cells[0]: cells[1] for cells in many.get("module", [])},  # type: ignore[misc]
         **network.parse(output.text)._asdict(),
         managers=int(first("managers") or 0),
         umad=int(first("umad") or 0),
-        opensm=UnitState(load=opensm[0] or "not-found", active=opensm[1] or "inactive", file=opensm[2]),
         soft=SetsAtBoot(**boot_unit.parse(output.rows())),
         bound=first("bound") == "yes",
         daemons=tuple(
@@ -114,7 +111,7 @@ done
 {ROOTS}{network.READER}echo "managers|$(roots opensm | wc -l)"
 set -- /sys/class/infiniband_mad/umad*
 [ -e "$1" ] && echo "umad|$#"
-systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} \
+systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK \
   {" ".join(SERVICES)} 2>/dev/null | awk -F= '
     function out() {{ if (v["Id"]) printf "unit|%s|%s|%s|%s|%s|%s\n", v["Id"], v["LoadState"], v["ActiveState"], v["UnitFileState"],
       v["MainPID"], v["LimitMEMLOCK"]; split("", v) }}
@@ -135,9 +132,9 @@ for p in /sys/bus/pci/devices/*; do
   [ -L "$p/driver" ] && w=$(readlink "$p/driver")
   case $w in ''|*/mlx5_core) echo "silent|${{p##*/}}|$i|$q" ;; esac
 done
-{boot_unit.script(SOFT, CONFIG, "[a-z]")}true""",
+{boot_unit.script(SOFT, CONFIG)}true""",
     parse,
-    "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
+    "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,
 )
 PACKAGES = Probe(

@@ -12,8 +12,6 @@ from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.cgpu import CGPU, Cgpu, parse
 
-SYSTEMCTL = "printf 'LoadState=loaded\\nActiveState=failed\\nUnitFileState=enabled\\n'"
-
 
 def tree(root: Path, **gpus: dict[str, str]) -> Path:
     """/proc/cgpu_km with these GPUs (`gpu0`), as the published source of cGPU lays it out."""
@@ -29,16 +27,16 @@ def tree(root: Path, **gpus: dict[str, str]) -> Path:
 
 
 def read(root: Path, **programs: str) -> Cgpu:
-    commands = {"modinfo": "exit 1", "nvidia-smi": "exit 9", "systemctl": "exit 1", "journalctl": "exit 1", **programs}
+    commands = {"modinfo": "exit 1", "nvidia-smi": "exit 9", **programs}
     folder = root / "bin"
     folder.mkdir()
     for name, body in commands.items():
         (folder / name.replace("_", "-")).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name.replace("_", "-")).chmod(0o755)
     script = CGPU.script
-    for place in ("/proc/cgpu_km", "/etc/gpuprov/cgpu.conf", "/proc/[0-9]*"):
+    for place in ("/proc/cgpu_km", "/proc/[0-9]*"):
         assert place in script
-    script = script.replace("/proc/cgpu_km", f"{root}/cgpu_km").replace("/etc/gpuprov", str(root))
+    script = script.replace("/proc/cgpu_km", f"{root}/cgpu_km")
     script = script.replace("/proc/[0-9]*", f"{root}/processes/[0-9]*")
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
@@ -52,14 +50,9 @@ def test_a_host_with_cgpu(tmp_path: Path) -> None:
         gpu1={"max_inst": "5", "policy": "3", "free_weight": "5"},
     )
     (folder / "1" / "012b2edccd7a").mkdir()
-    (tmp_path / "cgpu.conf").write_text(
-        "# Managed by gpuprov\n# GPU NODE VALUE: * is every GPU\n* policy 1\n10 max_inst 5\n"
-    )
     found = read(
         tmp_path,
         modinfo='[ "$2" = cgpu_procfs ]',
-        systemctl=SYSTEMCTL,
-        journalctl="echo 'cgpu: no'",
         nvidia_smi="printf '00000000:07:00.0, Enabled\\n00000000:08:00.0, [N/A]\\n00000000:09:00.0, Disabled\\n'",
     )
     assert found == Cgpu(
@@ -69,22 +62,12 @@ def test_a_host_with_cgpu(tmp_path: Path) -> None:
             CgpuGpu(index=0, settings={"max_inst": "20", "policy": "1", "prio_ratio": "80"}),
             CgpuGpu(index=1, settings={"max_inst": "5", "policy": "3"}, instances=("012b2edccd7a",)),
         ),
-        config=("* policy 1", "10 max_inst 5"),
-        load="loaded",
-        active="failed",
-        file="enabled",
-        log=("cgpu: no",),
         mig=("00000000:07:00.0",),
     )
 
 
 def test_a_host_without(tmp_path: Path) -> None:
     assert read(tmp_path) == Cgpu()
-
-
-def test_an_empty_configuration_is_not_a_missing_one(tmp_path: Path) -> None:
-    (tmp_path / "cgpu.conf").write_text("# nothing\n")
-    assert read(tmp_path).config == ()
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,6 @@ def test_what_runs_and_what_starts(host: Host) -> None:
     unit = host.text(
         "etc/systemd/system/gpuprov-gpudirect.service", "[Service]\nExecStart=/sbin/modprobe nvidia_peermem\n"
     )
-    drop_in = host.text(
-        "etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf",
-        "[Service]\nExecStartPost=-/sbin/modprobe nvidia_peermem\n",
-    )
     host.program("ofed_info", "#!/bin/sh\necho 25.10-1.7.1\n")
     stamp = "1763800001.000000 gpu1 kernel: "
     host.program("journalctl", f"#!/bin/sh\necho '{stamp}usb 1: new'\necho '{stamp}nvidia-peermem a|b'\n")
@@ -137,9 +133,8 @@ def test_what_runs_and_what_starts(host: Host) -> None:
         "systemctl",
         """#!/bin/sh
 case "$*" in
-  show*openibd*|show*nv_peer_mem*) echo loaded ;; show*) echo not-found ;;
+  show*openibd*) echo loaded ;; show*) echo not-found ;;
   is-active*openibd*) echo active ;; is-active*) echo inactive ;;
-  is-enabled*nv_peer_mem*) echo 'nv_peer_mem.service is not a native service, redirecting' >&2; echo disabled; exit 1 ;;
   is-enabled*) echo enabled ;;
 esac
 """,
@@ -149,15 +144,13 @@ esac
     assert state.loaded == {"nvidia": 1, "ib_core": 2, "nvidia_peermem": 0}
     assert state.holders == ("ib_uverbs", "nvidia_peermem")
     assert state.parameters == {"peerdirect_support": "1"}
-    assert (state.starts, state.drop_in, state.log) == ("nvidia_peermem", "nvidia_peermem", ("nvidia-peermem a|b",))
+    assert (state.starts, state.log) == ("nvidia_peermem", ("nvidia-peermem a|b",))
     assert {name: unit.file for name, unit in state.units.items()} == {
         "gpuprov-gpudirect.service": "",
         "openibd.service": "enabled",
-        "nv_peer_mem.service": "disabled",
     }
     unit.unlink()
-    drop_in.unlink()
-    assert (host.read().starts, host.read().drop_in) == ("", "")
+    assert host.read().starts == ""
 
 
 def test_kernels_in_order_and_those_that_can_boot(host: Host) -> None:
@@ -180,9 +173,6 @@ def test_a_host_with_nothing(tmp_path: Path) -> None:
     assert (state.kernels, state.loaded, state.exported, state.log) == ((), {}, False, ())
 
 
-GDRDRV = '#!/bin/sh\ncase "$*" in *show*gdrdrv*) echo loaded ;; *is-enabled*) echo enabled ;; esac\n'
-
-
 @pytest.mark.parametrize(
     ("prepare", "found"),
     [
@@ -191,9 +181,8 @@ GDRDRV = '#!/bin/sh\ncase "$*" in *show*gdrdrv*) echo loaded ;; *is-enabled*) ec
             lambda host: (
                 host.module("gdrdrv", ALONE, info="version: 2.5.1\n"),
                 host.text("sys/module/gdrdrv/refcnt", "0"),
-                host.program("systemctl", GDRDRV),
             ),
-            Gdrcopy(kernels={K: "2.5.1"}, loaded=True, major="237", service="gdrdrv.service", enabled=True),
+            Gdrcopy(kernels={K: "2.5.1"}, loaded=True, major="237"),
         ),
     ],
 )  # fmt: skip

@@ -79,10 +79,7 @@ def test_a_host_without_anything(tmp_path: Path) -> None:
 
 
 def test_the_rest_of_the_probe() -> None:
-    state = parse(
-        Output(said(log="roce: no", config=(), more=("lldpad|", "filter|nft", "rule|  udp dport 4791   drop")))
-    )
-    assert (state.config, state.active, state.file, state.log) == ((), "active", "enabled", ("roce: no",))
+    state = parse(Output(said(more=("lldpad|", "filter|nft", "rule|  udp dport 4791   drop"))))
     assert (state.lldpad, state.filter, state.blocking) == (True, "nft", ("udp dport 4791 drop",))
     assert state.ports == (RocePort(device="mlx5_0", number=1, netdev="ens1f0np0", values=roce_host.VALUES),)
 

