@@ -37,7 +37,7 @@ class Contents(msgspec.Struct, frozen=True):
     said: Mapping[str, str]
 
 
-NOTHING = Contents({}, frozenset(), {}, {}, {}, frozenset())
+NOTHING = Contents({}, frozenset(), {}, {}, {}, frozenset(), {})
 
 
 def parse(output: Output) -> Contents:
