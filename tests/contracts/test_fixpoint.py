@@ -25,6 +25,7 @@ from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
+from gpuprov.plan.foresee import foresee
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
@@ -32,6 +33,7 @@ from tests.capabilities import erdma_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
+from tests.contracts.test_desired import MORE
 from tests.onhost.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
@@ -112,6 +114,12 @@ class Tree:
                 found[check.id] = {change.name for change in outcome.changes}
         return found
 
+    def foreseen(self) -> set[str]:
+        """Files that a plan says would be written."""
+        known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=self.contents()))
+        name = self.capability.name
+        return {one.path for one in (*known.files.get(name, ()), *known.texts.get(name, ()))}
+
     def apply(self, *, check: bool) -> set[str]:
         """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""
         values = role_values(self.resources, *KINDS)
@@ -162,6 +170,7 @@ def settles(tree: Tree, way: str, *, differs: bool = True) -> None:
     named = {one for names in failing.values() for one in names}
     would = tree.apply(check=True)
     assert would == named, (way, would ^ named)
+    assert tree.foreseen() <= named, (way, tree.foreseen() - named)
     done = tree.apply(check=False)
     # A unit whose file alone was gone is on again when the file is there.
     assert {one for one in named - done if not any(path.endswith(f"/{one}") for path in done)} == set(), (
@@ -172,6 +181,7 @@ def settles(tree: Tree, way: str, *, differs: bool = True) -> None:
     assert done <= named, (way, done - named)
     assert tree.failing() == {}, way
     assert tree.apply(check=False) == set(), way
+    assert tree.foreseen() == set(), way
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
