@@ -166,7 +166,10 @@ def _way_out(value: object, kind: shape.Type) -> str:
             return "; quote it: YAML reads yes, no, on and off as true and false"
         if isinstance(value, int):
             return f'; quote it: "{value}"'
-    if isinstance(value, bool) and any(isinstance(member, shape.LiteralType) for member in members):
+    literals = {text for member in members if isinstance(member, shape.LiteralType) for text in member.values}
+    if not isinstance(value, bool) and str(value) in literals:
+        return f'; quote it: "{value}"'
+    if isinstance(value, bool) and literals:
         return " (YAML reads yes, no, on and off as true and false)"
     if isinstance(value, str) and any(isinstance(member, shape.VarTupleType | shape.ListType) for member in members):
         plain = re.fullmatch(r"[A-Za-z][\w.-]*", value)

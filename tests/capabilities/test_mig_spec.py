@@ -142,6 +142,10 @@ def written(folder: Path, content: Any) -> str:
         ({"version": "v1", "mig-configs": {"a": [{"device": "all", "mig-enabled": True}]}}, "a", "config_file",
          'unknown key "device"', 'did you mean "devices"?'),
         ({"version": "v1", "mig-configs": {"a": [{"devices": "all", "mig-enabled": True}]}}, "a", "config_file", "mig-devices", ""),
+        ({"version": "v1", "mig-configs": {"a": [
+            {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}},
+            {"devices": [0], "mig-enabled": False, "mig-devices": {}},
+        ]}}, "a", "config_file", "entry 1: entry 0 gives the same GPUs another mode", "one mode"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_taken(

@@ -143,6 +143,7 @@ def test_a_good_spec() -> None:
         ({"runfile": Runfile(sha256=SHA)}, "neither a url nor a file"),
         ({"runfile": Runfile(url=FILE.url, file="/x", sha256=SHA)}, "both a url and a file"),
         ({"runfile": Runfile(file="/not/there.run", sha256=SHA)}, "/not/there.run is not there"),
+        ({"version": "580.95.05"}, "is named NVIDIA-Linux-x86_64-535.261.03.run, and version is 580.95.05"),
         ({"build_host": "gpu2"}, "built on each host"),
         ({"build": "precompiled"}, "has its modules built by DKMS"),
     ],

@@ -118,7 +118,7 @@ class Tree:
         """Files that a plan says would be written."""
         known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=self.contents()))
         name = self.capability.name
-        return {one.path for one in (*known.files.get(name, ()), *known.texts.get(name, ()))}
+        return {one.path for one in known.files.get(name, ())} | {one.path for one in known.texts.get(name, ())}
 
     def apply(self, *, check: bool) -> set[str]:
         """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""

@@ -103,4 +103,9 @@ def _judged(place: str, entries: object) -> Selected:
         except mig_layout.LayoutError as error:
             text = str(error).removeprefix("entry 0")
             troubles.append(Trouble("config_file", f"{place}[{number}]{text}", "correct the file"))
+    if not troubles:
+        try:
+            mig_layout.refuse_two_modes(mig_layout.normalise("enabled", [], entries))
+        except mig_layout.LayoutError as error:
+            troubles.append(Trouble("config_file", f"{place}: {error}", "one mode for each GPU"))
     return Selected([] if troubles else entries, tuple(troubles))

@@ -27,6 +27,8 @@ Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
 problem = under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
+NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run$")
+"""As NVIDIA calls its files: https://download.nvidia.com/XFree86/Linux-x86_64/"""
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")
 UNTRIED = 550
@@ -54,6 +56,10 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     elif given.file and not File(given.file).is_file():
         message = f"nvidia_driver.runfile.file {given.file} is not there"
         yield Problem(path=(*path, "file"), message=message, hint="put it there, or name its url")
+    named = NAMED.search(given.url or given.file)
+    if named and EXACT.fullmatch(driver.version) and named[1] != driver.version:
+        message = f"nvidia_driver.runfile is named {named[0]}, and version is {driver.version}"
+        yield Problem(path=path, message=message, hint=f'the file of that version, or version: "{named[1]}"')
     if not given.sha256:
         message = "nvidia_driver.runfile has no sha256: root would run whatever is in the file"
         yield Problem(
