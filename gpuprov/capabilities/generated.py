@@ -88,7 +88,8 @@ def _units(resources: Iterable[Resource]) -> set[str]:
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
     """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
-    states = ctx.facts.get(contents.CONTENTS).units
+    known = ctx.facts.get(contents.CONTENTS)
+    states = known.units
     units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
     mine = [one for one in units if (one.enabled if boot else one.active) is not None]
     if silent := [one.name for one in mine if one.name not in states]:
@@ -102,16 +103,16 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     expected = ", ".join(f"{one.name} {words[not (one.enabled if boot else one.active)]}" for one in mine)
     if not found:
         return ok(expected)
-    by_name = {one.name: one for one in mine}
-    told = [_told(one, by_name[one.name]) for one in found]
+    said = {**known.said, **{one.name: one.said for one in mine if one.said}}
+    told = [_told(one, said.get(one.name, "")) for one in found]
     changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
     shown = f"systemctl status {' '.join(one.name for one in found)}"
     return fail(expected, "; ".join(told), _fix(found), changes=changes, evidence=shown)
 
 
-def _told(one: wanted_units.Difference, unit: Unit) -> str:
-    said = f' ("{unit.said[:200]}")' if unit.said and one.before == "failed" else ""
-    return f"{one.name} is {one.before}{said}"
+def _told(one: wanted_units.Difference, said: str) -> str:
+    quoted = f' ("{said[:200]}")' if said and one.before == "failed" else ""
+    return f"{one.name} is {one.before}{quoted}"
 
 
 def _fix(found: Sequence[wanted_units.Difference]) -> str:

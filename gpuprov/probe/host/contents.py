@@ -25,7 +25,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Contents(msgspec.Struct, frozen=True):
     """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path.
-    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change."""
+    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change. `said`: by failed
+    unit the last line that its programs wrote to the journal."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -33,6 +34,7 @@ class Contents(msgspec.Struct, frozen=True):
     drop_ins: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
+    said: Mapping[str, str] = {}
 
 
 def parse(output: Output) -> Contents:
@@ -43,6 +45,7 @@ def parse(output: Output) -> Contents:
     sound: set[str] = set()
     shown: list[str] = []
     missing: set[str] = set()
+    said: dict[str, str] = {}
     current = ""
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
@@ -56,6 +59,9 @@ def parse(output: Output) -> Contents:
             sums[path] = digest
         elif kind == "unit":
             shown.append(rest)
+        elif kind == "said":
+            unit, _, text = rest.partition("|")
+            said[unit] = text or said.get(unit, "")
         elif kind == "dropin":
             drop_ins[current := rest] = []
         elif kind == "text" and current:
@@ -74,6 +80,7 @@ def parse(output: Output) -> Contents:
         {path: "".join(f"{line}\n" for line in lines) for path, lines in drop_ins.items()},
         {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
         frozenset(sound),
+        said,
     )
 
 
@@ -101,6 +108,9 @@ echo "$s" | sed 's/^/unit|/'
 for d in $(echo "$s" | sed -n 's/^DropInPaths=//p' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
 done
+for u in $(echo "$s" | awk -v RS= '/ActiveState=failed/ {{ for (i = 1; i <= NF; i++) if (sub(/^Id=/, "", $i)) print $i }}'); do
+journalctl -q --no-pager -o cat -n 3 "_SYSTEMD_UNIT=$u" | sed "s/^/said|$u|/"
+done
 }}
 }} 2>/dev/null
 true""",
@@ -109,4 +119,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them."""
+"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them. By _SYSTEMD_UNIT the journal has only what a
+unit's own programs wrote: systemd.journal-fields(7)."""
