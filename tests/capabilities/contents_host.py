@@ -25,13 +25,13 @@ class Also(str):
     """Lines that a host's output has after those of what is as it should be."""
 
 
-def unit(name: str, active: str, file: str) -> Also:
-    """How systemd has a unit; of one without a file it has none."""
+def unit(name: str, active: str, file: str, said: str = "") -> Also:
+    """How systemd has a unit, and what its program said last; of one without a file it has none."""
     load = "loaded" if file else "not-found"
     folder = "/etc/systemd/system" if name.startswith("gpuprov-") else "/usr/lib/systemd/system"
     fragment = f"{folder}/{name}" if file else ""
     shown = f"Id={name}\nLoadState={load}\nFragmentPath={fragment}\nActiveState={active}\nUnitFileState={file}\n\n"
-    return Also("".join(f"unit|{line}\n" for line in shown.split("\n")[:-1]))
+    return Also("".join([*(f"unit|{line}\n" for line in shown.split("\n")[:-1]), f"said|{name}|{said}\n" * bool(said)]))
 
 
 def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:
