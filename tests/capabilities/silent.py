@@ -80,6 +80,8 @@ ANSWERS: Mapping[tuple[str, str], str] = {
     ("nvidia_smi", "garbage"): "its complaint, which its parser keeps",
     ("topology_nvlinks", "no program"): "that NVLinks are not known; what asks of the PCI bus does not need them",
     ("mig", "no program"): "that NVML cannot be read; what the unit is to do at boot does not need it",
+    ("gpu_settings", "no program"): "that there is no nvidia-smi; what the unit is to do at boot does not need it",
+    ("gpu_settings", "garbage"): "nvidia-smi's complaint; what the unit is to do at boot does not need it",
     ("package_audit", "garbage"): "any word is a complaint, which an apply that was cut off excuses",
     ("receipt", "garbage"): "a damaged receipt is put aside, and every role runs",
 }

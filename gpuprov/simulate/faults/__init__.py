@@ -149,7 +149,7 @@ TABLE: tuple[Fault, ...] = (
     Fault(
         "gpu-settings-unit-disabled",
         "the unit that sets the GPUs at boot is disabled",
-        "gpu_settings.boot",
+        "gpu_settings.enabled",
         plant="systemctl disable gpuprov-gpu-settings 2>/dev/null",
         heal="systemctl enable gpuprov-gpu-settings 2>/dev/null",
     ),
