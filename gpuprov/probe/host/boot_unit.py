@@ -27,17 +27,6 @@ class SetsAtBoot(UnitState, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
 
 
-class KeptAtBoot(UnitState, frozen=True, kw_only=True):
-    """A unit that brings back at each boot what a file says: `text` is the file's (empty: not there), `result` that of its last run,
-    `before` the units that wait for it; `log` and `gone` as above."""
-
-    result: str = ""
-    before: tuple[str, ...] = ()
-    text: str = ""
-    log: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-
 STATE = "systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'\n"
 """Prints how systemd has the unit $u."""
 BLANK = r"LoadState\|"
@@ -78,17 +67,4 @@ def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
         "log": tuple(rows.get("log", ())),
         "gone": tuple(rows.get("gone", ())),
-    }
-
-
-def kept(shown: str, text: str, log: str) -> dict[str, Any]:
-    """The fields of KeptAtBoot, of the unit's properties (`KEY=VALUE`) with what GONE prints, its file, and its journal."""
-    values = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-    return {
-        **state({name: [value] for name, value in values.items()}),
-        "result": values.get("Result", ""),
-        "before": tuple(values.get("Before", "").split()),
-        "text": text.strip(),
-        "log": tuple(log.splitlines()),
-        "gone": tuple(line.removeprefix("gone|") for line in shown.splitlines() if line.startswith("gone|")),
     }
