@@ -17,7 +17,7 @@ from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
-ON = ("nvidia-persistenced.service", "gpuprov-readings.timer")
+ON = ("nvidia-persistenced.service", "gpuprov-readings.timer", "nvidia-dcgm.service", "nvidia-fabricmanager.service")
 """Units of the good host that run, and start at a boot."""
 
 

@@ -173,21 +173,6 @@ def test_it_runs_under_old_pythons() -> None:
     assert "from __future__" not in mig.READER
 
 
-def test_unit_and_file() -> None:
-    text = (
-        "Id=nvidia-mig-manager.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n"
-        "Id=gpuprov-mig.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\nResult=success\n"
-        "Before=docker.service kubelet.service\n\n"
-        '@desired\n{"version": 1}\n\n@log\none\ntwo\n'
-    )
-    boot = mig.parse_boot(Output(text))
-    assert (boot.file, boot.result, boot.before) == (
-        "enabled", "success", ("docker.service", "kubelet.service"),
-    )  # fmt: skip
-    assert (boot.manager.load, boot.text, boot.log) == ("not-found", '{"version": 1}', ("one", "two"))
-    assert mig.parse_boot(Output("@desired\n\n@log\n")) == mig.Boot()
-
-
 def run(script: str) -> str:
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
