@@ -103,16 +103,21 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     expected = ", ".join(f"{one.name} {words[not (one.enabled if boot else one.active)]}" for one in mine)
     if not found:
         return ok(expected)
-    said = {**known.said, **{one.name: one.said for one in mine if one.said}}
-    told = [_told(one, said.get(one.name, "")) for one in found]
+    by_name = {one.name: one for one in mine}
+    told = [_told(one, by_name[one.name], known.said.get(one.name, "")) for one in found]
+    reboots = [] if boot else [by_name[one.name].reboot for one in found if by_name[one.name].reboot]
     changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
     shown = f"systemctl status {' '.join(one.name for one in found)}"
-    return fail(expected, "; ".join(told), _fix(found), changes=changes, evidence=shown)
+    hint = f"{APPLY}, then a reboot" if reboots else _fix(found)
+    return fail(expected, "; ".join(told), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
 
 
-def _told(one: wanted_units.Difference, said: str) -> str:
-    quoted = f' ("{said[:200]}")' if said and one.before == "failed" else ""
-    return f"{one.name} is {one.before}{quoted}"
+def _told(one: wanted_units.Difference, unit: Unit, said: str) -> str:
+    words = (unit.said or said)[:200] if one.before == "failed" else ""
+    quoted = f' ("{words}")' if words else ""
+    return f"{one.name} is {one.before}{quoted}" + (
+        f"; {unit.note}" if unit.note and one.moment == wanted_units.NOW else ""
+    )
 
 
 def _fix(found: Sequence[wanted_units.Difference]) -> str:

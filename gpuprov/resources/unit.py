@@ -10,16 +10,19 @@ from gpuprov.onhost.wanted_units import Wanted
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
-    `waits`: why it cannot run on this host; `active` is None then. `outdated`: why it has to be started anew though it runs.
-    `said`: what its program said last, which is told where it failed.
+    `waits`: why it cannot run on this host; `active` is None then. `reboot`: why it runs only after a reboot, before which it is not
+    started. `outdated`: why it has to be started anew though it runs. `said`: what its program said last, in place of what the journal
+    has, which is told where it failed; `note`: what else is told where it does not run as it should.
     """
 
     name: str
     enabled: bool | None = None
     active: bool | None = None
     waits: str = ""
+    reboot: str = ""
     outdated: str = ""
     said: str = ""
+    note: str = ""
 
     @property
     def wanted(self) -> Wanted:

@@ -31,7 +31,7 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
         elif isinstance(one, Unit):
             if one.enabled is not None:
                 values["on" if one.enabled else "off"].append(one.name)
-            if one.active and "run" in values:
+            if one.active and not one.reboot and "run" in values:
                 values["run"].append({"name": one.name, "state": "restarted" if one.outdated else "started"})
     return values
 

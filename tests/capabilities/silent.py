@@ -61,7 +61,6 @@ EXCUSED: Mapping[str, str] = {
     "host.packages": "dpkg --audit and rpm say nothing of a whole database, and end with a status where they cannot read it",
     "host.receipt": "a host without a receipt was never applied, and every role runs; so it is with a damaged one",
     "host.reboot_pending": EMPTY,
-    "fabric_manager.imex_enabled": "a unit that is to be off, and is not there, is off; fabric_manager.imex_version wants its package",
     "kubernetes.one_manager": EMPTY,
     "kubernetes.replicas": "the limit is the catalogue's",
     "mps.features": "before the driver is installed, the one of the spec is judged",
