@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from gpuprov.onhost.unit_files import Loaded
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
 from gpuprov.resources import Resource
@@ -213,13 +214,16 @@ class Resources(Generic[F]):
 
     Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
     boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `units`: every unit that it may
-    set. `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it proves.
+    set. `states`: how systemd has units whose names follow from the host, as a probe of its own says; of those in `units` the probe
+    of contents does. `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it
+    proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
     paths: Callable[[HostSpec, F], Iterable[str]]
     probes: tuple[Probe[Any], ...] = ()
     units: Callable[[HostSpec, F], Iterable[str]] | None = None
+    states: Callable[[Context[F]], Mapping[str, Loaded]] | None = None
     files_check: str = "files"
     proves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -88,8 +88,9 @@ def _units(resources: Iterable[Resource]) -> set[str]:
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
     """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
-    known = ctx.facts.get(contents.CONTENTS)
-    states = known.units
+    known, resources = ctx.facts.get(contents.CONTENTS), capability.resources
+    own = resources.states(ctx) if resources and resources.states else {}
+    states = {**own, **known.units}
     units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
     mine = [one for one in units if (one.enabled if boot else one.active) is not None]
     if silent := [one.name for one in mine if one.name not in states]:
