@@ -214,9 +214,8 @@ class Resources(Generic[F]):
 
     Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
     boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `units`: every unit that it may
-    set. `states`: how systemd has units whose names follow from the host, as a probe of its own says; of those in `units` the probe
-    of contents does. `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it
-    proves.
+    set; `states`: how systemd has others, named by what the host has, by a probe of its own. `files_check`: what the check of its
+    files is called. `proves`: by such a check, the fields of the spec that it proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
