@@ -9,7 +9,14 @@ import msgspec
 
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
-from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
+from gpuprov.capabilities.fabric_manager.fragment import (
+    FabricManager,
+    generation,
+    hold,
+    machine_without_driver,
+    package,
+    wanted_settings,
+)
 from gpuprov.capabilities.fabric_manager.log import mismatched
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
@@ -108,14 +115,6 @@ def reboot(ctx: Ctx) -> str:
     return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
 
 
-def waits(ctx: Ctx, found: Daemon) -> str:
-    """Why nothing can be asked of the daemon in a container whose machine has no driver loaded; empty elsewhere."""
-    kind = ctx.facts.get(system.CONTAINER)
-    if not kind or ctx.facts.get(nvidia.DRIVER).version or found.seen.process(found.process):
-        return ""
-    return f"{kind} container: the driver is the machine's, and none is loaded there"
-
-
 def needs_reboot(ctx: Ctx, found: Daemon) -> str:
     """Why the installed program cannot be started before the driver is loaded anew; empty where it can, and without a driver."""
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, found.seen.version
@@ -143,7 +142,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     if package_only(ctx.fragment):
         yield Unit(name=found.unit, enabled=False, active=False)
         return
-    why = waits(ctx, found)
+    why = "" if found.seen.process(found.process) else machine_without_driver(ctx.facts)
     yield Unit(
         name=found.unit,
         enabled=True,

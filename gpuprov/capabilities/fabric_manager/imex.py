@@ -5,7 +5,14 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
+from gpuprov.capabilities.fabric_manager.fragment import (
+    DRIVER_PROBES,
+    FabricManager,
+    driver_version,
+    hold,
+    machine_without_driver,
+    package,
+)
 from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
@@ -105,10 +112,8 @@ def held(ctx: Ctx) -> Outcome:
 def alive(ctx: Ctx) -> Outcome:
     """The daemon calls itself READY."""
     state = ctx.facts.get(IMEX)
-    if state.daemon.process(PROCESS) is None and (
-        (kind := ctx.facts.get(system.CONTAINER)) and not ctx.facts.get(nvidia.DRIVER).version
-    ):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
+        return skip(reason)
     ready, told = rules.imex(state)
     return ok(told) if ready else fail("READY", told, JOURNAL)
 
@@ -149,12 +154,8 @@ def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program tells it."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
     expected = f"UP, {counted(len(wanted), 'member')} READY and connected"
-    if (
-        not state.daemon.processes
-        and (kind := ctx.facts.get(system.CONTAINER))
-        and not ctx.facts.get(nvidia.DRIVER).version
-    ):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
+        return skip(reason)
     if state.domain is None:
         told = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
         return fail(expected, told, f"see {HERE}.imex_alive; {JOURNAL}")
@@ -186,8 +187,8 @@ def channel(ctx: Ctx) -> Outcome:
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
         return not_asked()
-    if not ctx.facts.get(nvidia.DRIVER).version and (kind := ctx.facts.get(system.CONTAINER)):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(catalogue.IMEX_CHANNEL, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
     if state.parameter and state.parameter != "1":
@@ -215,10 +216,9 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return not_asked("all GPUs are with virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success, in one clique of a cluster"
-    driver = ctx.facts.get(nvidia.DRIVER).version
-    if not driver and (kind := ctx.facts.get(system.CONTAINER)):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
-    if not driver:
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
+    if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
     bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := rules.detached(states.get(bus)))]
     groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}

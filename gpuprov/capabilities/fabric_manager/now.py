@@ -15,6 +15,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     held_packages,
     hold,
     library_part,
+    machine_without_driver,
     package,
     wanted_settings,
 )
@@ -80,14 +81,6 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, mine, "Fabric Manager", wanted=hold(ctx.host))
 
 
-def _machine_without_driver(ctx: Ctx) -> str:
-    """Why nothing can be asked in a container whose machine has no driver loaded; empty elsewhere."""
-    kind: str = ctx.facts.get(system.CONTAINER)
-    if not kind or ctx.facts.get(nvidia.DRIVER).version:
-        return ""
-    return f"{kind} container: the driver is the machine's, and none is loaded there"
-
-
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
     """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for.
@@ -105,7 +98,7 @@ def registered(ctx: Ctx) -> Outcome:
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success{', or In Progress' if shared else ''}"
-    if reason := _machine_without_driver(ctx):
+    if reason := machine_without_driver(ctx.facts):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
@@ -184,7 +177,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
             return fail(f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded", f"not loaded: {' '.join(absent)}",
                         hint, changes=changes)  # fmt: skip
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
-    if process is None and (reason := _machine_without_driver(ctx)):
+    if process is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
     if process is None:
         return fail(expected, f"no nvlsm process in {UNIT}", f"{JOURNAL}; tail /var/log/nvlsm.log")
