@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
 from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
-from gpuprov.probe.host.boot_unit import KeptAtBoot
 from gpuprov.probe.host.family import words
 from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
@@ -67,45 +66,3 @@ def enabling(units: Mapping[str, str]) -> str:
 def by_unit(load: str, hint: str) -> str:
     """What to do about a unit that does not run: apply, where there is none."""
     return APPLY if load == "not-found" else hint
-
-
-def enabled(unit: str, load: str, file: str) -> Outcome:
-    """Whether a unit (its LoadState and UnitFileState) starts at boot."""
-    if file == "enabled":
-        return ok(f"{unit} enabled")
-    before = file or load
-    change = Change(kind="service", name=unit, before=before, after="enabled")
-    return fail(f"{unit} enabled", f"{unit} is {before}", enabling({unit: before}), changes=[change])
-
-
-def without(unit: str, gone: tuple[str, ...]) -> Outcome:
-    """A unit that cannot start at the next boot: files of its command are not there."""
-    change = Change(kind="file", name=unit, before=f"starts {gone[0]}, which is not there", after="written")
-    return fail(f"{unit} starts at boot", f"{unit} starts {' '.join(gone)}: not there", APPLY, changes=[change])
-
-
-def kept_at_boot(
-    unit: str, file: str, problem: str, state: KeptAtBoot, waiting: Sequence[str], otherwise: str
-) -> Outcome:
-    """Whether the unit starts at boot, before those that wait for it, its last run did not fail, and its `file` is as the spec:
-    `problem` says how it is not. `otherwise`: what a boot does without it."""
-    expected = f"{unit} enabled, and {file} as the spec"
-    written = [Change(kind="file", name=file, before=problem, after="written")] if problem else []
-    if state.file != "enabled":
-        before = state.file or state.load
-        change = Change(kind="service", name=unit, before=before, after="enabled")
-        return fail(expected, f"{unit} is {before}: {otherwise}", APPLY, changes=[change, *written])
-    if problem:
-        return fail(expected, f"{file}: {problem}", APPLY, changes=written)
-    if state.gone:
-        return without(unit, state.gone)
-    if late := [name for name in waiting if name not in state.before]:
-        hint = f"{APPLY} writes the unit anew; see drop-ins of it: systemctl cat {unit}"
-        return fail(f"{unit} before {', '.join(waiting)}", f"not before {', '.join(late)}", hint)
-    if state.result not in ("", "success") or state.active == "failed":
-        said = f": {state.log[-1]}" if state.log else ""
-        change = Change(kind="service", name=unit, before="failed", after="restarted")
-        hint = f"journalctl -u {unit} -n 20; then systemctl restart {unit}"
-        found = f"{unit} failed ({state.result or state.active}){said}"
-        return fail("a last run that did not fail", found, hint, changes=[change])
-    return ok(expected)

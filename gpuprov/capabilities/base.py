@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from gpuprov.onhost.unit_files import Loaded
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import system
 from gpuprov.resources import Packages, Resource, packages_of
@@ -180,17 +181,10 @@ def check(
     return made
 
 
-def _no_facts(_host: HostSpec) -> object:
-    return None
-
-
 @dataclass(frozen=True)
 class Desired(Generic[F]):
     """What a capability's role brings about on a host, worked out where all else is decided: `make` turns the fragment and the facts
     of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
-
-    `reads`: what of the spec it looks at beyond its own block, as the names of roles' variables: `nvidia_driver_source`.
-    `facts`: what of the catalogue it decides by on a host with this spec; another one is a reason to apply again.
 
     `packages`: the transactions among the values.
 
@@ -200,8 +194,6 @@ class Desired(Generic[F]):
 
     probes: tuple[Probe[Any], ...]
     make: Callable[[Context[F]], Mapping[str, object]]
-    reads: tuple[str, ...] = ()
-    facts: Callable[[HostSpec], object] = _no_facts
     packages: Callable[[Mapping[str, Any]], Iterable[Packages]] = lambda values: (packages_of(values),)
 
 
@@ -216,13 +208,15 @@ class Resources(Generic[F]):
 
     Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
     boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `units`: every unit that it may
-    set. `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it proves.
+    set; `states`: how systemd has others, named by what the host has, by a probe of its own. `files_check`: what the check of its
+    files is called. `proves`: by such a check, the fields of the spec that it proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
     paths: Callable[[HostSpec, F], Iterable[str]]
     probes: tuple[Probe[Any], ...] = ()
     units: Callable[[HostSpec, F], Iterable[str]] | None = None
+    states: Callable[[Context[F]], Mapping[str, Loaded]] | None = None
     files_check: str = "files"
     proves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

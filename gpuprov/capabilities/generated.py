@@ -93,8 +93,9 @@ def _units(resources: Iterable[Resource]) -> set[str]:
 def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Outcome:
     """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
-    known = ctx.facts.get(contents.CONTENTS)
-    states = known.units
+    known, resources = ctx.facts.get(contents.CONTENTS), capability.resources
+    own = resources.states(ctx) if resources and resources.states else {}
+    states = {**own, **known.units}
     units = [one for one in desired(capability, ctx) if isinstance(one, Unit)]
     mine = [one for one in units if (one.enabled if boot else one.active) is not None]
     if silent := [one.name for one in mine if one.name not in states]:
@@ -109,14 +110,19 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     if not found:
         return ok(expected)
     by_name = {one.name: one for one in mine}
-    told = [_told(one, by_name[one.name].said or known.said.get(one.name, "")) for one in found]
+    told = [_told(one, by_name[one.name], known.said.get(one.name, "")) for one in found]
+    reboots = [] if boot else [by_name[one.name].reboot for one in found if by_name[one.name].reboot]
     changes = [Change(kind="service", name=one.name, before=one.before, after=one.after) for one in found]
     shown = f"systemctl status {' '.join(one.name for one in found)}"
-    return fail(expected, "; ".join(told), _fix(found, by_name), changes=changes, evidence=shown)
+    hint = f"{APPLY}, then a reboot" if reboots else _fix(found, by_name)
+    return fail(expected, "; ".join(told), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
 
 
-def _told(one: wanted_units.Difference, said: str) -> str:
-    return f"{one.name} is {one.before}" + (f' ("{said[:200]}")' if said and one.before == "failed" else "")
+def _told(one: wanted_units.Difference, unit: Unit, said: str) -> str:
+    words = (unit.said or said)[:200] if one.before == "failed" else ""
+    quoted = f' ("{words}")' if words else ""
+    note = f"; {unit.note}" if unit.note and one.moment == wanted_units.NOW else ""
+    return f"{one.name} is {one.before}{quoted}{note}"
 
 
 def _fix(found: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) -> str:

@@ -10,8 +10,9 @@ from gpuprov.onhost.wanted_units import Wanted
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
-    `waits`: why it cannot run on this host, and so need not. `outdated`: why it has to be started anew though it runs.
-    `said`: what its program said last, which is told where it failed; empty: the last line in the journal. `fix`: what to do where it
+    `waits`: why it cannot run on this host, and so need not. `reboot`: why it runs only after a reboot, before which it is not
+    started. `outdated`: why it has to be started anew though it runs. `said`: what its program said last, in place of what the journal
+    has, which is told where it failed; `note`: what else is told where it does not run as it should. `fix`: what to do where it
     failed, `missing`: where there is no such unit; empty: apply.
     """
 
@@ -19,10 +20,12 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool | None = None
     active: bool | None = None
     waits: str = ""
+    reboot: str = ""
     outdated: str = ""
     said: str = ""
     fix: str = ""
     missing: str = ""
+    note: str = ""
 
     @property
     def wanted(self) -> Wanted:

@@ -9,14 +9,15 @@ from gpuprov.onhost.files import PYTHON
 from gpuprov.resources.file import PROGRAM, Absent, File, Program, Shared
 from gpuprov.resources.unit import Unit
 
-LISTS = ("absent", "on", "off")
+LISTS = ("absent", "on", "off", "run")
 
 
 def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     """Collect the values of these kinds for a role's modules; every file must be of one of them.
 
     `files`, `programs`, and with an interpreter of the host's `units`: text by path; `program`: by path the file that the role
-    carries; `absent`: paths of what should not be there; `on` and `off`: names of units by whether they start at a boot.
+    carries; `absent`: paths of what should not be there; `on` and `off`: names of units by whether they start at a boot; `run`: of
+    those that should run, `name` and the `state` that gpuprov_unit brings it to.
     """
     values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
     for one in resources:
@@ -28,7 +29,10 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
         elif isinstance(one, Absent):
             values["absent"].append(one.path)
         elif isinstance(one, Unit):
-            values["on" if one.enabled else "off"].append(one.name)
+            if one.enabled is not None:
+                values["on" if one.enabled else "off"].append(one.name)
+            if one.active and not one.reboot and "run" in values:
+                values["run"].append({"name": one.name, "state": "restarted" if one.outdated else "started"})
     return values
 
 

@@ -20,6 +20,7 @@ INTERPRETER = "/usr/bin/python3"
 ON = (
     *("nvidia-persistenced.service", "gpuprov-readings.timer", "gpuprov-gpudirect.service"),
     *("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
+    *("nvidia-dcgm.service", "nvidia-fabricmanager.service"),
 )
 """Units of the good host that run, and start at a boot."""
 
@@ -34,8 +35,7 @@ def unit(name: str, active: str, file: str, said: str = "") -> Also:
     folder = "/etc/systemd/system" if name.startswith("gpuprov-") else "/usr/lib/systemd/system"
     fragment = f"{folder}/{name}" if file else ""
     shown = f"Id={name}\nLoadState={load}\nFragmentPath={fragment}\nActiveState={active}\nUnitFileState={file}\n\n"
-    lines = [f"unit|{line}\n" for line in shown.split("\n")[:-1]]
-    return Also("".join([*lines, *([f"said|{name}|{said}\n"] if said else [])]))
+    return Also("".join([*(f"unit|{line}\n" for line in shown.split("\n")[:-1]), f"said|{name}|{said}\n" * bool(said)]))
 
 
 def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov.capabilities.answers import STARTING
-
 FIRST, SECOND = "0000:19:00.0", "0000:3b:00.0"
 UUIDS = ("GPU-3c1f6d5e-0000-1111-2222-333344445555", "GPU-4d2e7c6f-0000-1111-2222-333344445555")
 SMI = "".join(
@@ -84,31 +82,17 @@ def both(**changed: str) -> str:
     return smi(changed, changed)
 
 
-def boot(
-    config: Mapping[str, Any] | str | None = None,
+def kept(
+    config: Mapping[str, Any] | None = None,
     locks: Mapping[str, Any] | None = None,
     *,
     file: str = "enabled",
-    active: str = "active",
-    result: str = "success",
-    before: str = " ".join(STARTING),
     module: int = MODULE,
-    gone: str = "",
-    log: str = "",
 ) -> str:
-    """What the probe of the boot unit prints; the record is of the driver's loading `MODULE`."""
+    """What the probe of what is kept for each boot prints; the record is of the driver's loading `MODULE`."""
     record = json.dumps({"version": 1, "module": MODULE, "locks": locks}) if locks is not None else ""
-    text = config if isinstance(config, str) else json.dumps(config) if config is not None else ""
-    load = "loaded" if file else "not-found"
-    lines = [
-        f"LoadState={load}",
-        f"ActiveState={active}",
-        f"UnitFileState={file}",
-        f"Result={result}",
-        f"Before={before}",
-    ]
-    lines += [f"gone|{gone}"] * bool(gone) + [f"@module {module}", "@config", text, "@record", record, "@log", log]
-    return "\n".join(lines) + "\n"
+    text = json.dumps(config) if config is not None else ""
+    return "\n".join([file or "not-found", f"@module {module}", "@config", text, "@record", record]) + "\n"
 
 
 CLOCKS = (
@@ -117,7 +101,7 @@ CLOCKS = (
 )
 PROBES = {
     "gpu_settings": HEAD + gpu(FIRST),
-    "gpu_settings_boot": boot(file="", active="inactive", result=""),
+    "gpu_settings_kept": kept(file=""),
     "gpu_clocks": CLOCKS,
     "gpu_computing": "looked\n",
     "gpu_confidential": "CC status: OFF\nDevTools Mode: OFF\n",

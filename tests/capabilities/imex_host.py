@@ -53,7 +53,6 @@ def tray(
     channel: bool = True,
     parameter: str = "1",
     address: str = HERE,
-    patient: bool = True,
 ) -> str:
     """What the probe prints of a tray that is as wanted, but for what is named."""
     lines = [f"address|{address}"] * bool(address)
@@ -65,7 +64,7 @@ def tray(
     lines += [f"nodes|{written}", *(f"node|{node}" for node in nodes)] if nodes is not None else []
     lines += [f"LoadState|{unit[0]}", f"ActiveState|{unit[1]}", f"UnitFileState|{unit[2]}", f"ready|{ready}"]
     lines += [f"domain|{row}" for row in (domain("READY", "READY") if told is None else told).splitlines()]
-    lines += ["patient|"] * patient + ["channel|"] * channel + [f"parameter|{parameter}"] * bool(parameter)
+    lines += ["channel|"] * channel + [f"parameter|{parameter}"] * bool(parameter)
     return "\n".join([*lines, *more]) + "\n"
 
 

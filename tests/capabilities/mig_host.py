@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from gpuprov.capabilities.mig.boot import WAITING
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
 
@@ -55,24 +54,13 @@ def state(*gpus: dict[str, Any], unread: Sequence[str] = (), complaint: str = ""
     return json.dumps({"complaint": complaint} if complaint else {"gpus": list(gpus), "unread": list(unread)})
 
 
-def boot(
-    desired: object = None, unit: str = "enabled", result: str = "success", active: str = "active",
-    before: Sequence[str] = WAITING, manager: tuple[str, str] = ("", "inactive"), log: str = "",
-) -> str:  # fmt: skip
-    """What the probe of the boot unit prints; `desired`: the content of the file (text: as it stands)."""
-    load = "loaded" if unit else "not-found"
-    text = desired if isinstance(desired, str) else "" if desired is None else json.dumps(desired)
-    return (
-        f"Id=nvidia-mig-manager.service\nLoadState={'loaded' if manager[0] else 'not-found'}\nActiveState={manager[1]}\n"
-        f"UnitFileState={manager[0]}\nResult=success\nBefore=\n\n"
-        f"Id=gpuprov-mig.service\nLoadState={load}\nActiveState={active}\nUnitFileState={unit}\nResult={result}\n"
-        f"Before={' '.join(before)} shutdown.target\n\n@desired\n{text}\n@log\n{log}\n"
+def units(file: str = "", manager: str = "") -> str:
+    """What systemd says of gpuprov's unit and of NVIDIA's manager: whether each starts at a boot."""
+    rows = {"nvidia-mig-manager.service": manager, "gpuprov-mig.service": file}
+    return "\n".join(
+        f"Id={name}\nLoadState={'loaded' if state else 'not-found'}\nActiveState=inactive\nUnitFileState={state}\n"
+        for name, state in rows.items()
     )
-
-
-def wanted(mode: str = "enabled", layout: Sequence[object] = (), parted: object = None) -> dict[str, object]:
-    """The content of the file that the boot unit reads."""
-    return {"version": 1, "mode": mode, "layout": list(layout), "mig_parted": parted}
 
 
 def capabilities(*paths: str, mode: str = "444", modify: int = 1, owner: str = "root:root") -> str:
@@ -84,7 +72,7 @@ def capabilities(*paths: str, mode: str = "444", modify: int = 1, owner: str = "
 
 PROBES = {
     "mig": state(gpu(on=False)),
-    "mig_boot": boot(unit=""),
+    "mig_units": units(),
     "mig_capabilities": "",
     "mig_holders": "",
 }

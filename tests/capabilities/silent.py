@@ -61,7 +61,6 @@ EXCUSED: Mapping[str, str] = {
     "host.packages": "dpkg --audit and rpm say nothing of a whole database, and end with a status where they cannot read it",
     "host.receipt": "a host without a receipt was never applied, and every role runs; so it is with a damaged one",
     "host.reboot_pending": EMPTY,
-    "fabric_manager.imex_enabled": "a unit that is to be off, and is not there, is off; fabric_manager.imex_version wants its package",
     "kubernetes.one_manager": EMPTY,
     "kubernetes.replicas": "the limit is the catalogue's",
     "mps.features": "before the driver is installed, the one of the spec is judged",
@@ -80,6 +79,8 @@ ANSWERS: Mapping[tuple[str, str], str] = {
     ("nvidia_smi", "garbage"): "its complaint, which its parser keeps",
     ("topology_nvlinks", "no program"): "that NVLinks are not known; what asks of the PCI bus does not need them",
     ("mig", "no program"): "that NVML cannot be read; what the unit is to do at boot does not need it",
+    ("gpu_settings", "no program"): "that there is no nvidia-smi; what the unit is to do at boot does not need it",
+    ("gpu_settings", "garbage"): "nvidia-smi's complaint; what the unit is to do at boot does not need it",
     ("package_audit", "garbage"): "any word is a complaint, which an apply that was cut off excuses",
     ("receipt", "garbage"): "a damaged receipt is put aside, and every role runs",
 }

@@ -72,19 +72,6 @@ def test_every_capability_asks_whether_holding_works() -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "file", "status", "found"),
-    [
-        ("loaded", "enabled", "pass", "x.service enabled"),
-        ("loaded", "disabled", "fail", "x.service is disabled"),
-        ("not-found", "", "fail", "x.service is not-found"),
-    ],
-)
-def test_enabled(load: str, file: str, status: str, found: str) -> None:
-    outcome = answers.enabled("x.service", load, file)
-    assert (outcome.status, outcome.found) == (status, found)
-
-
-@pytest.mark.parametrize(
     ("units", "hint"),
     [
         ({"a.service": "disabled"}, "systemctl enable --now a.service"),
@@ -101,9 +88,6 @@ def test_enabled(load: str, file: str, status: str, found: str) -> None:
 )
 def test_a_fix_enables_only_what_systemctl_can_enable(units: dict[str, str], hint: str) -> None:
     assert answers.enabling(units) == hint
-    if len(units) == 1:
-        ((unit, state),) = units.items()
-        assert answers.enabled(unit, state, state).hint == hint
 
 
 GONE = "\n\n".join(

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities.dcgm.desired import EXPORTER as DROP_IN
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge
-from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said, units
+from tests.capabilities.contents_host import Also, unit
+from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said
 
 THREE = {"dcgm_packages": packages("datacenter-gpu-manager", version="1:3.3.9")}
 RED_HAT = {"os_release": 'ID="rocky"\nVERSION_ID="9.6"\nID_LIKE="rhel centos fedora"\n'}
 DRIVER_580 = {"driver_libraries": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05\n"}
 V100 = {"nvidia_functions": "0000:19:00.0 0x10de 0x1db6 0x10de 0x124a 0x030200 nvidia\n"}
-SERVED = {
-    "dcgm_packages": packages(*host.SET, datacenter_gpu_manager_exporter="4.7.1-1"),
-    "dcgm_units": units(exporter=("active", "enabled")),
-}
+SERVED = {"dcgm_packages": packages(*host.SET, datacenter_gpu_manager_exporter="4.7.1-1")}
+UNIT, SENDS = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"
 METRICS = said(exporter=SENDER, metrics="3")
 OLD = said(exporter=SENDER, metrics="3", sender="old")
 WITH = Dcgm(exporter=True)
@@ -79,18 +79,25 @@ ROWS = [
         {"dcgm_packages": packages() + packages(EXPORTER, version="4.7.1-1", state="ii ")}, "fail", f"not held: {EXPORTER}"),
     Row("nothing to hold", "dcgm.held", None, {"dcgm_packages": ""}, "fail", "no package"),
     Row("enabled", "dcgm.enabled", None, {}, "pass"),
-    Row("not enabled", "dcgm.enabled", None, {"dcgm_units": units(("active", "disabled"))}, "fail", "is disabled",
+    Row("not enabled", "dcgm.enabled", None, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled",
         "systemctl enable --now", change="service nvidia-dcgm.service: disabled -> enabled"),
-    Row("no unit", "dcgm.enabled", None, {"dcgm_units": units(("inactive", ""))}, "fail", "not-found"),
+    Row("no unit", "dcgm.enabled", None, {"contents": unit(UNIT, "inactive", "")}, "fail", "not-found", "gpuprov apply"),
+    Row("runs", "dcgm.active", None, {}, "pass", "nvidia-dcgm.service active"),
+    Row("dead", "dcgm.active", None, {"contents": unit(UNIT, "failed", "enabled", "cannot bind")}, "fail",
+        'nvidia-dcgm.service is failed ("cannot bind")', "journalctl", change="service nvidia-dcgm.service: failed -> active"),
+    Row("not restarted after its settings", "dcgm.active", None, {"dcgm": said(state="old", running="")}, "fail",
+        "is older than its program, a library that it loads or its settings", "gpuprov apply"),
+    Row("the exporter is off", "dcgm.enabled", WITH, {"contents": unit(SENDS, "inactive", "disabled")}, "fail", "is disabled"),
+    Row("the exporter is old", "dcgm.active", WITH, {"dcgm": OLD}, "fail", "older than its program or settings"),
+    Row("an exporter that nobody asked for", "dcgm.active", None, {"contents": unit(SENDS, "active", "enabled")}, "pass"),
+    Row("the unit of line 3", "dcgm.active", None, THREE | {"contents": unit("dcgm.service", "active", "enabled")}, "fail",
+        "dcgm.service is active", "systemctl stop dcgm.service"),
+    Row("the exporter's settings", "dcgm.files", WITH, {"contents": Also(f"sum|0  {DROP_IN}\n")}, "fail", f"{DROP_IN}: another text"),
     Row("alive", "dcgm.alive", None, {}, "pass", "process 800"),
     Row("one that does not tell its version", "dcgm.alive", None, {"dcgm": said(running="")}, "pass", "4.4.2"),
-    Row("dead", "dcgm.alive", None, {"dcgm_units": units(("failed", "enabled")), "dcgm": said("", running="", discovery="")},
-        "fail", "is failed", "journalctl", change="service nvidia-dcgm.service: failed -> active"),
-    Row("another host engine answers", "dcgm.alive", None, {"dcgm_units": units(("inactive", "enabled")), "dcgm": said("")},
-        "fail", "outside the unit answers"),
+    Row("another host engine answers", "dcgm.alive", None, {"dcgm": said("")}, "fail", "outside the unit answers"),
     Row("not restarted after an upgrade", "dcgm.alive", None, {"dcgm": said(installed="4.5.3")}, "fail",
         "is of version 4.4.2, installed is 4.5.3", "systemctl restart"),
-    Row("nor after its settings", "dcgm.alive", None, {"dcgm": said(state="old", running="")}, "fail", "was started before"),
     Row("silent", "dcgm.alive", None,
         {"dcgm": said(running="", discovery="Error: unable to establish a connection to the specified host: localhost")}, "fail",
         "unable to establish a connection"),
@@ -111,17 +118,9 @@ ROWS = [
     Row("no exporter asked for", "dcgm.exporter", None, {}, "n/a", "no exporter in the spec"),
     Row("exporter", "dcgm.exporter", WITH, SERVED | {"dcgm": METRICS}, "pass", "3 values on port 9400"),
     Row("exporter missing", "dcgm.exporter", WITH, {}, "fail", "is not installed"),
-    Row("exporter off", "dcgm.exporter", WITH, SERVED | {"dcgm_units": units(exporter=("inactive", "disabled"))}, "fail", "disabled"),
-    Row("exporter embeds a host engine", "dcgm.exporter", WITH,
-        SERVED | {"dcgm": said(exporter=SENDER, told="DCGM_EXPORTER_LISTEN=:9400")}, "fail", "DCGM_REMOTE_HOSTENGINE_INFO="),
-    Row("exporter on another port", "dcgm.exporter", Dcgm(exporter=True, exporter_port=9500), SERVED | {"dcgm": METRICS},
-        "fail", "DCGM_EXPORTER_LISTEN=:9400"),
-    Row("other counters", "dcgm.exporter", Dcgm(exporter=True, exporter_counters="/etc/c.csv"), SERVED | {"dcgm": METRICS},
-        "fail", "default-counters.csv"),
     Row("no file of counters", "dcgm.exporter", WITH, SERVED | {"dcgm": said(exporter=SENDER, metrics="3", counters=False)},
         "fail", "no /etc/dcgm-exporter"),
     Row("exporter silent", "dcgm.exporter", WITH, SERVED | {"dcgm": said(exporter=SENDER)}, "fail", "no answer on port 9400"),
-    Row("exporter old", "dcgm.exporter", WITH, SERVED | {"dcgm": OLD}, "fail", "started before"),
     Row("exporter for a newer DCGM", "dcgm.exporter", WITH,
         SERVED | {"dcgm_packages": packages() + packages(EXPORTER, version="4.8.2-1")}, "fail", "is for a newer one"),
 ]  # fmt: skip

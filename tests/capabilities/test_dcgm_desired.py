@@ -130,8 +130,8 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
 
 
 def test_line_3_has_a_unit_that_conflicts() -> None:
-    assert made(**THREE)["old_units"] == ["dcgm.service"]
-    assert made()["old_units"] == []
+    assert made(**THREE)["off"] == ["dcgm.service"]
+    assert made()["off"] == []
 
 
 @pytest.mark.parametrize(

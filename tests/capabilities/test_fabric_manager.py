@@ -7,6 +7,7 @@ import pytest
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.probe.base import ProbeFailed
 from tests.capabilities.asking import BARE, GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
+from tests.capabilities.contents_host import unit
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
@@ -39,6 +40,11 @@ def installed(version: str = VERSION, name: str = NAME, state: str = "hi ") -> s
 
 def driver(version: str) -> str:
     return f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Oct 10\n"
+
+
+def systemd(active: str, file: str = "enabled") -> dict[str, str]:
+    """How systemd has the unit, by both probes that read it."""
+    return {"units": units(fabric=(active, file)), "contents": unit("nvidia-fabricmanager.service", active, file)}
 
 
 def fm(check: str) -> str:
@@ -122,84 +128,118 @@ ROWS = [
         "the package does not enable it",
         fm("enabled"),
         None,
-        {"units": units(fabric=("active", "disabled"))},
+        systemd("active", "disabled"),
         "fail",
         "is disabled",
         "systemctl enable --now",
         change="service nvidia-fabricmanager.service: disabled -> enabled",
     ),
-    Row("no unit", fm("enabled"), None, {"units": units(fabric=("inactive", ""))}, "fail", "not-found"),
-    Row("alive", fm("alive"), None, {}, "pass", "process 700"),
+    Row("no unit", fm("enabled"), None, systemd("inactive", ""), "fail", "not-found", "gpuprov apply"),
+    Row("alive", fm("active"), None, {}, "pass", "nvidia-fabricmanager.service active"),
     Row(
         "dead for days, and the state says Completed",
-        fm("alive"),
+        fm("active"),
         None,
-        {"units": units(fabric=("failed", "enabled")), "fabric_manager": DEAD},
+        {**systemd("failed"), "fabric_manager": DEAD},
         "fail",
-        "is failed, no process; the latched fabric state is still Completed on 1 GPU",
+        "is failed; the latched fabric state is still Completed on 1 GPU",
         "journalctl -u nvidia-fabricmanager.service",
         change="service nvidia-fabricmanager.service: failed -> active",
     ),
-    Row("a oneshot unit keeps its face", fm("alive"), None, {"fabric_manager": DEAD}, "fail", "is active, no process"),
+    Row(
+        "a oneshot unit keeps its face",
+        fm("active"),
+        None,
+        {"fabric_manager": DEAD},
+        "fail",
+        "is active without a process",
+        change="service nvidia-fabricmanager.service: active without a process -> started anew",
+    ),
     Row(
         "a container whose machine has no driver loaded",
-        fm("alive"),
+        fm("active"),
         None,
         {**PODMAN, "loaded_driver": "", "fabric_manager": DEAD},
         "skip",
         "none is loaded there",
     ),
     Row(
-        "a container whose machine has one", fm("alive"), None, {**PODMAN, "fabric_manager": DEAD}, "fail", "no process"
+        "a container whose machine has one",
+        fm("active"),
+        None,
+        {**PODMAN, "fabric_manager": DEAD},
+        "fail",
+        "without a process",
     ),
-    Row("a zombie", fm("alive"), None, {"fabric_manager": daemon(state="Z")}, "fail", "no process"),
+    Row("a zombie", fm("active"), None, {"fabric_manager": daemon(state="Z")}, "fail", "without a process"),
     Row(
         "a process that systemd has lost",
-        fm("alive"),
+        fm("active"),
         None,
-        {"units": units(fabric=("failed", "enabled"))},
+        systemd("failed"),
         "fail",
         "process 700 lives on without it",
     ),
-    Row("only NVLSM lives", fm("alive"), None, {"fabric_manager": daemon(VERSION, NVLSM)}, "fail", "no process"),
+    Row(
+        "only NVLSM lives", fm("active"), None, {"fabric_manager": daemon(VERSION, NVLSM)}, "fail", "without a process"
+    ),
     Row(
         "older than its program",
-        fm("alive"),
+        fm("active"),
         None,
         {"fabric_manager": daemon(program=STARTED + 60)},
         "fail",
-        "before /usr/bin/nv-fabricmanager was replaced",
-        "nvidia-smi -r",
+        "is older than its program",
+        "gpuprov apply",
     ),
     Row(
         "older than its program, which waits for the driver",
-        fm("alive"),
+        fm("active"),
         None,
         {"fabric_manager": daemon("535.309.01", program=STARTED + 60)},
         "fail",
-        "was replaced",
-        "starts with driver 535.309.01 only",
+        "older than its program",
+        "then a reboot",
         reboot="535.261.03 is loaded",
     ),
     Row(
         "dead, and its program waits for the driver",
-        fm("alive"),
+        fm("active"),
         None,
-        {"units": units(fabric=("failed", "enabled")), "fabric_manager": daemon("535.309.01", "")},
+        {**systemd("failed"), "fabric_manager": daemon("535.309.01", "")},
         "fail",
-        "no process",
-        "reload the driver, or reboot",
+        "is failed",
+        "then a reboot",
         reboot="535.261.03 is loaded",
     ),
     Row(
         "it refused the driver",
-        fm("alive"),
+        fm("active"),
         None,
-        {"units": units(fabric=("failed", "enabled")), "fabric_manager": daemon(VERSION, "", log=MISMATCH)},
+        {**systemd("failed"), "fabric_manager": daemon(VERSION, "", log=MISMATCH)},
         "fail",
         "its log: it is of version 535.309.01, and refuses driver 535.261.03",
-        "gpuprov apply brings both to one version",
+        "gpuprov apply",
     ),
+    Row(
+        "its settings changed after it had read them",
+        fm("active"),
+        None,
+        {"fabric_manager": daemon(written=STARTED + 1)},
+        "fail",
+        "is older than its configuration",
+        change="service nvidia-fabricmanager.service: older than its configuration -> started anew",
+    ),
+    Row(
+        "changed, and the program waits for the driver",
+        fm("active"),
+        None,
+        {"fabric_manager": daemon("535.309.01", written=STARTED + 1)},
+        "fail",
+        "older than its configuration",
+        reboot="535.261.03 is loaded",
+    ),
+    Row("in the same moment", fm("active"), None, {"fabric_manager": daemon(written=STARTED + 0.1)}, "pass"),
     Row("its log is clean", fm("log"), None, {}, "pass", "no complaint"),
     Row(
         "it complained",
@@ -247,26 +287,6 @@ ROWS = [
         "pass",
     ),
     Row("no file", fm("settings"), None, {"fabric_manager": daemon(settings={})}, "fail", "no /usr/share"),
-    Row(
-        "changed after the daemon had read it",
-        fm("settings"),
-        None,
-        {"fabric_manager": daemon(written=STARTED + 1)},
-        "fail",
-        "was changed after process 700 had read it",
-        "nvidia-smi -r",
-        change="service nvidia-fabricmanager.service: older than its configuration -> restarted",
-    ),
-    Row(
-        "changed, and the program waits for the driver",
-        fm("settings"),
-        None,
-        {"fabric_manager": daemon("535.309.01", written=STARTED + 1)},
-        "fail",
-        "was changed after",
-        reboot="535.261.03 is loaded",
-    ),
-    Row("in the same moment", fm("settings"), None, {"fabric_manager": daemon(written=STARTED + 0.1)}, "pass"),
     Row(
         "another file is read",
         fm("settings"),

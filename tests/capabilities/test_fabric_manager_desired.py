@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
-from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER, facts_of
+from gpuprov.capabilities.fabric_manager.desired import DESIRED, NODES_HEADER
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.judge.judging import judge
@@ -282,13 +282,3 @@ def test_a_distribution_without_packages_is_refused() -> None:
     with pytest.raises(ProbeFailed, match="no Fabric Manager packages are known for slackware") as e:
         made(os_release='ID=slackware\nNAME=Slackware\nVERSION_ID="15.0"\n')
     assert "known for: debian12" in e.value.hint
-
-
-def test_facts_of_the_catalogue_are_those_of_what_is_asked() -> None:
-    def keys(block: FabricManager, **beside: Fragment) -> set[str]:
-        known, _ = facts_of(HostSpec(name="h", capabilities={"fabric_manager": block, **beside}))
-        return set(known)
-
-    assert keys(FabricManager()) == {"rules", "names"}
-    assert keys(TRAY) == {"imex_rules", "imex_names"}
-    assert {"library", "nscq_rules"} <= keys(FabricManager(), dcgm=Dcgm())

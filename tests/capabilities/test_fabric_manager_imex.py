@@ -8,12 +8,15 @@ from gpuprov.capabilities import fabric_manager
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, followers
+from gpuprov.catalog.fabric import IMEX_DROP_IN, IMEX_NODES
+from gpuprov.catalog.fabric import IMEX_UNIT as UNIT
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, GOOD, facts, units
+from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, units, with_own_files
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
 from tests.probe import published
 
@@ -49,9 +52,8 @@ def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
     check = CHECKS[f"fabric_manager.{name}"]
     declared = {probe.name for probe in check.probes}
     assert set(changed) <= declared
-    outcome = check.run(
-        Context(HostSpec(name="t"), block, facts(**{k: v for k, v in {**GOOD, **texts}.items() if k in declared}))
-    )
+    given = {name: text for name, text in {**good(), **texts}.items() if name in declared}
+    outcome = check.run(with_own_files(check, block, given, HostSpec(name="t")))
     assert outcome.found
     assert outcome.status != "fail" or (outcome.expected and outcome.hint)
     return outcome
@@ -73,24 +75,25 @@ ROWS = [
     ("imex_held", {}, "pass", "1 package held"),
     ("imex_held", {"fabric_packages": PACKAGE.replace("hi ", "ii ")}, "fail", "not held: nvidia-imex"),
     ("imex_held", {"fabric_packages": ""}, "fail", "no package of nvidia-imex"),
-    ("imex_enabled", {}, "pass", "enabled"),
-    ("imex_enabled", {"imex": tray(unit=("loaded", "active", "disabled"))}, "fail", "is disabled"),
-    ("imex_enabled", {"imex": ""}, "fail", "is not-found"),
-    ("imex_enabled", {"imex": tray(patient=False)}, "fail", "90-gpuprov.conf: started before the host has its address"),
+    ("enabled", {}, "pass", "nvidia-imex.service enabled"),
+    ("enabled", {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled"),
+    ("enabled", {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found"),
+    ("files", {"contents": Also(f"sum|0  {IMEX_DROP_IN}\n")}, "fail", f"{IMEX_DROP_IN}: another text"),
+    ("files", {"contents": Also(f"sum|0  {IMEX_NODES}\n")}, "fail", f"{IMEX_NODES}: another text"),
+    ("active", {}, "pass", "nvidia-imex.service active"),
+    ("active", {"contents": unit(UNIT, "failed", "enabled", "no interface")}, "fail", 'is failed ("no interface")'),
+    ("active", {"imex": tray(process=False)}, "fail", "is active without a process"),
+    ("active", {"imex": tray(program=LATER)}, "fail", "is older than its program"),
+    ("active", {"imex": tray(written=LATER)}, "fail", "is older than its configuration"),
+    ("active", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_alive", {}, "pass", "process 700, READY"),
-    ("imex_alive", {"imex": tray(unit=("loaded", "failed", "enabled"), process=False)}, "fail", "is failed, no process"),
     ("imex_alive", {"imex": tray(process=False)}, "fail", "is active, no process"),
-    ("imex_alive", {"imex": tray(program=LATER)}, "fail", "was replaced"),
     ("imex_alive", {"imex": tray(ready="INITIALIZING")}, "fail", "says INITIALIZING"),
     ("imex_alive", {"imex": tray(ready="")}, "fail", "says nothing"),
     ("imex_alive", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_nodes", {}, "pass", "2 members"),
-    ("imex_nodes", {"imex": tray(nodes=(THERE, HERE))}, "fail", f"{THERE} {HERE}"),
-    ("imex_nodes", {"imex": tray(nodes=None)}, "fail", "no /etc/nvidia-imex/nodes_config.cfg"),
-    ("imex_nodes", {"imex": tray(nodes=())}, "fail", "nothing"),
     ("imex_nodes", {"imex": tray(address="")}, "fail", "no address"),
     ("imex_nodes", {"imex": tray(settings=SETTINGS[:1])}, "fail", "IMEX_CMD_ENABLED=missing IMEX_CMD_PORT=missing"),
-    ("imex_nodes", {"imex": tray(written=LATER)}, "fail", "had read it"),
     ("imex_domain", {}, "pass", "UP, 2 members"),
     ("imex_domain", {"imex": tray(told=domain("READY", "UNAVAILABLE", state="DEGRADED"))}, "fail", f"{THERE} is UNAVAILABLE"),
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail", f"{HERE} is not connected to {THERE}"),
@@ -140,7 +143,7 @@ def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None
     "name",
     sorted(
         {name for name in CHECKS if name.startswith("fabric_manager.")}
-        - {"fabric_manager.resolvable", "fabric_manager.files"}
+        - {f"fabric_manager.{name}" for name in ("resolvable", "files", "enabled", "active")}
     ),
 )
 def test_each_check_is_of_one_of_both(name: str) -> None:
@@ -164,12 +167,9 @@ def test_the_package_alone_for_kubernetes() -> None:
     assert ask("imex_held", PACKAGE_ONLY).status == "pass"
     assert ask("imex_fabric", PACKAGE_ONLY).status == "pass"
     assert ask("imex_hardware", PACKAGE_ONLY, imex=state).status == "pass"
-    assert ask("imex_enabled", PACKAGE_ONLY, imex=state).found == "nvidia-imex.service is disabled, inactive"
-    for unit in (("loaded", "active", "disabled"), ("loaded", "inactive", "enabled")):
-        on = ask("imex_enabled", PACKAGE_ONLY, imex=tray(nodes=None, unit=unit))
-        assert (on.status, on.expected) == ("fail", "nvidia-imex.service disabled and stopped")
-    alive = CHECKS["fabric_manager.alive"]
-    assert alive.run(Context(HostSpec(name="t"), PACKAGE_ONLY, facts())).status == "n/a"
+    for name, active, file in (("active", "active", "disabled"), ("enabled", "inactive", "enabled")):
+        assert ask(name, PACKAGE_ONLY, imex=state).status == "n/a"
+        assert ask(name, PACKAGE_ONLY, imex=state, contents=unit(UNIT, active, file)).status == "fail"
     others: dict[str, Fragment] = {"fabric_manager": PACKAGE_ONLY}
     release = facts(os_release="ID=ubuntu\nVERSION_ID=24.04\nNAME=Ubuntu\n")
     (rules,) = followers(HostSpec(name="t", capabilities=others), release)

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
+from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
+from gpuprov.probe.gpus.gpu_settings import CONFIG, UNIT
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import CHECKS, H100, PODMAN, facts, good
-from tests.capabilities.gpu_settings_host import FIRST, OFF, ON, SECOND, UUIDS, boot, both, smi
+from tests.capabilities.asking import CHECKS, H100, PODMAN, good, with_own_files
+from tests.capabilities.contents_host import Also, unit
+from tests.capabilities.gpu_settings_host import FIRST, OFF, ON, SECOND, UUIDS, both, kept, smi
 
 TWO = H100 + H100.replace("0000:19", "0000:3b")
 Plain = dict[str, Any]
@@ -30,7 +32,7 @@ def ask(name: str, plain: Plain, *others: str, **changed: str) -> Outcome:
     given = {key: text for key, text in texts.items() if key in {probe.name for probe in check.probes}}
     fragment = block(plain)
     host = HostSpec(name="h", capabilities=dict.fromkeys(("gpu_settings", *others), fragment))
-    outcome = check.run(Context(host, fragment, facts(**given)))
+    outcome = check.run(with_own_files(check, fragment, given, host))
     assert outcome.found
     assert outcome.status != "fail" or (outcome.expected and outcome.hint), outcome
     return outcome
@@ -38,7 +40,7 @@ def ask(name: str, plain: Plain, *others: str, **changed: str) -> Outcome:
 
 LOCKED = {"locked_clocks": {"graphics": [1200, 1755]}}
 NOTED = {address: {"graphics": [1200, 1755]} for address in (FIRST, SECOND)}
-HELD: dict[str, str] = {"gpu_settings": both(graphics="1200 MHz"), "gpu_settings_boot": boot(locks=NOTED)}
+HELD: dict[str, str] = {"gpu_settings": both(graphics="1200 MHz"), "gpu_settings_kept": kept(locks=NOTED)}
 APPS = {"application_clocks": {"memory": 2619, "graphics": 1755}}
 NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
     ("ecc", {}, {}, "n/a", "not in the spec"),
@@ -101,7 +103,7 @@ NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
     (
         "locked_clocks",
         LOCKED,
-        {**HELD, "gpu_settings_boot": boot(locks=NOTED, module=4712)},
+        {**HELD, "gpu_settings_kept": kept(locks=NOTED, module=4712)},
         "fail",
         "not locked by gpuprov",
     ),
@@ -138,7 +140,7 @@ NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
     (
         "locked_clocks",
         {"locked_clocks": {"memory": "default"}},
-        {"gpu_settings_boot": boot(locks={a: {"memory": "default"} for a in (FIRST, SECOND)})},
+        {"gpu_settings_kept": kept(locks={a: {"memory": "default"} for a in (FIRST, SECOND)})},
         "pass",
         "memory default",
     ),
@@ -249,39 +251,30 @@ def test_a_gpu_that_is_not_there_is_named() -> None:
 
 
 ASKED = {"power_limit": 500}
-KEPT = config(block(ASKED))
-BOOTS: list[tuple[Plain, dict[str, str], str, str]] = [
-    ({}, {}, "n/a", "no setting is asked for"),
-    ({"confidential_computing": "enabled"}, {}, "n/a", "no setting is asked for"),
-    (ASKED, {"gpu_settings_boot": boot(KEPT)}, "pass", "enabled"),
-    (ASKED, {"gpu_settings_boot": boot(file="")}, "fail", "is not-found: a boot loses the settings"),
-    (ASKED, {"gpu_settings_boot": boot(KEPT, file="disabled")}, "fail", "is disabled"),
-    (ASKED, {"gpu_settings_boot": boot(None)}, "fail", "not there"),
-    (ASKED, {"gpu_settings_boot": boot("{")}, "fail", "cannot be read"),
-    (ASKED, {"gpu_settings_boot": boot({**KEPT, "all": {"power_limit": 501}})}, "fail", "of another spec"),
-    (
-        ASKED,
-        {"gpu_settings_boot": boot(KEPT, gone="/usr/bin/python3.9")},
-        "fail",
-        "starts /usr/bin/python3.9: not there",
-    ),
-    (ASKED, {"gpu_settings_boot": boot(KEPT, before="docker.service")}, "fail", "not before containerd.service"),
-    (
-        ASKED,
-        {"gpu_settings_boot": boot(KEPT, active="failed", result="exit-code", log="gpuprov-gpu-settings: no")},
-        "fail",
-        "no",
-    ),
-]
+NOTHING = {"confidential_computing": "enabled"}
+BOOTS: list[tuple[str, Plain, dict[str, str], str, str]] = [
+    ("enabled", {}, {}, "n/a", "the spec asks for no unit"),
+    ("enabled", NOTHING, {"contents": unit(UNIT, "active", "enabled")}, "fail", "gpuprov-gpu-settings.service is enabled"),
+    ("enabled", ASKED, {}, "pass", "enabled"),
+    ("enabled", ASKED, {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found"),
+    ("enabled", ASKED, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled"),
+    ("active", ASKED, {}, "pass", "active"),
+    ("active", ASKED, {"contents": unit(UNIT, "failed", "enabled", "gpu_settings: no")}, "fail", 'failed ("gpu_settings: no")'),
+    ("active", ASKED, {"nvidia_functions": "", "contents": unit(UNIT, "failed", "enabled")}, "skip", "no NVIDIA GPU"),
+    ("active", ASKED, {"gpu_settings": "has failed\n", **PODMAN}, "skip", "podman container"),
+    ("files", NOTHING, {}, "n/a", "no file of its own"),
+    ("files", NOTHING, {"contents": Also(f"entry|f|644|0|0|{CONFIG}\n")}, "fail", f"{CONFIG}: there"),
+    ("files", ASKED, {"contents": Also(f"sum|0  {CONFIG}\n")}, "fail", f"{CONFIG}: another text"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plain", "changed", "status", "found"), BOOTS)
-def test_boot(plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
-    outcome = ask("boot", plain, **changed)
+@pytest.mark.parametrize(("name", "plain", "changed", "status", "found"), BOOTS)
+def test_boot(name: str, plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
+    outcome = ask(name, plain, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
 
 
-def test_the_pending_ecc_mode_is_the_one_of_the_next_boot() -> None:
+def test_the_pending_ecc_mode_is_the_one_of_the_next_kept() -> None:
     pending = {"gpu_settings": both(pending="Disabled")}
     assert ask("ecc_boot", {"ecc": "disabled"}, **pending).status == "pass"
     assert ask("ecc_boot", {"ecc": "enabled"}, **pending).status == "fail"

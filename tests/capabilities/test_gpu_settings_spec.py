@@ -16,7 +16,7 @@ from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import facts
-from tests.capabilities.gpu_settings_host import FIRST, SECOND, boot, both, smi
+from tests.capabilities.gpu_settings_host import FIRST, SECOND, both, kept, smi
 from tests.capabilities.mps_host import host as mps
 
 Plain = dict[str, Any]
@@ -144,7 +144,7 @@ def test_the_program_is_given_what_is_asked_for_and_no_more() -> None:
 
 
 def exported(**texts: str) -> Any:
-    given = {"gpu_settings": smi(), "gpu_settings_boot": boot(file=""), "mps": mps(" "), **texts}
+    given = {"gpu_settings": smi(), "gpu_settings_kept": kept(file=""), "mps": mps(" "), **texts}
     return gpu_settings.CAPABILITY.export(facts(**given))
 
 
@@ -158,7 +158,7 @@ EXPORTED: list[tuple[dict[str, str], Plain]] = [
     ({"gpu_settings": both(app_graphics="1755 MHz")}, APPS),
     ({"gpu_settings": both(mode="Exclusive_Process")}, {"compute_mode": "exclusive_process"}),
     (
-        {"gpu_settings_boot": boot(locks={one: {"graphics": [1200, 1755], "memory": "default"} for one in (FIRST, SECOND)})},
+        {"gpu_settings_kept": kept(locks={one: {"graphics": [1200, 1755], "memory": "default"} for one in (FIRST, SECOND)})},
         LOCK,
     ),
     (
@@ -169,7 +169,7 @@ EXPORTED: list[tuple[dict[str, str], Plain]] = [
         {"gpu_settings": smi({"limit": "500.00 W"}, {"limit": "400.00 W"})},
         {"per_gpu": [{"gpus": [0], "power_limit": 500}, {"gpus": [1], "power_limit": 400}]},
     ),
-    ({"gpu_settings_boot": boot(config(made({"ecc": "enabled"})))}, {"ecc": "enabled"}),
+    ({"gpu_settings_kept": kept(config(made({"ecc": "enabled"})))}, {"ecc": "enabled"}),
 ]  # fmt: skip
 
 

@@ -571,7 +571,7 @@ NOT_SIMULATED = {
     "health.pcie_links": "pcie-link-narrow makes it fail, too; what names that fault is topology.pcie",
     "health.nvlinks": "nvlink-down makes it fail, too; what names that fault is topology.nvlinks",
     "health.port_state": "ib-port-down and ib-rate-low make it fail, too; what names them are rdma.ports and rdma.rate",
-    "health.fabric": "fabric-manager-dead makes it fail, too; what names that fault is fabric_manager.alive",
+    "health.fabric": "fabric-manager-dead makes it fail, too; what names that fault is fabric_manager.active",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""
 

@@ -397,7 +397,7 @@ def test_every_check_finds_the_good_host_good(check: Check) -> None:
     skipped = {"nvidia_driver.space", *(f"nvidia_driver.machine_{what}" for what in ("vgpu", "hypervisor", "reset"))}
     skipped |= {f"kubernetes.{what}" for what in ("allocatable", "labels", "kubelet", "runtime")}  # it is in no cluster
     skipped |= {"acceptance.result"}  # it was never accepted
-    failing = {"mig.mode", "mig.boot", "kubernetes.files"}  # its GPU is whole, and nothing was rendered
+    failing = {"mig.mode", "kubernetes.files"}  # its GPU is whole, and nothing was rendered
     expected = {"skip"} if check.id in skipped else {"fail"} if check.id in failing else {"pass", "n/a"}
     assert outcome.status in expected, outcome
     assert not outcome.reboot
@@ -435,7 +435,7 @@ def test_every_check_can_fail_or_says_why_not(check: Check) -> None:
         "nvidia_driver.runfile",  # nothing asked; with a runfile they fail
         "nvidia_driver.runfile_alone",
         # no other manager, no devices, no clients, nothing asked: their own tests plant each
-        *("mig.cdi", "mig.manager", "mig.rival", "mps.clients", "mps.profile", "mps.units", "mps.shm", "mps.features"),
+        *("mig.cdi", "mig.manager", "mps.clients", "mps.profile", "mps.units", "mps.shm", "mps.features"),
         *("kubernetes.one_manager", "kubernetes.replicas", "kubernetes.kubectl"),
         # no other stack, no stale file, no service, no message: their own tests plant each
         *("rdma.ofed_alone", "rdma.memlock_boot", "rdma.nccl_stale", "rdma.nccl_parts", "rdma.interfaces", "rdma.port"),

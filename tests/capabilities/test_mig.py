@@ -8,20 +8,17 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.onhost.mig_program import WANTED
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus.mig import UNIT
 from gpuprov.spec.build import convert
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, judge
+from tests.capabilities.contents_host import Also, unit
 
 MODE, INSTANCES, CDI, CAPABILITIES = "mig.mode", "mig.instances", "mig.cdi", "mig.capabilities"
-BOOT, MANAGER, RIVAL, FITS, CLIENTS, RESETTABLE = (
-    "mig.boot",
-    "mig.manager",
-    "mig.rival",
-    "mig.fits",
-    "mig.clients",
-    "mig.resettable",
-)
+FILES, ENABLED, ACTIVE = "mig.files", "mig.enabled", "mig.active"
+MANAGER, FITS, CLIENTS, RESETTABLE = "mig.manager", "mig.fits", "mig.clients", "mig.resettable"
 WHOLE: mh.Cut = ("3g.40gb", 0, (3,))
 OTHER: mh.Cut = ("3g.40gb", 4, (3,))
 SMALL: mh.Cut = ("1g.10gb", 6, (1,))
@@ -124,39 +121,20 @@ ROWS = [
     Row("in a container", CAPABILITIES, TWO, GOOD | PODMAN, "skip", "its machine's"),
     Row("no instance to open", CAPABILITIES, OFF, {"mig": mh.state(mh.gpu(on=False))}, "n/a", "no instance"),
 
-    Row("kept", BOOT, TWO, {"mig_boot": mh.boot(mh.wanted(layout=[{"gpus": "all", "instances": {"3g.40gb": 2}}]))}, "pass"),
-    Row("kept, written with defaults", BOOT, TWO, {"mig_boot": mh.boot(mh.wanted(
-        layout=[{"gpus": "all", "mode": "enabled", "instances": {"3g.40gb": 2}}]))}, "pass"),
-    Row("kept, said in other words", BOOT, TWO, {"mig_boot": mh.boot(mh.wanted(layout=[
-        {"gpus": "all", "mode": "disabled"}, {"gpus": [0], "instances": [{"profile": "3g.40gb", "count": 2}]}]))}, "pass"),
-    Row("other words, and nobody can say for which GPUs", BOOT, TWO, {"mig": mh.state(complaint="Driver Not Loaded"),
-        "mig_boot": mh.boot(mh.wanted(layout=[{"gpus": [0], "instances": {"3g.40gb": 2}}]))}, "fail", "of another spec"),
-    Row("kept for a GPU that is gone", BOOT, TWO, {"mig_boot": mh.boot(mh.wanted(layout=[{"gpus": [5], "instances": {}}]))}, "fail",
-        "no GPU here is 5"),
-    Row("of another spec", BOOT, TWO, {"mig_boot": mh.boot(mh.wanted(layout=[{"gpus": "all", "instances": {"3g.40gb": 1}}]))},
-        "fail", "of another spec", change="file /etc/gpuprov/mig.json: of another spec -> written"),
-    Row("another mode", BOOT, OFF, {"mig_boot": mh.boot(mh.wanted())}, "fail", "of another spec"),
-    Row("no file", BOOT, OFF, {"mig_boot": mh.boot()}, "fail", "not there"),
-    Row("half a file", BOOT, OFF, {"mig_boot": mh.boot('{"version":')}, "fail", "cannot be read"),
-    Row("a file of nothing", BOOT, OFF, {"mig_boot": mh.boot("[]")}, "fail", "cannot be read"),
-    Row("no unit", BOOT, TWO, {"mig_boot": mh.boot(unit="")}, "fail", "not-found", "gpuprov apply",
+    Row("kept", ENABLED, TWO, {}, "pass", "gpuprov-mig.service enabled"),
+    Row("no unit", ENABLED, TWO, {"contents": unit(UNIT, "inactive", "")}, "fail", "not-found", "gpuprov apply",
         change="service gpuprov-mig.service: not-found -> enabled"),
-    Row("no unit, and no file", BOOT, TWO, {"mig_boot": mh.boot(unit="")}, "fail", "not-found", "gpuprov apply",
-        change="file /etc/gpuprov/mig.json: not there -> written"),
-    Row("unit off", BOOT, TWO, {"mig_boot": mh.boot(unit="disabled")}, "fail", "instances do not survive a reboot"),
-    Row("its Python is gone", BOOT, OFF, {
-        "mig_boot": mh.boot(mh.wanted("disabled")).replace("@desired", "gone|/usr/bin/python3.9\n@desired")}, "fail",
-        "starts /usr/bin/python3.9: not there", "gpuprov apply"),
-    Row("its last run failed", BOOT, OFF, {"mig_boot": mh.boot(mh.wanted("disabled"), result="exit-code", active="failed",
-        log="gpuprov-mig: in use")}, "fail", "failed (exit-code): gpuprov-mig: in use", "journalctl -u gpuprov-mig.service"),
-    Row("not before docker", BOOT, OFF, {"mig_boot": mh.boot(mh.wanted("disabled"), before=["kubelet.service"])},
-        "fail", "docker.service"),
-    Row("a second manager", MANAGER, TWO, {"mig_boot": mh.boot(manager=("enabled", "inactive"))}, "fail",
-        "nvidia-mig-manager.service is enabled", "config_file"),
-    Row("a second manager, before", RIVAL, TWO, {"mig_boot": mh.boot(manager=("enabled-runtime", "active"))}, "fail",
-        "is enabled-runtime", "systemctl disable --now"),
-    Row("no second manager, before", RIVAL, TWO, {}, "pass", "not-found"),
-    Row("a manager that is off", MANAGER, TWO, {"mig_boot": mh.boot(manager=("disabled", "inactive"))}, "pass", "disabled"),
+    Row("unit off", ENABLED, TWO, {"contents": unit(UNIT, "active", "disabled")}, "fail", "gpuprov-mig.service is disabled"),
+    Row("its last run failed", ACTIVE, OFF, {"contents": unit(UNIT, "failed", "enabled", "gpuprov-mig: in use")}, "fail",
+        'gpuprov-mig.service is failed ("gpuprov-mig: in use")', "journalctl -u gpuprov-mig.service"),
+    Row("it did not run", ACTIVE, OFF, {"contents": unit(UNIT, "inactive", "enabled")}, "fail", "is inactive", "journalctl -u"),
+    Row("nothing to cut up", ACTIVE, TWO, NO_GPU | {"contents": unit(UNIT, "failed", "enabled")}, "skip", "no NVIDIA GPU"),
+    Row("no driver", ACTIVE, TWO, {"mig": mh.state(complaint="no"), "contents": unit(UNIT, "failed", "enabled")}, "fail", "is failed"),
+    Row("another spec's layout", FILES, TWO, {"contents": Also(f"sum|0  {WANTED}\n")}, "fail", "/etc/gpuprov/mig.json: another text",
+        change="file /etc/gpuprov/mig.json: another text -> written"),
+    Row("a second manager", MANAGER, TWO, {"mig_units": mh.units(manager="enabled-runtime")}, "fail",
+        "nvidia-mig-manager.service is enabled-runtime", "systemctl disable --now"),
+    Row("a manager that is off", MANAGER, TWO, {"mig_units": mh.units(manager="disabled")}, "pass", "disabled"),
     Row("no manager", MANAGER, TWO, {}, "pass", "not-found"),
 
     Row("it fits", FITS, TWO, GOOD, "pass", "fits on 1 of 1 GPU"),

@@ -39,7 +39,7 @@ CASES: list[tuple[str, tuple[dict[str, Any], ...], dict[str, Any]]] = [
 
 
 def read(*gpus: dict[str, Any], unit: str = "", unread: list[str] | None = None) -> Facts:
-    return facts(mig=mh.state(*gpus, unread=unread or []), mig_boot=mh.boot(unit=unit))
+    return facts(mig=mh.state(*gpus, unread=unread or []), mig_units=mh.units(unit))
 
 
 @pytest.mark.parametrize(("name", "gpus", "spec"), CASES, ids=[case[0] for case in CASES])
@@ -73,12 +73,12 @@ def test_a_host_without_mig() -> None:
     assert mig.CAPABILITY.export(read(off)) is None
     assert mig.CAPABILITY.export(read(off, unit="enabled")) == Mig(mode="disabled")
     assert mig.CAPABILITY.export(read(mh.gpu(model=mh.T4, capable=False), unit="enabled")) is None
-    unit = mh.boot(unit="")
+    unit = mh.units()
     for complaint, bus in (("libnvidia-ml.so.1: cannot open shared object file", H100), ("Driver Not Loaded", "")):
-        told = facts(mig=mh.state(complaint=complaint), mig_boot=unit, nvidia_functions=bus)
+        told = facts(mig=mh.state(complaint=complaint), mig_units=unit, nvidia_functions=bus)
         assert mig.CAPABILITY.export(told) is None
     with pytest.raises(ProbeFailed, match="Driver Not Loaded"):
-        mig.CAPABILITY.export(facts(mig=mh.state(complaint="Driver Not Loaded"), mig_boot=unit, nvidia_functions=H100))
+        mig.CAPABILITY.export(facts(mig=mh.state(complaint="Driver Not Loaded"), mig_units=unit, nvidia_functions=H100))
     assert mig_config(read(mh.gpu(model=mh.T4, capable=False))) == ([], "no GPU has MIG")
     assert mig_config(facts(mig=mh.state(complaint="no library"))) == ([], "no library")
 
@@ -89,7 +89,7 @@ def test_what_no_spec_can_say() -> None:
     strange = json.loads(mh.state(mh.gpu(WHOLE)))
     strange["gpus"][0]["instances"][0]["profile"] = "half"
     with pytest.raises(ProbeFailed, match=r'GPU 0 .*"half" is no MIG profile'):
-        mig.CAPABILITY.export(facts(mig=json.dumps(strange), mig_boot=mh.boot()))
+        mig.CAPABILITY.export(facts(mig=json.dumps(strange), mig_units=mh.units()))
     told = ask("mig.instances", Mig(), mig=json.dumps(strange))
     assert (told.status, "half" in told.found) == ("fail", True)
     with pytest.raises(ProbeFailed, match="GPU is lost"):

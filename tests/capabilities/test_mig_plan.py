@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.answers import STARTING
 from gpuprov.capabilities.mig import host
-from gpuprov.capabilities.mig.boot import WAITING
 from gpuprov.capabilities.mig.desired import unit
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig.state import sizes_of
+from gpuprov.onhost.mig_program import WANTED as KEPT
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus import mig
 from gpuprov.spec.model import HostSpec
@@ -109,9 +110,11 @@ def test_where_nobody_knows_the_places_before_mig_is_on() -> None:
     assert [change.name for change in host.changes(made)] == [f"{gpu.told}: MIG mode", f"{gpu.told}: its instances"]
 
 
-def test_the_boot_unit_starts_before_what_the_check_names() -> None:
+def test_the_boot_unit_starts_before_what_looks_at_the_gpus_once() -> None:
     text = unit(HostSpec(name="gpu1"))
     before = " ".join(line.partition("=")[2] for line in text.splitlines() if line.startswith("Before=")).split()
-    assert set(WAITING) <= set(before)
+    assert {*STARTING, "nvidia-cdi-refresh.service", "gpuprov-cdi-refresh.service", "nvidia-dcgm.service"} <= set(
+        before
+    )
     assert mig.UNIT == "gpuprov-mig.service"
-    assert f"ConditionPathExists={mig.DESIRED}\n" in text, "a boot without a layout is no failure"
+    assert f"ConditionPathExists={KEPT}\n" in text, "a boot without a layout is no failure"

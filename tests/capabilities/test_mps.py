@@ -9,6 +9,7 @@ from gpuprov.capabilities.mps.fragment import Group, Mps
 from gpuprov.probe.base import Facts, Output
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge
+from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.mps_host import MIG, TWO, A, B, daemon, environment, gpus, units
 
 GPU, NONE, PER_MIG = Mps(scope="gpu"), Mps(scope="none"), Mps(scope="mig")
@@ -39,6 +40,11 @@ SNIPPET = "file|/srv/mps/host.yaml|  CUDA_MPS_PIPE_DIRECTORY: /tmp/nvidia-mps\n"
 OLD_DRIVER = {"driver_libraries": "/usr/lib/x86_64-linux-gnu/libcuda.so.535.261.03\n"}
 
 
+def of(name: str, active: str, file: str, said: str = "") -> Also:
+    """How systemd has the unit of a daemon."""
+    return unit(f"gpuprov-mps@{name}.service", active, file, said)
+
+
 def seen(*parts: str, gpu: str = "") -> dict[str, str]:
     return {"mps": host.host(*parts, gpu=gpu)}
 
@@ -54,7 +60,19 @@ ROWS = [
     Row("somebody else's on another GPU", "mps.daemons", Mps(scope="groups", groups=(Group(gpus=(1,)),)),
         seen(daemon("group0", B), daemon("x", A, pid=701, unit="slurmd.service")), "pass", "group0: pid 700"),
     Row("one was killed", "mps.daemons", GPU, seen(daemon("gpu0", A), units("gpu0"), "unit|gpu1|failed|enabled\n"), "fail",
-        "no daemon for gpu1: gpuprov-mps@gpu1.service is failed", "journalctl", change="service gpuprov-mps@gpu1.service:  -> active"),
+        "no daemon for gpu1", "journalctl"),
+    Row("one was killed", "mps.active", GPU, {**seen(daemon("gpu0", A)), "contents": of("gpu1", "failed", "enabled", "no device")},
+        "fail", 'gpuprov-mps@gpu1.service is failed ("no device")', "journalctl",
+        change="service gpuprov-mps@gpu1.service: failed -> active"),
+    Row("each GPU's", "mps.active", GPU, seen(TWO), "pass", "gpuprov-mps@gpu0.service active, gpuprov-mps@gpu1.service active"),
+    Row("each MIG device's", "mps.active", PER_MIG, seen(*ON_MIG, gpu=IN_MIG), "pass", "gpuprov-mps@gpu1-mig4.service active"),
+    Row("of the driver before", "mps.active", None, seen(daemon(), "old|700|\n"), "fail", "is older than its program",
+        change="service gpuprov-mps@host.service: older than its program -> started anew"),
+    Row("the other protocol", "mps.active", Mps(protocol="v3"), {}, "fail", "is of protocol v2", "gpuprov apply"),
+    Row("v3", "mps.active", Mps(protocol="v3"), seen(daemon(command=f"{host.COMMAND} -p 3 -m -a /run/x.toml")), "pass"),
+    Row("other devices", "mps.active", None, seen(daemon("host", A)), "fail", "is for other devices", "gpuprov apply"),
+    Row("no GPU", "mps.active", None, NO_GPU, "skip", "no NVIDIA GPU"),
+    Row("one left", "mps.active", NONE, {"contents": of("host", "active", "disabled")}, "fail", "is active", "systemctl stop"),
     Row("one too many", "mps.daemons", None, seen(daemon(), daemon("gpu0", A, pid=701)), "fail", "pid 701 (gpuprov-mps@gpu0.service"),
     Row("somebody else's", "mps.daemons", None, seen(daemon(), daemon(pid=701, unit="slurmd.service", pipe="/var/mps")), "fail",
         "pid 701 (slurmd.service, /var/mps)", "echo quit"),
@@ -62,24 +80,28 @@ ROWS = [
         seen(daemon("gpu0-mig0", "MIG-old"), ON_MIG[1], gpu=IN_MIG), "fail", f"no daemon for {MIG[0]}"),
     Row("it hangs", "mps.daemons", None, seen(daemon(answer="no answer within 5 s")), "fail", "no answer within 5 s",
         "systemctl restart"),
-    Row("of the driver before", "mps.daemons", None, seen(daemon(), "old|700|\n"), "fail", "runs a program that was replaced",
-        change="service gpuprov-mps@host.service: running -> restarted"),
-    Row("the other protocol", "mps.daemons", Mps(protocol="v3"), {}, "fail", "has protocol v2", "gpuprov apply"),
-    Row("v3", "mps.daemons", Mps(protocol="v3"), seen(daemon(command=f"{host.COMMAND} -p 3 -m -a /run/x.toml")), "pass"),
     Row("GPUs in MIG mode", "mps.daemons", None, seen(daemon(), gpu=gpus(mig="Enabled")), "fail", "GPU 0 is in MIG mode", "mps.gpus"),
     Row("no GPU", "mps.daemons", None, {"mps": "gpu|No devices were found\n"}, "fail", "No devices were found"),
     Row("a GPU that is not there", "mps.daemons", Mps(scope="groups", groups=(Group(gpus=(7,)),)), {}, "fail", "no GPU is 7"),
     Row("a GPU twice", "mps.daemons", Mps(scope="groups", groups=(Group(gpus=(0,)), Group(gpus=("19:00.0",)))), {}, "fail",
         "GPU 0 is in group0 and again in group1"),
-    Row("units on", "mps.enabled", GPU, seen(TWO), "pass", "gpu0 gpu1"),
-    Row("one is off", "mps.enabled", GPU, seen(TWO.replace("gpu1|active|enabled", "gpu1|active|off")), "fail", "not enabled: gpu1",
-        change="service gpuprov-mps@gpu1.service:  -> enabled"),
-    Row("of another scope", "mps.enabled", None, seen(TWO, units("host")), "fail", "not wanted: gpu0 gpu1",
-        change="service gpuprov-mps@gpu0.service: enabled -> removed"),
-    Row("left behind", "mps.enabled", NONE, {}, "fail", "not wanted: host"),
-    Row("no GPU for them", "mps.enabled", None, {"mps": BARE["mps"]}, "fail", "nvidia-smi: not found", "mps.gpus"),
+    Row("units on", "mps.enabled", GPU, seen(TWO), "pass", "gpuprov-mps@gpu0.service enabled, gpuprov-mps@gpu1.service enabled"),
+    Row("one is off", "mps.enabled", GPU, {**seen(TWO), "contents": of("gpu1", "active", "disabled")}, "fail", "is disabled",
+        change="service gpuprov-mps@gpu1.service: disabled -> enabled"),
+    Row("of another scope", "mps.enabled", None, {**seen(TWO, units("host")), "contents": of("gpu0", "active", "enabled")}, "fail",
+        "gpuprov-mps@gpu0.service is enabled", change="service gpuprov-mps@gpu0.service: enabled -> disabled"),
+    Row("left behind", "mps.enabled", NONE, {"contents": of("host", "active", "enabled")}, "fail", "host.service is enabled"),
+    Row("names that the host alone knows", "mps.enabled", NONE, {**seen(TWO), "contents": "@contents\n"}, "fail",
+        "gpuprov-mps@gpu0.service is enabled; gpuprov-mps@gpu1.service is enabled"),
+    Row("one that systemd does not list", "mps.enabled", GPU, {**seen(daemon()), "contents": "@contents\n"}, "fail",
+        "gpuprov-mps@gpu0.service is disabled"),
+    Row("no driver to start them with", "mps.enabled", None, {"mps": BARE["mps"]}, "pass", "gpuprov-mps@host.service enabled"),
+    Row("GPUs in MIG mode", "mps.enabled", None, seen(daemon(), gpu=gpus(mig="Enabled")), "n/a", "no unit"),
     Row("a unit too many for MIG", "mps.enabled", PER_MIG,
-        seen(*ON_MIG, units("gpu0-mig9"), gpu=IN_MIG), "fail", "3 units enabled"),
+        {**seen(*ON_MIG, units("gpu0-mig9"), gpu=IN_MIG), "contents": of("gpu0-mig9", "inactive", "enabled")}, "fail",
+        "gpuprov-mps@gpu0-mig9.service is enabled"),
+    Row("one that is not named for MIG", "mps.enabled", PER_MIG,
+        {**seen(ON_MIG[0], units("gpu0-mig0", "gpu1-mig4"), gpu=IN_MIG), "contents": "@contents\n"}, "pass", "mig0.service"),
     Row("as it is by default", "mps.limits", None, {}, "pass", "100 %"),
     Row("limited", "mps.limits", LIMITED, seen(RIGHT), "pass", "memory all 8G, 1 1500M"),
     Row("set back by hand", "mps.limits", LIMITED, seen(RIGHT.replace("|50.0", "|100.0")), "fail",

@@ -19,8 +19,9 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.dcgm.fragment import Dcgm
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
-from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.files import ABOVE
@@ -270,17 +271,46 @@ def test_a_unit_is_switched_off_while_its_file_is_there(
         assert log.read_text().splitlines() == [f"disable {off}", f"stop {off}", f"enable {on}", f"restart {on}"]
 
 
+@pytest.mark.parametrize(("name", "unit"), [("pcie", "gpuprov-pcie"), ("gpu_settings", "gpuprov-gpu-settings")])
 def test_what_is_asked_for_no_more_is_off_and_gone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = Tree("pcie", tmp_path, capsys, monkeypatch)
+    tree = Tree(name, tmp_path, capsys, monkeypatch)
     settles(tree, "asked for")
     gone = [one.path for one in tree.files]
-    tree.ask(Pcie())
+    tree.ask(BY_NAME[name].fragment())
     settles(tree, "not asked for")
     assert not [path for path in gone if Path(f"{tree.root}{path}").exists()]
     done = (tmp_path / "systemctl.log").read_text().splitlines()
-    assert done[-2:] == ["disable gpuprov-pcie.service", "stop gpuprov-pcie.service"]
+    assert done[-2:] == [f"disable {unit}.service", f"stop {unit}.service"]
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "unit"),
+    [
+        ("fabric_manager", FabricManager(), "nvidia-fabricmanager.service"),
+        ("fabric_manager", FabricManager(imex=Imex(service="disabled")), "nvidia-imex.service"),
+        ("dcgm", Dcgm(), "nvidia-dcgm.service"),
+    ],
+)
+def test_other_blocks_that_decide_on_units(
+    name: str,
+    block: Fragment,
+    unit: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = Tree(name, tmp_path, capsys, monkeypatch)
+    tree.apply(check=False)
+    tree.ask(block)
+    tree.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
+    settles(tree, "another block", differs=bool(tree.failing()))
+    wanted = next(one for one in tree.resources if isinstance(one, Unit))
+    assert wanted.name == unit
+    state = json.loads((tmp_path / "systemctl.json").read_text())
+    on = {True: ("enabled", "active"), False: ("disabled", "inactive")}[bool(wanted.enabled)]
+    assert (state["file"].get(unit, "disabled"), state["active"].get(unit, "inactive")) == on
 
 
 def test_another_fabric_takes_the_units_of_the_first_away(

@@ -47,7 +47,7 @@ def test_dcgm_sees_the_switches(lab: Lab, site: Machine) -> None:
             "ln -sf libnvidia-nscq.so.525.85.12 libnvidia-nscq.so.2")  # fmt: skip
     found = lab.run("verify", folder, "--json").failed()
     assert "is of version 525.85.12" in found["fabric_manager.query_library"]["found"]
-    assert "dcgm.alive" in found, "the library that the host engine loads has changed"
+    assert "dcgm.active" in found, "the library that the host engine loads has changed"
     site.sh("rm /usr/lib/x86_64-linux-gnu/libnvidia-nscq.so.525.85.12; ldconfig; systemctl restart nvidia-dcgm")
     assert lab.run("verify", folder).code == 0
     done = lab.run("apply", folder, "--yes")

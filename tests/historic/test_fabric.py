@@ -8,6 +8,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.fleet import with_contributions
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import GpuSpec
+from tests.capabilities import contents_host
 from tests.capabilities.asking import H100, OPEN, packages, units
 from tests.historic.listed import caught, failing, judged, spec
 from tests.probe import captured
@@ -52,7 +53,10 @@ H100_BOARD: dict[str, Output | str] = {
     "fabric_manager": daemon(VERSION, ALIVE),
     "fabric_state": STATE,
 }
-DEAD: dict[str, Any] = {"units": units() + UNIT.format("failed")}
+DEAD: dict[str, Any] = {
+    "units": units() + UNIT.format("failed"),
+    "contents": contents_host.unit("nvidia-fabricmanager.service", "failed", "enabled"),
+}
 WITHOUT_NVLSM = (
     installed(NEWEST, name="nvidia-fabricmanager")
     + "ii |libibumad3|44.0-2|rdma-core\nii |infiniband-diags|44.0-2|rdma-core\n"
@@ -88,7 +92,7 @@ def test_01_an_automatic_upgrade_moves_fabric_manager() -> None:
         "1",
         "fabric_manager.held",
         "fabric_manager.version",
-        along=["fabric_manager.alive", "fabric_manager.log"],
+        along=["fabric_manager.active", "fabric_manager.log"],
         base=H100_BOARD,
         **another("535.309.01", "ii "),
     )
@@ -105,20 +109,20 @@ def test_02_fabric_manager_is_of_the_same_branch_only() -> None:
     told = caught(
         "2",
         "fabric_manager.version",
-        "fabric_manager.alive",
+        "fabric_manager.active",
         along=["fabric_manager.log"],
         base=H100_BOARD,
         **another(OTHER),
     )
     assert told["fabric_manager.version"].found == f"{NAME} {OTHER}-1"
-    assert f"it is of version {OTHER}, and refuses driver {VERSION}" in told["fabric_manager.alive"].found
+    assert f"it is of version {OTHER}, and refuses driver {VERSION}" in told["fabric_manager.active"].found
 
 
 def test_03_fabric_manager_is_of_another_branch() -> None:
     told = caught(
         "3",
         "fabric_manager.version",
-        along=["fabric_manager.alive", "fabric_manager.log"],
+        along=["fabric_manager.active", "fabric_manager.log"],
         base=H100_BOARD,
         **another("590.48.01", name="nvidia-fabricmanager"),
     )
@@ -143,9 +147,9 @@ def test_25_a_b200_board_without_subnet_manager_or_ib_umad() -> None:
 
 
 def test_26_fabric_manager_is_dead_and_the_fabric_state_says_completed() -> None:
-    told = caught("26", "fabric_manager.alive", base=H100_BOARD, fabric_manager=daemon(), **DEAD)
-    assert "the latched fabric state is still Completed on 1 GPU" in told["fabric_manager.alive"].found
-    caught("26", "fabric_manager.alive", base=H100_BOARD, fabric_manager=daemon())  # systemd has not noticed either
+    told = caught("26", "fabric_manager.active", base=H100_BOARD, fabric_manager=daemon(), **DEAD)
+    assert "the latched fabric state is still Completed on 1 GPU" in told["fabric_manager.active"].found
+    caught("26", "fabric_manager.active", base=H100_BOARD, fabric_manager=daemon())  # systemd has not noticed either
 
 
 def test_27_a_board_needs_fabric_manager_and_a_card_has_no_use_for_it() -> None:

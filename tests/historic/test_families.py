@@ -9,6 +9,7 @@ import pytest
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import driver_packages
 from gpuprov.shared import resolve
+from tests.capabilities import contents_host
 from tests.capabilities.asking import daemon, units
 from tests.capabilities.test_nvidia_driver_source import dpkg, repoquery, rpm
 from tests.historic.families import (
@@ -31,7 +32,10 @@ from tests.historic.listed import judged, spec
 from tests.probe import captured
 
 HELD, PACKAGES, USER_SPACE = "nvidia_driver.held", "nvidia_driver.packages", "nvidia_driver.user_space"
-DEAD: dict[str, Any] = {"units": units(fabric=("failed", "enabled"))}
+DEAD: dict[str, Any] = {
+    "units": units(fabric=("failed", "enabled")),
+    "contents": contents_host.unit("nvidia-fabricmanager.service", "failed", "enabled"),
+}
 COMPLAINT = "fabric manager NVIDIA GPU driver interface version {} don't match with driver version {}. Please update"
 
 
@@ -85,7 +89,7 @@ def test_01_an_automatic_upgrade_moves_one_package_elsewhere() -> None:
 
 def test_02_fabric_manager_of_el_is_of_the_same_branch_only() -> None:
     told = caught_on(
-        "EL", "2", "fabric_manager.version", "fabric_manager.alive", along=["fabric_manager.log"], **another(NEW)
+        "EL", "2", "fabric_manager.version", "fabric_manager.active", along=["fabric_manager.log"], **another(NEW)
     )
     assert told["fabric_manager.version"].found == f"nvidia-fabricmanager {NEW}-1"
 
@@ -95,7 +99,7 @@ def test_03_fabric_manager_of_el_has_the_name_of_another_branch() -> None:
         "EL",
         "3",
         "fabric_manager.version",
-        along=["fabric_manager.alive", "fabric_manager.log"],
+        along=["fabric_manager.active", "fabric_manager.log"],
         **another(OLD, "nvidia-fabric-manager"),
     )
     assert told["fabric_manager.version"].found == f"nvidia-fabric-manager {OLD}-1"
@@ -123,7 +127,7 @@ def test_06_user_space_of_el_moved_under_the_loaded_module() -> None:
         "6",
         "nvidia_driver.loaded",
         "nvidia_driver.user_space",
-        along=["persistence.mode_on", "fabric_manager.version", "fabric_manager.alive"],
+        along=["persistence.mode_on", "fabric_manager.version", "fabric_manager.active"],
         packages=planted,
         fabric_packages=PLUGIN + el_fabric(NEW),
         fabric_manager=daemon(NEW, program=2_000_000_000),
@@ -204,4 +208,4 @@ def test_15_a_second_run_upgrades_nothing_elsewhere(on: str, asked: str) -> None
 
 @pytest.mark.parametrize("on", FAMILIES)
 def test_26_fabric_manager_is_dead_elsewhere(on: str) -> None:
-    caught_on(on, "26", "fabric_manager.alive", fabric_manager=daemon(VERSION, ""), **DEAD)
+    caught_on(on, "26", "fabric_manager.active", fabric_manager=daemon(VERSION, ""), **DEAD)

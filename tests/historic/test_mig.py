@@ -6,10 +6,12 @@ from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.onhost.mig_program import WANTED
 from gpuprov.probe.base import Output
+from gpuprov.probe.gpus.mig import UNIT
 from gpuprov.spec.model import HostSpec
+from tests.capabilities import contents_host, toolkit_host
 from tests.capabilities import mig_host as mh
-from tests.capabilities import toolkit_host
 from tests.capabilities.asking import H100
 from tests.historic.listed import caught
 
@@ -21,7 +23,7 @@ HOST: dict[str, Output | str] = {
     **toolkit_host.GOOD,
     "nvidia_functions": H100,
     "mig": mh.state(mh.gpu(WHOLE, OTHER)),
-    "mig_boot": mh.boot(mh.wanted(layout=TWO)),
+    "contents": contents_host.Also(),
     "mig_capabilities": mh.capabilities(*FILES),
     "gpu_devices": toolkit_host.MIG,
     "cdi_specifications": toolkit_host.cdi("0:0", "0:1"),
@@ -38,15 +40,17 @@ def mig_caught(identifier: str, *checks: str, along: Any = (), **planted: Any) -
 
 
 def test_16_setting_up_mig_needs_a_unit_and_a_file() -> None:
-    mig_caught("16", "mig.boot", mig_boot=mh.boot(mh.wanted(layout=TWO), unit=""))
-    mig_caught("16", "mig.boot", mig_boot=mh.boot())
+    mig_caught(
+        "16", "mig.files", "mig.enabled", along=["mig.active"], contents=contents_host.unit(UNIT, "inactive", "")
+    )
+    mig_caught("16", "mig.files", contents=contents_host.Also(f"sum|0  {WANTED}\n"))
 
 
 def test_17_the_layout_is_gone_after_a_reboot() -> None:
     hopper = {"mig": mh.state(mh.gpu(on=False)), "mig_capabilities": "", "gpu_devices": toolkit_host.GPU}
     mig_caught("17", "mig.mode", "mig.instances", along=["container_toolkit.cdi"], **hopper)
     mig_caught("17", "mig.instances", mig=mh.state(mh.gpu()), mig_capabilities="")
-    mig_caught("17", "mig.boot", mig_boot=mh.boot(mh.wanted(layout=TWO), unit="disabled"))
+    mig_caught("17", "mig.enabled", contents=contents_host.unit(UNIT, "active", "disabled"))
 
 
 def test_17_the_mode_waits_for_a_reboot_that_nobody_did() -> None:
@@ -65,7 +69,6 @@ def test_19_a_gpu_is_named_by_its_address() -> None:
     right = {
         **HOST,
         "mig": mh.state(mh.gpu(), mh.gpu(WHOLE, OTHER, index=1)),
-        "mig_boot": mh.boot(mh.wanted(layout=layout)),
         "mig_capabilities": mh.capabilities(*(file.replace("gpu0", "gpu1") for file in FILES)),
     }
     swapped: Any = {"mig": mh.state(mh.gpu(WHOLE, OTHER), mh.gpu(index=1)), "mig_capabilities": mh.capabilities(*FILES)}

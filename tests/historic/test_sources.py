@@ -13,7 +13,7 @@ from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import cuda_host, vgpu_host
-from tests.capabilities.asking import H100, daemon, units
+from tests.capabilities.asking import H100, daemon
 from tests.capabilities.test_nvidia_driver_source import dpkg, rpm
 from tests.historic.families import (
     EL,
@@ -31,6 +31,7 @@ from tests.historic.families import (
     ubuntus_fabric,
 )
 from tests.historic.listed import caught, judged, spec
+from tests.historic.test_families import DEAD
 
 NVIDIAS = f"{VERSION}-0ubuntu1"
 
@@ -41,11 +42,11 @@ def test_31_fabric_manager_has_another_name_from_580_on() -> None:
         "EL",
         "31",
         "fabric_manager.version",
-        along=["fabric_manager.alive"],
+        along=["fabric_manager.active"],
         packages=rpm(EL) + old,
         fabric_packages=PLUGIN + old,
         fabric_manager=daemon(OLD, ""),
-        units=units(fabric=("failed", "enabled")),
+        **DEAD,
     )
     before = {"packages": rpm(EL_OLD) + old, "fabric_packages": PLUGIN + old}
     results = judged(spec(NvidiaDriver(version=VERSION), fabric=True), **{**HOSTS["EL"], **before})

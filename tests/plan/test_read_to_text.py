@@ -33,7 +33,8 @@ def read(blocks: Mapping[str, Any], **changed: Output | str) -> tuple[HostSpec, 
         assert fragment is not None, findings
         fragments[name] = fragment
     spec, texts = HostSpec(name="gpu1", capabilities=fragments), {**good(), **changed}
-    return spec, facts(**{**texts, "contents": contents_host.whole(spec, facts(**texts))})
+    own = contents_host.whole(spec, facts(**texts)) + str(changed.get("contents", ""))
+    return spec, facts(**{**texts, "contents": own})
 
 
 def planned(blocks: Mapping[str, Any], **changed: Output | str) -> str:
@@ -60,13 +61,14 @@ def test_a_plan_shows_fifty_six_instances_as_one_layout() -> None:
 
 
 def test_instances_that_are_gone_come_back_at_boot_and_verify_says_so() -> None:
-    kept = mh.boot(mh.wanted(layout=[{"gpus": "all", "instances": {"1g.10gb": 7}}]))
-    told = verified({"mig": SEVEN}, mig=mh.state(mh.gpu()), mig_boot=kept)
+    told = verified({"mig": SEVEN}, mig=mh.state(mh.gpu()))
     assert "FAIL  mig.instances  gpu1" in told
     assert "next boot right: a reboot leaves it as it is" in told
     assert "does not fix" not in told
-    lost = verified({"mig": SEVEN}, mig=mh.state(mh.gpu()), mig_boot=mh.boot(unit=""))
-    assert "next boot NOT right: mig.boot" in lost
+    gone = contents_host.unit("gpuprov-mig.service", "inactive", "")
+    lost = verified({"mig": SEVEN}, mig=mh.state(mh.gpu()), contents=gone)
+    assert "next boot NOT right: mig.files" in lost
+    assert "mig.enabled: gpuprov-mig.service is not-found" in lost
 
 
 def test_docker_beside_rdma_where_no_limit_may_be_lifted_is_said_and_not_tried() -> None:

@@ -202,7 +202,7 @@ def test_exit_code(statuses: tuple[ResultStatus, ...], code: int) -> None:
 
 def test_instances_that_a_unit_makes_at_boot_leave_the_next_boot_right() -> None:
     gone = Result(host="h", capability="mig", check="mig.instances", status="fail", found="none")
-    unit = Result(host="h", capability="mig", check="mig.boot", status="pass", moment="next-boot")
+    unit = Result(host="h", capability="mig", check="mig.enabled", status="pass", moment="next-boot")
     assert next_boot([gone, unit])["h"].verdict == "right"
     assert next_boot([gone, msgspec.structs.replace(unit, status="fail")])["h"].verdict == "wrong"
     assert next_boot([gone, msgspec.structs.replace(unit, host="other")])["h"].verdict == "unknown"
@@ -214,7 +214,7 @@ def test_what_follows_from_a_failure_says_so() -> None:
         "mig.mode": "error",
         "mig.instances": "fail",
         "mig.cdi": "pass",
-        "mig.boot": "fail",
+        "mig.enabled": "fail",
     }
     rows = [Result(host="h", capability="x", check=name, status=status) for name, status in statuses.items()]
     followers = {one.check: one.follows for one in caused(rows) if one.follows}

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from gpuprov.capabilities.acceptance.checks import installed, sources
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Source
 from gpuprov.capabilities.base import Context, Desired
@@ -15,7 +13,6 @@ from gpuprov.probe import acceptance, rdma
 from gpuprov.probe.acceptance.build import PACKAGES
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
-from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Acceptance]
 OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
@@ -59,10 +56,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def facts(_spec: HostSpec) -> object:
-    """Names of packages, and programs that builds end in."""
-    known = catalogue.acceptance_file()
-    return msgspec.to_builtins([known.tools, known.builds])
-
-
-DESIRED: Desired[Any] = Desired((acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, PACKAGES), make, facts=facts)
+DESIRED: Desired[Any] = Desired(
+    (acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, PACKAGES),
+    make,
+)

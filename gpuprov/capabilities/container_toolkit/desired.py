@@ -19,7 +19,6 @@ from gpuprov.capabilities.container_toolkit.fragment import (
 )
 from gpuprov.capabilities.container_toolkit.readers import needed_flags
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.catalog import engines as known
 from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
@@ -197,5 +196,4 @@ RESOURCES = Resources(
 DESIRED = Desired(
     (*PROBES, REPOSITORIES, ENGINES, TOOLKIT),
     make,
-    facts=lambda _host: known.engines_file().reads,
 )

@@ -10,7 +10,6 @@ from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, dec
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
-from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -114,6 +113,4 @@ RESOURCES = Resources(from_values(written), lambda _host, _block: (catalogue.PRO
 DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,
-    reads=("nvidia_driver_version", "nvidia_driver_cuda", "nvidia_driver_source", "nvidia_driver_repository"),
-    facts=lambda _host: (catalogue.toolkits_file(), cuda.toolkits()),
 )

@@ -84,10 +84,11 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     packages=True,
     presupposes={
-        **dict.fromkeys(("held", "enabled", "alive"), ("dcgm.version",)),
-        "listens": ("dcgm.alive",),
+        **dict.fromkeys(("held", "enabled", "active"), ("dcgm.version",)),
+        "alive": ("dcgm.active", "dcgm.version"),
+        "listens": ("dcgm.files", "dcgm.active", "dcgm.alive"),
         "gpus": ("dcgm.alive", *LOADED),
         "switches": ("dcgm.alive", "fabric_manager.query_library", *LOADED),
-        "exporter": ("dcgm.version", "dcgm.alive"),
+        "exporter": ("dcgm.version", "dcgm.active", "dcgm.alive"),
     },
 )

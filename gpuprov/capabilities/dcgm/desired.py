@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
-from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, mine
+from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.catalog import gpus
-from gpuprov.resources import from_values
+from gpuprov.probe.gpus import dcgm
+from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.shared.followers import LIBRARY_FILES
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
@@ -47,21 +48,37 @@ RestartSec=5
 """
 
 
-def daemons(ctx: Ctx) -> Iterator[dict[str, Any]]:
-    """As the module gpuprov_unit takes them, the host engine first."""
-    yield {
-        "name": catalogue.UNIT,
-        "files": [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
-        "ask": ["dcgmi", "discovery", "--host", catalogue.reached_at(ctx.fragment.listen), "-l"],
-        "way_out": WAY_OUT.format(catalogue.UNIT),
-    }
+def resources(ctx: Ctx, found: dcgm.Dcgm) -> Iterator[Resource]:
+    """The units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with it, is off."""
+    files = settings(ctx.fragment)
+    yield from (File(path, text) for path, text in files.items())
+    if ENGINE not in files:
+        yield Absent(ENGINE)
+    old = "older than its program, a library that it loads or its settings"
+    yield Unit(name=catalogue.UNIT, enabled=True, active=True, outdated=old if found.engine.old else "")
     if ctx.fragment.exporter:
-        yield {
-            "name": catalogue.EXPORTER_UNIT,
-            "files": [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],
-            "ask": [],
-            "way_out": WAY_OUT.format(catalogue.EXPORTER_UNIT),
-        }
+        old = "older than its program or settings"
+        yield Unit(name=catalogue.EXPORTER_UNIT, enabled=True, active=True, outdated=old if found.exporter.old else "")
+    cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
+    if catalogue.line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
+        yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The resources, and which units are older than their programs: of a role, gpuprov_unit finds that once the packages are there."""
+    return resources(ctx, ctx.facts.get(dcgm.DCGM))
+
+
+def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """These units as the module gpuprov_unit takes them."""
+    ask = ["dcgmi", "discovery", "--host", catalogue.reached_at(ctx.fragment.listen), "-l"]
+    files = {
+        catalogue.UNIT: [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
+        catalogue.EXPORTER_UNIT: [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],
+    }
+    for name in names:
+        asked = ask if name == catalogue.UNIT else []
+        yield {"name": name, "files": files[name], "ask": asked, "way_out": WAY_OUT.format(name)}
 
 
 def _folder(path: str) -> str:
@@ -89,30 +106,29 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path; `absent`: files that should not be there."""
-    files = settings(ctx.fragment)
-    return {"files": files, "absent": [] if ENGINE in files else [ENGINE]}
-
-
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`, `remove`, `hold`, `release`: packages. What is `written`. `daemons`:
-    what runs, in this order. `old_units`: the deprecated one of line 3, which conflicts with the host engine's. `later`: what the
-    packages wait for; none are named until then."""
-    decision = decided(ctx)
+    """`install`, `remove`, `hold`, `release`: packages. What its resources are. `daemons`: the units that run, in this order. `later`:
+    what the packages wait for; none are named until then."""
+    decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
     return {
         "later": waiting(ctx, decision),
         **packages(ctx, Decision() if decision.problem else decision),
-        **written(ctx),
-        "daemons": list(daemons(ctx)),
-        "old_units": [catalogue.OLD_UNIT] if decision.line == "3" else [],
+        "daemons": list(daemons(ctx, values.pop("on"))),
+        **values,
     }
 
 
-RESOURCES = Resources(from_values(written), lambda _host, _block: (ENGINE, EXPORTER))
+RESOURCES = Resources(
+    desired,
+    lambda _host, _block: (ENGINE, EXPORTER),
+    (*BASE_PROBES, dcgm.DCGM),
+    units=lambda _host, _block: (catalogue.UNIT, catalogue.EXPORTER_UNIT, catalogue.OLD_UNIT),
+    proves={
+        "files": ("listen", "exporter_port", "exporter_counters"),
+        **dict.fromkeys(("enabled", "active"), ("exporter",)),
+    },
+)
 DESIRED = Desired(
     PROBES,
     make,
-    reads=("nvidia_driver_version", "nvidia_driver_source", "nvidia_driver_repository"),
-    facts=lambda host: gpus.those(host.gpu.model if host.gpu else ""),
 )

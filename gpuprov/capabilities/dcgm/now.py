@@ -84,30 +84,17 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, found, "DCGM", wanted=ctx.fragment.hold)
 
 
-@check("dcgm.enabled", dcgm.UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
-def enabled(ctx: Ctx) -> Outcome:
-    """The host engine starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(dcgm.UNITS)[UNIT]
-    return answers.enabled(UNIT, unit.load, unit.file)
-
-
-@check("dcgm.alive", dcgm.UNITS, dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
+@check("dcgm.alive", dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
 def alive(ctx: Ctx) -> Outcome:
-    """The host engine lives, answers dcgmi, and is of the installed version: a process keeps its old libraries."""
-    unit, found = ctx.facts.get(dcgm.UNITS)[UNIT], ctx.facts.get(dcgm.DCGM)
-    engine, expected = found.engine, f"{UNIT} active, its host engine answers dcgmi"
-    restart = Change(kind="service", name=UNIT, before="older than its program or settings", after="restarted")
-    if unit.active != "active" or not engine.pid:
-        change = Change(kind="service", name=UNIT, before=unit.active, after="active")
-        state = unit.active if unit.load == "loaded" else unit.load
+    """The unit's host engine answers dcgmi, and is of the installed version: a process keeps its old libraries."""
+    found = ctx.facts.get(dcgm.DCGM)
+    engine, expected = found.engine, f"the host engine of {UNIT} answers dcgmi"
+    if not engine.pid:
         beside = f"; a host engine outside the unit answers dcgmi ({found.running})" if found.running else ""
-        return fail(expected, f"{UNIT} is {state}{beside}", answers.by_unit(unit.load, JOURNAL), changes=[change])
+        return fail(expected, f"{UNIT} has no process{beside}", JOURNAL)
     if found.running and found.running != found.installed:
         told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
-        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
-    if engine.old:
-        told = f"process {engine.pid} was started before {catalogue.PROGRAM}, a library that it loads or its unit's settings changed"
-        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
+        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}")
     if found.gpus is None:
         change = Change(kind="service", name=UNIT, before="silent", after="restarted")
         return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL, changes=[change])
@@ -168,13 +155,12 @@ def switches(ctx: Ctx) -> Outcome:
 def listening(ctx: Ctx) -> Outcome:
     """The host engine listens where the spec says, and its unit makes it do so again at the next start."""
     wanted, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
-    change = Change(kind="file", name=catalogue.drop_in(UNIT), before=listens(engine.start), after=wanted)
     if not engine.start:
         return fail(f"{UNIT} on {wanted}", f"no {UNIT}", "gpuprov apply")
     if listens(engine.start) != wanted:
-        return fail(wanted, f"the unit has {listens(engine.start)}", "gpuprov apply", changes=[change])
+        return fail(wanted, f"the unit has {listens(engine.start)}", f"gpuprov apply; systemctl cat {UNIT}")
     if not engine.command:
-        return fail(wanted, "no host engine runs", "see dcgm.alive")
+        return fail(wanted, "no host engine runs", "see dcgm.active")
     if listens(engine.command) != wanted:
         return fail(wanted, f"the process listens on {listens(engine.command)}", f"systemctl restart {UNIT}")
     return ok(wanted)
@@ -182,17 +168,17 @@ def listening(ctx: Ctx) -> Outcome:
 
 @check(
     "dcgm.exporter",
-    *(dcgm.UNITS, dcgm.PACKAGES, dcgm.DCGM),
+    *(dcgm.PACKAGES, dcgm.DCGM),
     fields=("exporter", "exporter_port", "exporter_counters"),
     evidence=f"systemctl status {EXPORTER_UNIT}; curl -s localhost:{catalogue.EXPORTER_PORT}/metrics",
 )
 def exporter(ctx: Ctx) -> Outcome:
-    """The exporter is enabled, reads the counters asked for from the one host engine, and answers on its port with metrics."""
-    unit, found = ctx.facts.get(dcgm.UNITS)[EXPORTER_UNIT], ctx.facts.get(dcgm.DCGM)
+    """The exporter is one for this DCGM, its file of counters is there, and it answers on its port with metrics."""
+    found = ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
         return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
-    expected = f"{EXPORTER_UNIT} enabled, metrics of {counters} on port {port}"
+    expected = f"metrics of {counters} on port {port}"
     there = installed(ctx.facts).get(catalogue.EXPORTER, "")
     if not there:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
@@ -200,28 +186,8 @@ def exporter(ctx: Ctx) -> Outcome:
     if core and not catalogue.exporter_fits(there, core):
         hint = "gpuprov apply takes the exporter that was released for it"
         return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {there} is for a newer one", hint)
-    if unit.file != "enabled" or unit.active != "active":
-        change = Change(
-            kind="service", name=EXPORTER_UNIT, before=f"{unit.file or unit.load}, {unit.active}", after="active"
-        )
-        hint = answers.by_unit(unit.load, "tail /var/log/dcgm-exporter.log")
-        return fail(expected, f"{EXPORTER_UNIT} is {unit.file or unit.load}, {unit.active}", hint, changes=[change])
-    set_to, engine = found.exporter.environment, catalogue.reached_at(ctx.fragment.listen)
-    wanted = {"DCGM_EXPORTER_LISTEN": f":{port}", "DCGM_REMOTE_HOSTENGINE_INFO": engine}
-    wrong = [f"{key}={set_to.get(key, '')}" for key, value in wanted.items() if set_to.get(key) != value]
-    if f" -f {counters} " not in f"{found.exporter.start} ":
-        wrong.append(found.exporter.start)
-    if wrong:
-        change = Change(kind="file", name=catalogue.drop_in(EXPORTER_UNIT), before=" ".join(wrong), after=expected)
-        return fail(expected, f"the unit has {' '.join(wrong)}", "gpuprov apply", changes=[change])
     if not found.counters:
         return fail(expected, f"no {counters}", "put the file there, or leave exporter_counters out")
-    if found.exporter.old:
-        change = Change(
-            kind="service", name=EXPORTER_UNIT, before="older than its program or settings", after="restarted"
-        )
-        told = f"process {found.exporter.pid} was started before its program or settings were changed"
-        return fail(expected, told, f"systemctl restart {EXPORTER_UNIT}", changes=[change])
     if found.metrics is None:
         change = Change(kind="service", name=EXPORTER_UNIT, before="silent", after="restarted")
         hint = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
@@ -229,4 +195,4 @@ def exporter(ctx: Ctx) -> Outcome:
     return ok(f"{there}, {found.metrics} values on port {port}", expected)
 
 
-CHECKS = (version, leftovers, held, enabled, alive, gpus, switches, listening, exporter)
+CHECKS = (version, leftovers, held, alive, gpus, switches, listening, exporter)

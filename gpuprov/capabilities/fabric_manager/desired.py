@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
-from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
+from gpuprov.capabilities.fabric_manager.fragment import (
+    FabricManager,
+    generation,
+    hold,
+    machine_without_driver,
+    package,
+    wanted_settings,
+)
+from gpuprov.capabilities.fabric_manager.log import mismatched
 from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.base import ProbeFailed
@@ -18,9 +26,8 @@ from gpuprov.probe.gpus import fabric, mig
 from gpuprov.probe.gpus.imex import IMEX
 from gpuprov.probe.host import system, systemd
 from gpuprov.probe.host.family import words
-from gpuprov.resources import from_values
-from gpuprov.shared import followers
-from gpuprov.spec.model import HostSpec
+from gpuprov.resources import File, Resource, Shared, Unit, role_values
+from gpuprov.shown import counted
 
 Ctx = Context[FabricManager]
 Life = Literal["dead", "alive", "old"]
@@ -54,13 +61,23 @@ class Daemon(msgspec.Struct, frozen=True):
     active: bool
     written: float = 0
 
+    @property
+    def outdated(self) -> str:
+        """Why it has to be started anew though its unit is active: a oneshot unit stays so without a process."""
+        running = self.seen.process(self.process)
+        if running is None:
+            return "active without a process" if self.active else ""
+        if self.seen.installed > running.started + SLACK:
+            return "older than its program"
+        return (
+            "older than its configuration" if max(self.seen.configured, self.written) > running.started + SLACK else ""
+        )
+
     def life(self) -> Life:
         """`old`: it lives, and its program or its configuration has changed since it was started."""
-        running = self.seen.process(self.process)
-        if running is None or not self.active:
+        if self.seen.process(self.process) is None or not self.active:
             return "dead"
-        changed = max(self.seen.installed, self.seen.configured, self.written)
-        return "old" if changed > running.started + SLACK else "alive"
+        return "old" if self.outdated else "alive"
 
 
 def daemon(ctx: Ctx) -> Daemon:
@@ -96,6 +113,45 @@ def reboot(ctx: Ctx) -> str:
     return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
 
 
+def needs_reboot(ctx: Ctx, found: Daemon) -> str:
+    """Why the installed program cannot be started before the driver is loaded anew; empty where it can, and without a driver."""
+    loaded, program = ctx.facts.get(nvidia.DRIVER).version, found.seen.version
+    if not loaded or not program or program == loaded:
+        return ""
+    return f"{what(ctx.fragment)} {program} starts with driver {program} only, and {loaded} is loaded"
+
+
+def note(ctx: Ctx, found: Daemon) -> str:
+    """What else is to be known of a daemon that does not run: a process without its unit, GPUs that seem well, its log's complaint."""
+    running = found.seen.process(found.process)
+    told = [f"process {running.pid} lives on without it"] if running and not found.active else []
+    if not running and not of_tray(ctx.fragment):
+        latched = sum(gpu.state == "Completed" for gpu in ctx.facts.known(fabric.STATE) or ())
+        told += [f"the latched fabric state is still Completed on {counted(latched, 'GPU')}"] * bool(latched)
+    return "; ".join([*told, *filter(None, [mismatched(found.seen)])])
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The daemon's unit, on, or off where Kubernetes starts the daemon; and the files that it reads."""
+    found = daemon(ctx)
+    yield from (File(path, text) for path, text in files(ctx.fragment).items())
+    if settings(ctx.fragment):
+        yield Shared(found.config)
+    if package_only(ctx.fragment):
+        yield Unit(name=found.unit, enabled=False, active=False)
+        return
+    why = "" if found.seen.process(found.process) else machine_without_driver(ctx.facts)
+    yield Unit(
+        name=found.unit,
+        enabled=True,
+        active=None if why else True,
+        waits=why,
+        reboot=needs_reboot(ctx, found),
+        outdated=found.outdated,
+        note=note(ctx, found),
+    )
+
+
 def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
     """What is done with the daemon, as the tasks of the last stage take it.
 
@@ -103,15 +159,16 @@ def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
     start, as they may hold partitions of a run before: https://github.com/NVIDIA/gpu-driver-container/pull/909
     """
-    off, there, loaded = package_only(ctx.fragment), found.seen.version, ctx.facts.get(nvidia.DRIVER).version
-    starts, now, boards = bool(there) and there == loaded and not off, found.life(), generation(ctx.facts)
+    there, loaded = found.seen.version, ctx.facts.get(nvidia.DRIVER).version
+    values = role_values(desired(ctx), "files", "on", "off", "run")
+    starts, now, boards = bool(values["run"]) and bool(there) and there == loaded, found.life(), generation(ctx.facts)
     machine = not ctx.facts.get(system.CONTAINER)
     before = starts and now == "old" and machine and boards >= catalogue.REGISTERS_SINCE
     shared = ctx.fragment.fabric_mode == "shared-nvswitch" and boards >= catalogue.BRIDGED_GENERATION
     after = starts and now != "alive" and machine and shared
     parted = before and any("/gi" in one.path for one in ctx.facts.get(mig.CAPABILITIES))
     told = ""
-    if there and not starts and not off:
+    if there and values["on"] and not starts:
         told = (
             f"{what(ctx.fragment)} {there} waits for a driver of its version: loaded is {loaded or 'none'}. "
             "Reload the driver, or reboot"
@@ -119,8 +176,8 @@ def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
     elif parted:
         told = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
     return {
-        "disabled": [found.unit] if there and off else [],
-        "enabled": [found.unit] if there and not off else [],
+        "disabled": values["off"],
+        "enabled": values["on"] if there else [],
         "starts": starts,
         "told": told,
         "stop": starts and (now == "old" or after),
@@ -188,37 +245,19 @@ def make(ctx: Ctx) -> Mapping[str, object]:
     }
 
 
-def facts_of(host: HostSpec) -> tuple[dict[str, Any], dict[str, int]]:
-    """What of the catalogue a host with this spec is decided by: the packages' names, and the boards."""
-    known = catalogue.tables()
-    block = host.capabilities.get(followers.FABRIC_MANAGER)
-    library = followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities)
-    prefixes = (
-        ("imex_",) if of_tray(block) else ("rules", "names", *(("library", "nscq_", "nvsdm_") if library else ()))
-    )
-    return {key: table for key, table in known.items() if key.startswith(prefixes)}, catalogue.switches()
-
-
 def _configuration(block: FabricManager) -> str:
     """The file in which the settings are."""
     return catalogue.IMEX_CONFIG if of_tray(block) else catalogue.configuration_file()
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path."""
-    return {"files": files(ctx.fragment)}
-
-
 RESOURCES = Resources(
-    from_values(written, lambda ctx: [_configuration(ctx.fragment)] if settings(ctx.fragment) else []),
+    desired,
     lambda _host, block: (*files(block), _configuration(block)),
+    (fabric.DAEMON, fabric.STATE, IMEX, systemd.SYSTEMD_UNITS, nvidia.DRIVER, system.CONTAINER),
+    units=lambda _host, block: (catalogue.IMEX_UNIT if of_tray(block) else catalogue.UNIT,),
+    proves={"files": ("imex",), "enabled": ("imex",), "active": ("imex",)},
 )
 DESIRED = Desired(
     (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
     make,
-    reads=(
-        *("nvidia_driver_version", "nvidia_driver_cuda", "nvidia_driver_hold"),
-        *("nvidia_driver_source", "nvidia_driver_repository"),
-    ),
-    facts=facts_of,
 )

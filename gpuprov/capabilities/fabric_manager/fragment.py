@@ -144,6 +144,14 @@ def driver_version(facts: Facts) -> str:
     return resolve.upstream(mine) if mine else facts.get(nvidia.DRIVER).version
 
 
+def machine_without_driver(facts: Facts) -> str:
+    """Why nothing can be asked in a container whose machine has no driver loaded; empty elsewhere."""
+    kind = facts.get(system.CONTAINER)
+    if not kind or facts.get(nvidia.DRIVER).version:
+        return ""
+    return f"{kind} container: the driver is the machine's, and none is loaded there"
+
+
 def library_part(host: HostSpec, facts: Facts) -> str:
     """The part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for none."""
     block = host.capabilities.get(followers.FABRIC_MANAGER)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
-from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays, package_only
+from gpuprov.capabilities.fabric_manager.fragment import (
+    DRIVER_PROBES,
+    FabricManager,
+    driver_version,
+    hold,
+    machine_without_driver,
+    package,
+)
+from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.probe.base import Facts
@@ -24,7 +31,6 @@ Ctx = Context[FabricManager]
 HERE = "fabric_manager"
 UNIT, PROCESS = catalogue.IMEX_UNIT, "nvidia-imex"
 JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
-SLACK = 0.2
 
 
 def trays(facts: Facts) -> list[str]:
@@ -95,26 +101,6 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, {mine.name: mine} if mine else {}, "nvidia-imex", wanted=hold(ctx.host))
 
 
-@on_trays
-@check("fabric_manager.imex_enabled", IMEX, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
-def enabled(ctx: Ctx) -> Outcome:
-    """The unit starts at boot, and waits there for the host's address; or is off, where Kubernetes starts the daemon."""
-    state = ctx.facts.get(IMEX)
-    if package_only(ctx.fragment):
-        told = f"{UNIT} is {state.file or state.load}, {state.active}"
-        if state.file in ("enabled", "enabled-runtime") or state.active == "active":
-            change = Change(
-                kind="service", name=UNIT, before=f"{state.file}, {state.active}", after="disabled, inactive"
-            )
-            return fail(f"{UNIT} disabled and stopped", told, APPLY, changes=[change])
-        return ok(told)
-    if state.file == "enabled" and not state.patient:
-        change = Change(kind="file", name=catalogue.IMEX_DROP_IN, after="network-online.target, Restart=on-failure")
-        told = f"no {catalogue.IMEX_DROP_IN}: started before the host has its address, it ends"
-        return fail(f"{UNIT} enabled, after the network", told, APPLY, changes=[change])
-    return answers.enabled(UNIT, state.load, state.file)
-
-
 @in_domains
 @check(
     "fabric_manager.imex_alive",
@@ -124,23 +110,12 @@ def enabled(ctx: Ctx) -> Outcome:
     evidence=f"systemctl status {UNIT}; nvidia-imex-ctl -q",
 )
 def alive(ctx: Ctx) -> Outcome:
-    """The daemon's process lives, has its present program, and calls itself READY."""
+    """The daemon calls itself READY."""
     state = ctx.facts.get(IMEX)
-    process = state.daemon.process(PROCESS)
-    expected = f"{UNIT} active, READY"
-    if process is None and (kind := ctx.facts.get(system.CONTAINER)) and not ctx.facts.get(nvidia.DRIVER).version:
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
-    is_alive, told = rules.imex(state)
-    if state.active != "active" or process is None:
-        change = Change(kind="service", name=UNIT, before=state.active, after="active")
-        return fail(expected, told, JOURNAL, changes=[change])
-    if state.daemon.installed > process.started + SLACK:
-        change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
-        told = f"process {process.pid} was started before {catalogue.IMEX_PROGRAM} was replaced"
-        return fail("a process of the installed program", told, APPLY, changes=[change])
-    if not is_alive:
-        return fail(expected, told, JOURNAL)
-    return ok(told, expected)
+    if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
+        return skip(reason)
+    ready, told = rules.imex(state)
+    return ok(told) if ready else fail("READY", told, JOURNAL)
 
 
 @in_domains
@@ -148,17 +123,12 @@ def alive(ctx: Ctx) -> Outcome:
     "fabric_manager.imex_nodes",
     IMEX,
     fields=("imex",),
-    evidence=f"cat {catalogue.IMEX_NODES} {catalogue.IMEX_CONFIG}; hostname -I",
+    evidence=f"cat {catalogue.IMEX_CONFIG}; hostname -I",
 )
 def nodes(ctx: Ctx) -> Outcome:
-    """nodes_config.cfg has the members in the spec's order, this host among them, and the daemon has read it."""
+    """This host is among the members, and config.cfg has what the daemon needs to find them."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
     listed = " ".join(wanted)
-    if state.nodes != wanted:
-        found = " ".join(state.nodes or ()) or "nothing"
-        change = Change(kind="file", name=catalogue.IMEX_NODES, before=found, after=listed)
-        told = f"no {catalogue.IMEX_NODES}" if state.nodes is None else found
-        return fail(listed, told, APPLY, changes=[change])
     if not set(wanted) & state.addresses:
         told = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
         return fail(f"one of {listed}", told, "correct fabric_manager.imex.nodes")
@@ -168,10 +138,6 @@ def nodes(ctx: Ctx) -> Outcome:
         after = " ".join(f"{key}={catalogue.IMEX_SETTINGS[key]}" for key in wrong)
         change = Change(kind="file", name=catalogue.IMEX_CONFIG, before=told, after=after)
         return fail(after, told, APPLY, changes=[change])
-    process = state.daemon.process(PROCESS)
-    if process and max(state.written, state.daemon.configured) > process.started + SLACK:
-        change = Change(kind="service", name=UNIT, before="older than its configuration", after="restarted")
-        return fail(f"{listed}, in force", f"changed after process {process.pid} had read it", APPLY, changes=[change])
     return ok(counted(len(wanted), "member"), listed)
 
 
@@ -188,12 +154,8 @@ def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program tells it."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
     expected = f"UP, {counted(len(wanted), 'member')} READY and connected"
-    if (
-        not state.daemon.processes
-        and (kind := ctx.facts.get(system.CONTAINER))
-        and not ctx.facts.get(nvidia.DRIVER).version
-    ):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
+        return skip(reason)
     if state.domain is None:
         told = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
         return fail(expected, told, f"see {HERE}.imex_alive; {JOURNAL}")
@@ -225,8 +187,8 @@ def channel(ctx: Ctx) -> Outcome:
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
         return not_asked()
-    if not ctx.facts.get(nvidia.DRIVER).version and (kind := ctx.facts.get(system.CONTAINER)):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(catalogue.IMEX_CHANNEL, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
     if state.parameter and state.parameter != "1":
@@ -254,10 +216,9 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return not_asked("all GPUs are with virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success, in one clique of a cluster"
-    driver = ctx.facts.get(nvidia.DRIVER).version
-    if not driver and (kind := ctx.facts.get(system.CONTAINER)):
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
-    if not driver:
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
+    if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
     bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := rules.detached(states.get(bus)))]
     groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}
@@ -271,4 +232,4 @@ def in_fabric(ctx: Ctx) -> Outcome:
     return ok(f"{counted(len(on_bus), 'GPU')} attached, clique {clique} of {cluster}", expected)
 
 
-CHECKS = (version, held, enabled, alive, nodes, domain, channel, in_fabric, hardware)
+CHECKS = (version, held, alive, nodes, domain, channel, in_fabric, hardware)

@@ -15,14 +15,15 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     held_packages,
     hold,
     library_part,
+    machine_without_driver,
     package,
     wanted_settings,
 )
-from gpuprov.capabilities.fabric_manager.log import JOURNAL, log, mismatched
+from gpuprov.capabilities.fabric_manager.log import JOURNAL, log
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import fabric
-from gpuprov.probe.host import pci, system, systemd
+from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import family, words
 from gpuprov.probe.kernel import boot, modules
 from gpuprov.probe.kernel.modules import underscored
@@ -32,8 +33,6 @@ from gpuprov.topology import fabric as rules
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
-SLACK = 0.2
-"""Seconds by which a start time, which the kernel tells in ticks, may be off."""
 RESTART = rules.RESTART
 
 
@@ -82,66 +81,6 @@ def held(ctx: Ctx) -> Outcome:
     return answers.held(ctx.facts, mine, "Fabric Manager", wanted=hold(ctx.host))
 
 
-@check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
-def enabled(ctx: Ctx) -> Outcome:
-    """The unit starts at boot; its package does not enable it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
-    return answers.enabled(UNIT, unit.load, unit.file)
-
-
-@check(
-    "fabric_manager.alive",
-    *(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.STATE, nvidia.DRIVER, system.CONTAINER),
-    evidence=f"systemctl status {UNIT}; pgrep -af nv-fabricmanager",
-)
-def alive(ctx: Ctx) -> Outcome:
-    """The daemon's process lives and its unit is active. The GPUs' fabric state is latched, and stays Completed without it."""
-    unit = ctx.facts.get(systemd.SYSTEMD_UNITS)[UNIT]
-    daemon = ctx.facts.get(fabric.DAEMON)
-    process = daemon.process(DAEMON)
-    if process is None and (reason := _machine_without_driver(ctx)):
-        return skip(reason)
-    expected = f"{UNIT} active, its process alive"
-    is_alive, found = rules.manager(unit, daemon)
-    if is_alive and process:
-        if daemon.installed > process.started + SLACK:
-            change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
-            found = f"process {process.pid} was started before {catalogue.PROGRAM} was replaced"
-            waits = _waits(ctx)
-            return fail("a process of the installed program", found, waits or RESTART, changes=[change], reboot=waits)
-        return ok(found, expected)
-    latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
-    found += f"; the latched fabric state is still Completed on {counted(latched, 'GPU')}" if latched else ""
-    waits = _waits(ctx)
-    mismatch = mismatched(daemon)
-    found += f"; {mismatch}" if mismatch else ""
-    both = "gpuprov apply brings both to one version; then reload the driver, or reboot"
-    change = Change(kind="service", name=UNIT, before=unit.active, after="active")
-    return fail(
-        expected,
-        found,
-        both if mismatch or waits else answers.by_unit(unit.load, JOURNAL),
-        changes=[change],
-        reboot=waits,
-    )
-
-
-def _machine_without_driver(ctx: Ctx) -> str:
-    """Why nothing can be asked in a container whose machine has no driver loaded; empty elsewhere."""
-    kind: str = ctx.facts.get(system.CONTAINER)
-    if not kind or ctx.facts.get(nvidia.DRIVER).version:
-        return ""
-    return f"{kind} container: the driver is the machine's, and none is loaded there"
-
-
-def _waits(ctx: Ctx) -> str:
-    """Why the installed program cannot be started before the driver is loaded anew; empty if it can."""
-    loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
-    if not loaded or not program or program == loaded:
-        return ""
-    return f"Fabric Manager {program} starts with driver {program} only, and {loaded} is loaded"
-
-
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
     """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for.
@@ -150,14 +89,16 @@ def registered(ctx: Ctx) -> Outcome:
     if not found:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
     if found < catalogue.REGISTERS_SINCE:
-        return not_asked(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
+        return not_asked(
+            f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.active is the proof"
+        )
     shared = ctx.fragment.fabric_mode != "bare-metal"
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     lent = [gpu.address for gpu in functions if shared and pci.is_lent(gpu.driver)]
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success{', or In Progress' if shared else ''}"
-    if reason := _machine_without_driver(ctx):
+    if reason := machine_without_driver(ctx.facts):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
@@ -178,9 +119,9 @@ def registered(ctx: Ctx) -> Outcome:
     return ok("; ".join(told), expected)
 
 
-@check("fabric_manager.settings", fabric.DAEMON, nvidia.DRIVER, fields=("fabric_mode", "settings"))
+@check("fabric_manager.settings", fabric.DAEMON, fields=("fabric_mode", "settings"))
 def settings(ctx: Ctx) -> Outcome:
-    """Each setting stands in fabricmanager.cfg, and the daemon was started after it was written there."""
+    """Each setting stands in fabricmanager.cfg, which is the file that the daemon reads."""
     wanted, daemon = wanted_settings(ctx.fragment), ctx.facts.get(fabric.DAEMON)
     listed, file = " ".join(f"{key}={value}" for key, value in wanted.items()), catalogue.configuration_file()
     wrong = {key: daemon.settings.get(key, "") for key, value in wanted.items() if daemon.settings.get(key) != value}
@@ -189,11 +130,6 @@ def settings(ctx: Ctx) -> Outcome:
         change = Change(kind="file", name=file, before=told, after=listed)
         return fail(listed, told if daemon.configured else f"no {file}", "gpuprov apply", changes=[change])
     process = daemon.process(DAEMON)
-    if process and daemon.configured > process.started + SLACK:
-        change = Change(kind="service", name=UNIT, before="older than its configuration", after="restarted")
-        found = f"{file} was changed after process {process.pid} had read it"
-        waits = _waits(ctx)
-        return fail(f"{listed}, in force", found, waits or RESTART, changes=[change], reboot=waits)
     if process and (other := _other_file(process.command, file)):
         return fail(f"the daemon reads {file}", f"it was started with {other}", f"systemctl cat {UNIT}")
     return ok(listed)
@@ -241,7 +177,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
             return fail(f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded", f"not loaded: {' '.join(absent)}",
                         hint, changes=changes)  # fmt: skip
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
-    if process is None and (reason := _machine_without_driver(ctx)):
+    if process is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
     if process is None:
         return fail(expected, f"no nvlsm process in {UNIT}", f"{JOURNAL}; tail /var/log/nvlsm.log")
@@ -268,6 +204,6 @@ def subnet_manager_at_boot(ctx: Ctx) -> Outcome:
 
 
 CHECKS = (
-    *(version, held, enabled, alive, log, registered, settings),
+    *(version, held, log, registered, settings),
     *(subnet_manager, subnet_manager_at_boot),
 )

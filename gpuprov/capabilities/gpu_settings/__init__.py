@@ -25,7 +25,10 @@ CAPABILITY = Capability(
     needs_gpu=True,
     presupposes={
         **dict.fromkeys(
-            ("ecc", "power_limit", "application_clocks", "locked_clocks", "compute_mode", "confidential_computing"),
+            (
+                *("active", "ecc", "power_limit", "application_clocks", "locked_clocks", "compute_mode"),
+                "confidential_computing",
+            ),
             LOADED,
         ),
         "persistence": ("persistence.mode_on", *LOADED),

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import unit
 from gpuprov.capabilities.base import Desired, Resources
-from gpuprov.capabilities.gpu_settings.boot import asks_anything
-from gpuprov.capabilities.gpu_settings.fragment import config
-from gpuprov.capabilities.gpu_settings.host import Ctx
+from gpuprov.capabilities.gpu_settings.fragment import FIELDS, config
+from gpuprov.capabilities.gpu_settings.host import READABLE, Ctx, unreadable
 from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
 """As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+PATHS = (UNIT_FILE, CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM))
+"""Every path that the role may write."""
 TEXT = unit(
     f"""
 Description=Power limits, clocks, compute modes and ECC modes of the NVIDIA GPUs
@@ -42,35 +45,39 @@ def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
     return {"all": ecc(wanted["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`units` and `files`, text by path, `program`, the role's files by path; nothing where no setting is asked for."""
-    if not asks_anything(ctx.fragment):
-        return {"units": {}, "program": {}, "files": {}}
-    return {
-        "units": {f"/etc/systemd/system/{UNIT}": TEXT},
-        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
-        "files": {CONFIG: json.dumps(config(ctx.fragment), indent=4) + "\n"},
-    }
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The unit, the program that it starts, and the settings that this reads; none of it where no setting is asked for."""
+    wanted = config(ctx.fragment)
+    if not (wanted["all"] or wanted["per_gpu"]):
+        yield from map(Absent, PATHS)
+        yield Unit(name=UNIT, enabled=False, active=False)
+        return
+    yield File(UNIT_FILE, TEXT)
+    yield File(CONFIG, json.dumps(wanted, indent=4) + "\n")
+    yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
+    answer = unreadable(ctx)
+    waits = answer.found if answer and answer.status == "skip" else ""
+    yield Unit(name=UNIT, enabled=True, active=None if waits else True, waits=waits)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot. Of each boot, nothing where nothing is asked for:
-    `units` and `config`, text by path, `program`, the role's files by path; the unit, `enabled` or `disabled`."""
-    wanted, asks, brought = config(ctx.fragment), asks_anything(ctx.fragment), written(ctx)
+    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and what its resources are."""
+    wanted = config(ctx.fragment)
     return {
         "all": wanted["all"],
         "per_gpu": wanted["per_gpu"],
         "ecc": only_ecc(wanted),
-        "units": brought["units"],
-        "program": brought["program"],
-        "config": brought["files"],
-        "enabled": [UNIT] if asks else [],
-        "disabled": [] if asks else [UNIT],
+        **role_values(desired(ctx), "files", "units", "program", "absent", "on", "off", "run"),
     }
 
 
-DESIRED: Desired[Any] = Desired((), make)
+KEPT = (*FIELDS, "per_gpu")
+"""Fields that the unit sets at each boot."""
 RESOURCES: Resources[Any] = Resources(
-    from_values(written),
-    lambda _host, _block: (f"/etc/systemd/system/{UNIT}", CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM)),
+    desired,
+    lambda _host, _block: PATHS,
+    READABLE,
+    units=lambda _host, _block: (UNIT,),
+    proves={"files": KEPT, "enabled": KEPT},
 )
+DESIRED: Desired[Any] = Desired(READABLE, make)

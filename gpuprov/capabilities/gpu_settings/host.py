@@ -12,7 +12,9 @@ from gpuprov.probe.gpus import gpu_settings as probe
 from gpuprov.probe.host import pci, system
 
 Ctx = Context[GpuSettings]
-STATE = (probe.SETTINGS, nvidia.SMI, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
+READABLE = (probe.SETTINGS, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
+"""What tells whether anybody can say how the GPUs are."""
+STATE = (*READABLE, nvidia.SMI)
 """What tells of the GPUs."""
 
 

@@ -115,13 +115,13 @@ def application_clocks(ctx: Ctx) -> Outcome:
 
 @check(
     "gpu_settings.locked_clocks",
-    *(*STATE, probe.BOOT),
+    *(*STATE, probe.KEPT),
     fields=("locked_clocks", "per_gpu"),
     evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
 )
 def locked_clocks(ctx: Ctx) -> Outcome:
     """Each clock was locked as asked since the driver was loaded, and the GPU's clocks do not contradict it."""
-    locks = ctx.facts.get(probe.BOOT).locks
+    locks = ctx.facts.get(probe.KEPT).locks
 
     def pair(one: Asked) -> tuple[str, str]:
         wanted = one.settings["locked_clocks"]

@@ -12,12 +12,12 @@ from gpuprov.probe.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
-PROBES = (probe.SETTINGS, probe.BOOT, mps.MPS)
+PROBES = (probe.SETTINGS, probe.KEPT, mps.MPS)
 
 
 def export(facts: Facts) -> Fragment | None:
     """The block; None where every GPU has its own settings. What all GPUs share is said once."""
-    state, boot = facts.get(probe.SETTINGS), facts.get(probe.BOOT)
+    state, boot = facts.get(probe.SETTINGS), facts.get(probe.KEPT)
     shared = any(on for _, on in facts.get(mps.MPS).units.values())
     kept = _kept(boot)
     rows = [_settings(gpu, boot.locks.get(gpu.address, {}), kept, shared) for gpu in state.gpus]
@@ -33,10 +33,10 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, GpuSettings) else None
 
 
-def _kept(boot: probe.Boot) -> bool:
+def _kept(boot: probe.Kept) -> bool:
     """Whether gpuprov's unit keeps ECC modes, so that one which is as the GPU came belongs into the block too."""
     try:
-        kept = reading.json(boot.text) if boot.text and boot.file == "enabled" else {}
+        kept = reading.json(boot.text) if boot.text and boot.enabled else {}
     except ValueError:
         return False
     return isinstance(kept, dict) and '"ecc"' in boot.text

@@ -13,7 +13,6 @@ from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
-from gpuprov.catalog import gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver import nvidia
@@ -185,10 +184,5 @@ DESIRED = Desired(
         *(system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING),
     ),
     make,
-    reads=(
-        *("nvidia_driver_version", "nvidia_driver_kernel_modules", "nvidia_driver_build"),
-        *("nvidia_driver_source", "nvidia_driver_repository", "rdma_fabric", "rdma_stack"),
-    ),
-    facts=lambda host: (catalogue.gpudirect_file(), gpus.those(host.gpu.model if host.gpu else "")),
     packages=lambda values: (packages_of(values["gdrcopy"]),),
 )

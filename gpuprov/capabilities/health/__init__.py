@@ -67,7 +67,7 @@ CAPABILITY = Capability(
         "fabric": (
             *(
                 f"fabric_manager.{name}"
-                for name in ("alive", "registered", "subnet_manager", "log", "imex_alive", "imex_fabric")
+                for name in ("active", "registered", "subnet_manager", "log", "imex_alive", "imex_fabric")
             ),
             *LOADED,
         ),

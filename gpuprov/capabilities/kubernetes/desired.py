@@ -8,7 +8,6 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
-from gpuprov.catalog import gpus
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
 from gpuprov.resources import from_values
@@ -65,6 +64,4 @@ RESOURCES = Resources(
 DESIRED = Desired(
     (kubernetes.NODE,),
     make,
-    reads=("gpuprov_gpu", "mig_config_file", "mig_layout", "mig_mode", "mig_selected"),
-    facts=lambda host: gpus.those(host.gpu.model if host.gpu else ""),
 )

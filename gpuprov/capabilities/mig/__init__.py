@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
+from gpuprov.capabilities.mig import now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.probe.gpus import mig
@@ -13,21 +13,21 @@ CAPABILITY = Capability(
     name="mig",
     summary="MIG mode, GPU instances and compute instances: fitted exactly, applied through NVML, kept across reboots",
     fragment=Mig,
-    checks=now.CHECKS + boot.CHECKS + preflight.CHECKS,
+    checks=now.CHECKS + preflight.CHECKS,
     rules=rules.rules,
     export=reality.export,
     doubts=reality.doubts,
-    export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
+    export_probes=(mig.STATE, mig.UNITS, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
     desired=DESIRED,
     resources=RESOURCES,
     carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
     presupposes={
-        "mode": LOADED,
+        **dict.fromkeys(("mode", "active"), LOADED),
         "instances": ("mig.mode", *LOADED),
         "cdi": ("mig.instances", "container_toolkit.packages", *LOADED),
         "capabilities": ("mig.instances", *LOADED),
     },
-    at_boot=dict.fromkeys(("mode", "instances", "cdi", "capabilities"), "mig.boot"),
+    at_boot=dict.fromkeys(("mode", "instances", "cdi", "capabilities"), "mig.enabled"),
     taken_away={"mode": "disabled"},
 )

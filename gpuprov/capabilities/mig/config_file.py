@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -103,9 +103,15 @@ def _judged(place: str, entries: object) -> Selected:
         except mig_layout.LayoutError as error:
             text = str(error).removeprefix("entry 0")
             troubles.append(Trouble("config_file", f"{place}[{number}]{text}", "correct the file"))
-    if not troubles:
-        try:
-            mig_layout.refuse_two_modes(mig_layout.normalise("enabled", [], entries))
-        except mig_layout.LayoutError as error:
-            troubles.append(Trouble("config_file", f"{place}: {error}", "one mode for each GPU"))
+    troubles += () if troubles else _two_modes(place, mig_layout.normalise("enabled", [], entries))
     return Selected([] if troubles else entries, tuple(troubles))
+
+
+def _two_modes(place: str, entries: list[mig_layout.Entry]) -> Iterator[Trouble]:
+    """Where two entries give the same GPUs different modes, whatever GPUs there are."""
+    for number, entry in enumerate(entries):
+        for other in entries[:number]:
+            same = entry.gpus is None or other.gpus is None or {*entry.gpus} & {*other.gpus}
+            if same and sorted(entry.filters) == sorted(other.filters) and entry.enabled != other.enabled:
+                told = f"{place}: {entry.place}: {other.place} gives the same GPUs another mode"
+                yield Trouble("config_file", told, "one mode for each GPU")

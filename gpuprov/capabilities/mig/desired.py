@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from gpuprov.capabilities.at_boot import ABOVE
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
-from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
+from gpuprov.capabilities.mig.now import FIELDS, HOST_STATE, STATE, unreadable, users, wanted
 from gpuprov.catalog import gpus
 from gpuprov.onhost import mig_program
 from gpuprov.onhost.files import PYTHON
@@ -21,7 +22,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus import mig
 from gpuprov.probe.host import system
 from gpuprov.probe.host.house import REBOOT_REASONS
-from gpuprov.resources import from_values
+from gpuprov.resources import File, Program, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
@@ -30,6 +31,9 @@ MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "u
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
 """As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""
 FOLDER = f"{ABOVE}/mig"
+MODELS, UNIT_FILE = f"{FOLDER}/models.json", f"/etc/systemd/system/{mig.UNIT}"
+PATHS = (*(f"{FOLDER}/{name}" for name in PROGRAM), MODELS, UNIT_FILE, mig_program.WANTED)
+"""Every path that the role may write."""
 QUIET = (
     *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-gridd.service"),
     "nvidia-fabricmanager.service",
@@ -40,7 +44,7 @@ TOP = """# The mode is lost at a boot from Hopper on, the instances on every GPU
 """
 ORDER = f"""
 Description=MIG mode, GPU instances and compute instances of the NVIDIA GPUs
-ConditionPathExists={mig.DESIRED}
+ConditionPathExists={mig_program.WANTED}
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
 Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
 {BEFORE}Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
@@ -71,30 +75,19 @@ def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
     return watching + [one for one in ending if one not in (*watching, *QUIET)]
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path; `program`: by path the role's files."""
-    return {
-        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
-        "files": {f"{FOLDER}/models.json": json.dumps(gpus.models_by_nvml_id()) + "\n"},
-        "units": {f"/etc/systemd/system/{mig.UNIT}": unit(ctx.host)},
-    }
-
-
-def contents(ctx: Ctx) -> dict[str, Any]:
-    """What is `written`, and what each boot is told, which gpuprov_mig writes when it came about."""
-    made = written(ctx)
-    asked_for = msgspec.to_builtins(asked(ctx.fragment))
-    return {**made, "files": {**made["files"], mig_program.WANTED: mig_program.text(asked_for)}}
-
-
-def paths(_host: HostSpec, _block: Mig) -> tuple[str, ...]:
-    """Every path that the role may write."""
-    program = (f"{FOLDER}/{name}" for name in (*PROGRAM, "models.json"))
-    return (*program, f"/etc/systemd/system/{mig.UNIT}", mig_program.WANTED)
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The unit, the program that it starts, and what that reads."""
+    yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
+    yield File(MODELS, json.dumps(gpus.models_by_nvml_id()) + "\n")
+    yield File(UNIT_FILE, unit(ctx.host))
+    yield File(mig_program.WANTED, mig_program.text(msgspec.to_builtins(asked(ctx.fragment))))
+    answer = unreadable(ctx)
+    waits = answer.found if answer and answer.status == "skip" else ""
+    yield Unit(name=mig.UNIT, enabled=True, active=None if waits else True, waits=waits)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`wanted`: what the program is told; `files`, `units`: text by path; `program`: by path the role's files.
+    """`wanted`: what the program is told, which gpuprov_mig keeps for each boot when it came about; what its other resources are.
 
     `steps`: what it would do. `later`: why nobody can say what the GPUs are; `waits`: the driver comes with a boot. `problem`: why it
     cannot be. `resets`: a mode changes by a reset; `drain`: something that must go is in use. `stop`: services that are stopped for
@@ -102,13 +95,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
     whose own role starts them again; `cdi`: where containers find the new devices, if anywhere.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
+    resources = [one for one in desired(ctx) if not (isinstance(one, File) and one.path == mig_program.WANTED)]
     made: dict[str, Any] = {
         "wanted": asked(ctx.fragment),
         "services": host.services(ctx.host),
         "leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else [],
         "cdi": getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", ""),
-        "unit": mig.UNIT,
-        **written(ctx),
+        **role_values(resources, "program", "files", "units", "on", "run"),
         "may_reset": not contained,
         "waits": contained or bool(ctx.facts.get(REBOOT_REASONS)),
         "later": state.complaint or ("" if state.gpus or state.unread else "NVML lists no GPU"),
@@ -141,14 +134,14 @@ def _nodes(ctx: Ctx) -> list[str]:
     return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
 
 
-def facts(spec: HostSpec) -> object:
-    """The model that the program knows by the ids of the host's GPUs (all, where the spec names none), and the services it is told."""
-    known = gpus.find_gpu(spec.gpu.model) if spec.gpu else None
-    models = {key: name for key, name in gpus.models_by_nvml_id().items() if known is None or name == known.key}
-    return [models, host.services(spec)]
-
-
 DESIRED: Desired[Any] = Desired(
-    (*HOST_STATE, REBOOT_REASONS), make, reads=("container_toolkit_cdi_directory",), facts=facts
+    (*HOST_STATE, REBOOT_REASONS),
+    make,
 )
-RESOURCES: Resources[Any] = Resources(from_values(contents), paths)
+RESOURCES: Resources[Any] = Resources(
+    desired,
+    lambda _host, _block: PATHS,
+    STATE,
+    units=lambda _host, _block: (mig.UNIT,),
+    proves={"files": FIELDS, "enabled": FIELDS},
+)

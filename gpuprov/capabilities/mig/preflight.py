@@ -108,4 +108,20 @@ def resettable(ctx: Ctx) -> Outcome:
     return fail(f"{named}: GPUs that may be reset", why, f"{first}reboot the VM; then gpuprov apply")
 
 
-CHECKS = (fits, clients, resettable)
+@check(
+    "mig.manager",
+    mig.UNITS,
+    moment="next-boot",
+    evidence=f"systemctl is-enabled {mig.MANAGER}",
+    gate=True,
+)
+def manager(ctx: Ctx) -> Outcome:
+    """NVIDIA's own MIG manager is off, before anything is changed and at the next boot: gpuprov does not take the GPUs from it."""
+    found = ctx.facts.get(mig.UNITS)[mig.MANAGER]
+    if found.file.startswith("enabled"):
+        hint = f"systemctl disable --now {mig.MANAGER}; mig.config_file takes its configurations as they are"
+        return fail(f"{mig.MANAGER} disabled", f"{mig.MANAGER} is {found.file}, and applies its own layout", hint)
+    return ok(f"{mig.MANAGER} is {found.file or found.load}")
+
+
+CHECKS = (fits, clients, resettable, manager)

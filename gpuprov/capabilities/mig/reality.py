@@ -37,7 +37,7 @@ def export(facts: Facts) -> Fragment | None:
     state = facts.get(mig.STATE)
     if state.complaint and NO_DRIVER not in state.complaint and pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)):
         raise ProbeFailed(state.complaint)
-    kept = facts.get(mig.BOOT).file == "enabled"
+    kept = facts.get(mig.UNITS)[mig.UNIT].file == "enabled"
     if not any(gpu.current for gpu in state.gpus) and not (kept and any(gpu.capable for gpu in state.gpus)):
         return None
     groups = grouped(state)

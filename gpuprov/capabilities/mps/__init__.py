@@ -95,8 +95,9 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     packages=True,
     presupposes={
-        "daemons": ("mig.instances", *LOADED),
-        **dict.fromkeys(("limits", "static_partitions", "servers"), ("mps.daemons", *LOADED)),
+        "active": ("mig.instances", *LOADED),
+        "daemons": ("mps.active", "mig.instances", *LOADED),
+        **dict.fromkeys(("limits", "static_partitions", "servers"), ("mps.active", "mps.daemons", *LOADED)),
         "compute_mode": LOADED,
     },
     taken_away={"scope": "none"},

@@ -13,17 +13,20 @@ from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
-from gpuprov.capabilities.mps.fragment import Mps, group_names
+from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, group_names, wanted, without_gpu
+from gpuprov.capabilities.mps.now import called, pairs, unit
 from gpuprov.catalog import mps as catalogue
 from gpuprov.onhost import mps_program
 from gpuprov.onhost.files import PYTHON
+from gpuprov.onhost.mps.program import names_without_driver
+from gpuprov.onhost.unit_files import Loaded
 from gpuprov.probe.gpus import mps
 from gpuprov.reading import is_whole
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
-TMPFILES = "/etc/tmpfiles.d/gpuprov-mps.conf"
+UNIT_FILE, TMPFILES = f"/etc/systemd/system/{catalogue.UNIT}", "/etc/tmpfiles.d/gpuprov-mps.conf"
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i
 Documentation=https://docs.nvidia.com/deploy/mps/
@@ -105,49 +108,99 @@ def files(spec: HostSpec, block: Mps) -> Iterator[tuple[str, str]]:
     yield TMPFILES, f"{HEADER}# Sockets of the default directory are not cleaned away.\nx {catalogue.PIPES['v2']}\n"
     if block.profile:
         yield catalogue.PROFILE, profile(block)
-    for unit, name in block.units.items():
-        yield drop_in(unit), client(block, name)
+    yield from ((drop_in(service), client(block, name)) for service, name in block.units.items())
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `units`: text by path, also the program of the units; `absent`: files of daemons and clients that are no more."""
+def units(ctx: Ctx) -> Iterator[Unit]:
+    """The units of the wanted daemons, and those of others, which are to be off. The name of a MIG device's is known by its daemon
+    alone: without one nobody can say which units are too many. None where devices cannot have these daemons, which mps.daemons tells.
+    """
+    state, block = ctx.facts.get(mps.MPS), ctx.fragment
+    rows, problem = wanted(block, state)
+    if problem and state.gpus:
+        return
+    named: dict[str, Wanted | None] = {one.name: one for one in rows}
+    if not state.gpus:
+        named = dict.fromkeys(names_without_driver(plain(ctx.host, block)))
+    elif block.scope == "mig":
+        named = {called(one, daemon): one for one, daemon in pairs(ctx)}
+    running, waits = {one.unit: one for one in state.daemons}, without_gpu(ctx.facts)
+    for name, one in named.items():
+        daemon = running.get(unit(name))
+        outdated = _outdated(daemon, one, block) if daemon and one else ""
+        yield Unit(name=unit(name), enabled=True, active=None if waits else True, waits=waits, outdated=outdated)
+    if len(named) == len(rows) if state.gpus else named or block.scope == "none":
+        yield from (Unit(name=unit(name), enabled=False, active=False) for name in state.units if name not in named)
+
+
+def _outdated(daemon: mps.Daemon, one: Wanted, block: Mps) -> str:
+    """Why a daemon that runs has to be started anew."""
+    if daemon.old:
+        return "older than its program"
+    if daemon.protocol != block.protocol:
+        return f"of protocol {daemon.protocol}"
+    return "for other devices" if daemon.devices != one.devices else ""
+
+
+def states(ctx: Ctx) -> dict[str, Loaded]:
+    """How systemd has the units of daemons; one that is neither enabled nor loaded is not listed on the host."""
+    found = {one.name: Loaded("loaded", file="disabled") for one in units(ctx)}
+    for name, (active, on) in ctx.facts.get(mps.MPS).units.items():
+        found[unit(name)] = Loaded("loaded", active=active, file="enabled" if on else "disabled")
+    return found
+
+
+def contents(ctx: Ctx) -> Iterator[File | Absent]:
+    """The daemons' unit, its program and what this reads, and what tells clients of the daemons."""
     made = dict(files(ctx.host, ctx.fragment))
-    known = [path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")]
-    return {
-        "files": made,
-        "absent": sorted({catalogue.PROFILE, *known} - set(made)),
-        "units": {f"/etc/systemd/system/{catalogue.UNIT}": UNIT},
-    }
+    yield from (File(path, text) for path, text in {**made, **mps_program.texts(), UNIT_FILE: UNIT}.items())
+    if catalogue.PROFILE not in made:
+        yield Absent(catalogue.PROFILE)
 
 
-def contents(ctx: Ctx) -> dict[str, Any]:
-    """What is `written`, and the units' program, which gpuprov_mps brings along."""
-    made = written(ctx)
-    return {**made, "files": {**made["files"], **mps_program.texts()}}
+def left(ctx: Ctx) -> list[str]:
+    """Drop-ins of services that are clients no more. No spec says their paths, so that only the probe of MPS finds them, and mps.units
+    tells of them."""
+    known = {path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")}
+    return sorted(known - dict(files(ctx.host, ctx.fragment)).keys())
+
+
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The files, and the daemons' units."""
+    yield from contents(ctx)
+    yield from units(ctx)
 
 
 def paths(host: HostSpec, block: Mps) -> Iterator[str]:
     """Every path that the role may write."""
     yield from dict(files(host, block))
-    yield from (catalogue.PROFILE, f"/etc/systemd/system/{catalogue.UNIT}", *mps_program.texts())
+    yield from (catalogue.PROFILE, UNIT_FILE, *mps_program.texts())
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. What is `written`. `wanted`: what the program is told. `coming`: driver or MIG devices change before the
-    daemons do, in this run."""
+    """`install`: packages. What its resources are; gpuprov_mps brings the program along, and has the daemons run. `wanted`: what it is
+    told. `coming`: driver or MIG devices change before the daemons do, in this run."""
+    own = mps_program.texts()
+    values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
     return {
         "of": "MPS",
         "install": decide(ctx).install,
-        **written(ctx),
+        **values,
+        "absent": values["absent"] + left(ctx),
         "wanted": plain(ctx.host, ctx.fragment),
         "coming": ctx.applies("nvidia_driver") or ctx.applies("mig"),
     }
 
 
-def facts(_spec: HostSpec) -> object:
-    """The packages that have the programs."""
-    return msgspec.to_builtins(catalogue.mps_file().packages)
-
-
-DESIRED: Desired[Any] = Desired(PROBES, make, reads=("gpuprov_gpu",), facts=facts)
-RESOURCES: Resources[Any] = Resources(from_values(contents), paths, (mps.MPS,))
+DESIRED: Desired[Any] = Desired(
+    PROBES,
+    make,
+)
+RESOURCES: Resources[Any] = Resources(
+    desired,
+    paths,
+    STATE,
+    units=lambda host, block: map(unit, names_without_driver(plain(host, block))),
+    states=states,
+    proves={"enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
+)

@@ -48,40 +48,6 @@ def unjudged(ctx: Ctx) -> Outcome | None:
     return fail(f"daemons of scope {ctx.fragment.scope}", problem, "see mps.gpus") if problem else None
 
 
-@check(
-    "mps.enabled",
-    *STATE,
-    fields=("scope", "groups"),
-    moment="next-boot",
-    evidence="systemctl list-units --all 'gpuprov-mps@*'",
-)
-def enabled(ctx: Ctx) -> Outcome:
-    """The unit of every wanted daemon starts at boot, and no other daemon's."""
-    if answer := unjudged(ctx):
-        return answer
-    state = ctx.facts.get(mps.MPS)
-    names = {name for name, (_, on) in state.units.items() if on}
-    expected = wanted(ctx.fragment, state)[0]
-    if ctx.fragment.scope == "mig":
-        told = f"{counted(len(names), 'unit')} enabled"
-        more = len(names) - len(expected)
-        return ok(told) if not more else fail(f"{counted(len(expected), 'unit')} enabled", told, APPLY)
-    missing, extra = {one.name for one in expected} - names, names - {one.name for one in expected}
-    changes = [Change(kind="service", name=unit(name), after="enabled") for name in sorted(missing)]
-    changes += [Change(kind="service", name=unit(name), before="enabled", after="removed") for name in sorted(extra)]
-    if missing or extra:
-        words = [f"not enabled: {' '.join(sorted(missing))}"] * bool(missing) + [
-            f"not wanted: {' '.join(sorted(extra))}"
-        ] * bool(extra)
-        return fail(
-            f"units of {' '.join(one.name for one in expected) or 'no daemon'}",
-            "; ".join(words),
-            APPLY,
-            changes=changes,
-        )
-    return ok(f"enabled: {' '.join(sorted(names)) or 'none'}")
-
-
 def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
     """Whether a daemon that is not wanted is gpuprov's own, or has a device of a wanted one: without UUIDs it may have any."""
     known = all(device.startswith(("GPU-", "MIG-")) for device in daemon.devices)
@@ -89,24 +55,20 @@ def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
     return daemon.unit.startswith("gpuprov-mps@") or (bool(taken) and overlaps)
 
 
-@check("mps.daemons", *STATE, fields=("scope", "groups", "protocol"), evidence="systemctl status 'gpuprov-mps@*'")
+@check("mps.daemons", *STATE, fields=("scope", "groups"), evidence="systemctl status 'gpuprov-mps@*'")
 def daemons(ctx: Ctx) -> Outcome:
-    """One control daemon of its unit lives and answers for each wanted set of devices, and no other daemon has one of them."""
+    """One control daemon of its unit answers for each wanted set of devices, and no other daemon has one of them."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
     found = list(pairs(ctx))
-    expected = f"{counted(len(rows), 'daemon')}, each answering by protocol {ctx.fragment.protocol}"
+    expected = f"{counted(len(rows), 'daemon')}, each answering"
     missing = [one for one in rows if one not in [row for row, _ in found]]
     if missing:
-        first = missing[0]
-        states = ", ".join(
-            f"{unit(name)} is {active}" for name, (active, _) in state.units.items() if name == first.name
-        )
-        told = f"no daemon for {first.name or first.devices[0]}" + (f": {states}" if states else "")
-        change = Change(kind="service", name=unit(first.name or "gpu0-mig0"), after="active")
-        return fail(expected, told, LOG, changes=[change])
+        name, device = missing[0].name, missing[0].devices[0]
+        changes = [] if name else [Change(kind="service", name=f"MPS daemon of {device}", after="active")]
+        return fail(expected, f"no daemon for {name or device}", LOG, changes=changes)
     mine = [daemon.pid for _, daemon in found]
     taken = {device for one in rows for device in one.devices}
     others = [daemon for daemon in state.daemons if daemon.pid not in mine and in_the_way(daemon, taken)]
@@ -125,11 +87,6 @@ def daemons(ctx: Ctx) -> Outcome:
                 f"systemctl restart {daemon.unit}",
                 changes=[restart],
             )
-        if daemon.old:
-            told = f"{called(one, daemon)} runs a program that was replaced since, by another driver's"
-            return fail(expected, told, f"{APPLY}, or systemctl restart {daemon.unit}", changes=[restart])
-        if daemon.protocol != ctx.fragment.protocol:
-            return fail(expected, f"{called(one, daemon)} has protocol {daemon.protocol}", APPLY, changes=[restart])
     return ok(", ".join(f"{called(one, daemon)}: pid {daemon.pid}" for one, daemon in found) or "no daemon", expected)
 
 
@@ -282,4 +239,4 @@ def clients(ctx: Ctx) -> Outcome:
     return ok(f"{limit} clients on a device", f"{planned} or more") if planned else not_asked()
 
 
-CHECKS = (enabled, daemons, limits, static_partitions, compute_mode, servers, clients)
+CHECKS = (daemons, limits, static_partitions, compute_mode, servers, clients)

@@ -10,8 +10,6 @@ from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.nvidia_driver import decision as deciding
 from gpuprov.capabilities.nvidia_driver import steps, transaction
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names, served
-from gpuprov.catalog import cuda, drivers, fabric, gpus
-from gpuprov.catalog.drivers.sets import all_driver_packages
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia, runfile
 from gpuprov.probe.driver.driver_packages import ARCHIVES, KERNELS_HELD
@@ -20,7 +18,6 @@ from gpuprov.probe.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FI
 from gpuprov.probe.software.prebuilt import PREBUILT
 from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.shared import certificates
-from gpuprov.spec.model import HostSpec
 
 Ctx = Context[NvidiaDriver]
 PLACE = "/var/cache/gpuprov"
@@ -188,21 +185,11 @@ def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]
     }
 
 
-def _facts(host: HostSpec) -> object:
-    """What is decided by, of the GPU that the spec names, or of every one; and who follows the driver's version."""
-    model = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    needs = {one.key: one.kernel_modules.flavour for one in ((model,) if model else gpus.gpus())}
-    beside = [name for name in ("dcgm", "fabric_manager") if name in host.capabilities]
-    return all_driver_packages(), needs, list(drivers.settled()), cuda.floors(), fabric.tables(), beside
-
-
 DESIRED = Desired(
     (
         *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, PREBUILT, SITE_KEY, runfile.RUNFILE),
         *(nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, house.SECURE_BOOT),
     ),
     make,
-    reads=("fabric_manager_imex", "fabric_manager_query_library"),
-    facts=_facts,
     packages=packages,
 )

@@ -27,7 +27,7 @@ Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
 problem = under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
-NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run$")
+NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
 """As NVIDIA calls its files: https://download.nvidia.com/XFree86/Linux-x86_64/"""
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")

@@ -154,6 +154,5 @@ RESOURCES = Resources(
 DESIRED = Desired(
     RESOURCES.probes,
     make,
-    reads=("nvidia_driver_source",),
     packages=lambda values: (packages_of(values, install=values["packages"], judge=True),),
 )

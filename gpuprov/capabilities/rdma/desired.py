@@ -17,10 +17,7 @@ from gpuprov.capabilities.rdma.ofed import decision as ofed_decision
 from gpuprov.capabilities.rdma.ofed import desired as ofed
 from gpuprov.capabilities.rdma.preflight import wanted_packages
 from gpuprov.capabilities.rdma.roce import desired as roce
-from gpuprov.catalog import rdma as catalogue
 from gpuprov.catalog.rdma import OPENSM_UNIT
-from gpuprov.catalog.rdma import efa as efa_catalogue
-from gpuprov.catalog.rdma import erdma as erdma_catalogue
 from gpuprov.catalog.rdma import ofed as ofed_catalogue
 from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.probe.host import system
@@ -32,7 +29,6 @@ from gpuprov.probe.rdma.roce import ROCE
 from gpuprov.probe.rdma.surroundings import HOST, PACKAGES
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
-from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Rdma]
 PARTS = (soft, roce, erdma)
@@ -118,18 +114,6 @@ def packages(ctx: Ctx) -> dict[str, Any]:
     return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in there], "hint": told}
 
 
-def facts(_host: HostSpec) -> object:
-    """What of the catalogue all of it is decided by."""
-    known, erdma_known, doca = catalogue.rdma_file(), erdma_catalogue.erdma_file(), ofed_catalogue.ofed_file()
-    return {
-        "packages": known.packages,
-        "daemons": known.daemons,
-        "erdma": (erdma_known.installers, erdma_known.address, erdma_known.build, erdma_known.mtu),
-        "efa": (efa_catalogue.efa_file().installers, efa_catalogue.efa_file().address),
-        "ofed": (doca.packages, doca.modules, doca.unbuildable),
-    }
-
-
 PROBES = (
     DEVICES,
     HOST,
@@ -145,7 +129,6 @@ PROBES = (
 DESIRED = Desired(
     tuple(dict.fromkeys(PROBES)),
     make,
-    facts=facts,
     packages=lambda values: (packages_of(values, **{name: values["ofed"][name] for name in ("hold", "release")}),),
 )
 RESOURCES = Resources(

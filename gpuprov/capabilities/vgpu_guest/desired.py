@@ -73,4 +73,7 @@ RESOURCES: Resources[VgpuGuest] = Resources(
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": ("licensing", *SETTING_FIELDS)},
 )
-DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make, facts=lambda _host: catalogue.vgpu_file().settings)
+DESIRED: Desired[VgpuGuest] = Desired(
+    (GRIDD,),
+    make,
+)

@@ -255,15 +255,6 @@ def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
     return found
 
 
-def refuse_two_modes(entries: Sequence[Entry]) -> None:
-    """Raise LayoutError where two entries give the same GPUs different modes, whatever GPUs there are."""
-    for number, entry in enumerate(entries):
-        for other in entries[:number]:
-            same = entry.gpus is None or other.gpus is None or {*entry.gpus} & {*other.gpus}
-            clash = same and sorted(entry.filters) == sorted(other.filters) and entry.enabled != other.enabled
-            _refuse(clash, f"{entry.place}: {other.place} gives the same GPUs another mode")
-
-
 def _named(entry: Entry, gpus: Sequence[Gpu]) -> list[Gpu]:
     if entry.parted:
         here = [gpu for gpu in gpus if not entry.filters or any(passes(text, gpu) for text in entry.filters)]

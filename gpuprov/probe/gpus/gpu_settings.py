@@ -11,8 +11,6 @@ import msgspec
 from gpuprov.onhost.gpu_settings import act
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.smi_query import own
-from gpuprov.probe.host import boot_unit
-from gpuprov.probe.host.boot_unit import KeptAtBoot
 from gpuprov.reading import is_whole
 from gpuprov.reading import json as read_json
 
@@ -57,9 +55,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
 
 
-class Boot(KeptAtBoot, frozen=True, kw_only=True):
-    """The boot unit; and `locks`, by PCI address, which its program locked since the driver was loaded: NVML does not tell."""
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept for each boot: whether the unit is `enabled`, and the `text` that it reads; and `locks`, by PCI address, which its
+    program locked since the driver was loaded: NVML does not tell."""
 
+    enabled: bool = False
+    text: str = ""
     locks: dict[str, dict[str, Any]] = {}
 
 
@@ -159,13 +160,13 @@ def _clock(values: Values, heading: str, name: str) -> int | None:
     return None if found is None else int(found)
 
 
-def parse_boot(output: Output) -> Boot:
+def parse_kept(output: Output) -> Kept:
     unit, _, rest = output.text.partition("@config\n")
-    config, _, rest = rest.partition("@record\n")
-    record, _, log = rest.partition("@log\n")
+    config, _, record = rest.partition("@record\n")
     module = re.search(r"^@module (\d*)$", unit, re.MULTILINE)
-    return Boot(
-        **boot_unit.kept(unit, config, log),
+    return Kept(
+        enabled=unit.startswith("enabled\n"),
+        text=config.strip(),
         locks=_locks(record.strip(), int(module[1] or 0) if module else 0),
     )
 
@@ -247,16 +248,14 @@ CONFIDENTIAL = Probe(
     parse_confidential,
     "nvidia-smi conf-compute -q",
 )
-BOOT = Probe(
-    "gpu_settings_boot",
-    f"""u={UNIT}
-systemctl show -p LoadState -p ActiveState -p UnitFileState -p Result -p Before $u
-{boot_unit.GONE}echo "@module $(stat -c %i /sys/module/nvidia 2>/dev/null)"
+KEPT = Probe(
+    "gpu_settings_kept",
+    f"""systemctl is-enabled {UNIT} 2>/dev/null
+echo "@module $(stat -c %i /sys/module/nvidia 2>/dev/null)"
 echo @config; cat {CONFIG} 2>/dev/null
-echo; echo @record; cat {RECORD} 2>/dev/null
-echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
-    parse_boot,
-    f"systemctl status {UNIT}; cat {CONFIG} {RECORD}",
+echo; echo @record; cat {RECORD} 2>/dev/null; true""",
+    parse_kept,
+    f"systemctl is-enabled {UNIT}; cat {CONFIG} {RECORD}",
     speaks=True,
     blank="@config$",
 )

@@ -30,8 +30,7 @@ class Imex(UnitState, frozen=True, kw_only=True):
     """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of nodes_config.cfg
     (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's own state by its control
     program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: it does not tell). `channel`: whether the device of
-    channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's. `patient`: whether the unit has the
-    drop-in by which it waits for them."""
+    channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's."""
 
     daemon: Daemon
     nodes: tuple[str, ...] | None = None
@@ -42,7 +41,6 @@ class Imex(UnitState, frozen=True, kw_only=True):
     channel: bool = False
     parameter: str = ""
     addresses: frozenset[str] = frozenset()
-    patient: bool = False
 
 
 def parse_domain(text: str) -> Domain | None:
@@ -76,7 +74,6 @@ def parse(output: Output) -> Imex:
         channel="channel" in many,
         parameter=one.get("parameter", ""),
         addresses=frozenset(many.get("address", ())),
-        patient="patient" in many,
     )
 
 
@@ -90,8 +87,7 @@ for a in $(hostname -I 2>/dev/null); do echo "address|$a"; done
     + """[ -e $n ] && echo "nodes|$(stat -c %.3Z $n)" && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
 """
     + boot_unit.STATE
-    + """[ -e /etc/systemd/system/$u.d/90-gpuprov.conf ] && echo 'patient|'
-if [ -e $b-ctl ]; then
+    + """if [ -e $b-ctl ]; then
   echo "ready|$(timeout 10 $b-ctl -q 2>/dev/null </dev/null | tail -n 1)"
   timeout 20 $b-ctl -N -j 2>&1 </dev/null | sed 's/^/domain|/'
 fi

@@ -1,4 +1,4 @@
-"""MIG as NVML has it, read by a Python of the host's; the unit that brings it back at boot; what users without root may open."""
+"""MIG as NVML has it, read by a Python of the host's; the units that bring it back at boot; what users without root may open."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.onhost import mig_program
 from gpuprov.onhost.mig.nvml import named_by_size
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host import boot_unit
-from gpuprov.probe.host.boot_unit import KeptAtBoot, UnitState
-from gpuprov.probe.host.systemd import UNIT_OF
+from gpuprov.probe.host.systemd import UNIT_OF, of_units
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
 """NVIDIA's own: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
-DESIRED = mig_program.WANTED
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,12 +97,6 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
 
 
-class Boot(KeptAtBoot, frozen=True, kw_only=True):
-    """What brings MIG back at boot, and NVIDIA's manager beside it."""
-
-    manager: UnitState = UnitState()
-
-
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     """A capability of the driver's: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
@@ -172,17 +162,6 @@ def _named(gpu: MigGpu) -> MigGpu:
     )
 
 
-def parse_boot(output: Output) -> Boot:
-    units, _, rest = output.text.partition("@desired\n")
-    desired, _, log = rest.partition("@log\n")
-    manager, _, own = units.partition("\n\n")
-    states = (line.partition("=") for line in manager.splitlines())
-    return Boot(
-        **boot_unit.kept(own, desired, log),
-        manager=UnitState(**boot_unit.state({name: [value] for name, _, value in states})),
-    )
-
-
 def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
     found = []
     for line in output.text.splitlines():
@@ -233,18 +212,7 @@ STATE = Probe(
     speaks=True,
     knows_missing=True,
 )
-BOOT = Probe(
-    "mig_boot",
-    f"""for u in {MANAGER} {UNIT}; do
-  systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p Result -p Before $u; echo
-done
-{boot_unit.GONE}echo @desired; cat {DESIRED} 2>/dev/null
-echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
-    parse_boot,
-    f"systemctl status {UNIT}; cat {DESIRED}",
-    speaks=True,
-    blank="@desired$",
-)
+UNITS = of_units("mig_units", (MANAGER, UNIT), f"systemctl status {MANAGER} {UNIT}")
 # The driver makes a file here for each instance, and says in it which device file opens it:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
 CAPABILITIES = Probe(

@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.onhost.files import ABOVE
-
 
 class UnitState(msgspec.Struct, frozen=True, kw_only=True):
     """LoadState, ActiveState and UnitFileState."""
@@ -24,29 +22,10 @@ class SetsAtBoot(UnitState, frozen=True, kw_only=True):
     config: tuple[str, ...] | None = None
 
 
-class KeptAtBoot(UnitState, frozen=True, kw_only=True):
-    """A unit that brings back at each boot what a file says: `text` is the file's (empty: not there), `result` that of its last run,
-    `before` the units that wait for it; `log`: its last lines in the journal; `gone`: files of its command that are not there."""
-
-    result: str = ""
-    before: tuple[str, ...] = ()
-    text: str = ""
-    log: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-
 STATE = "systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'\n"
 """Prints how systemd has the unit $u."""
 BLANK = r"LoadState\|"
 """What a script with STATE prints where there is no such unit."""
-GONE = r"""w=""
-for f in $(systemctl show -p ExecStart --value $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p'); do
-  [ "$w" != -m ] || case $f in *.*) f=@/$(echo "$f" | tr . /).py ;; *) f=@/$f/__main__.py ;; esac
-  case $f in /*) [ -e "$f" ] || echo "gone|$f" ;; esac
-  w=$f
-done
-""".replace("@", ABOVE)
-"""Lines `gone|FILE`: what the command of the unit $u is made of and is not there, its Python or the module that this runs."""
 
 
 def script(unit: str, config: str) -> str:
@@ -67,17 +46,4 @@ def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {
         **state(rows),
         "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
-    }
-
-
-def kept(shown: str, text: str, log: str) -> dict[str, Any]:
-    """The fields of KeptAtBoot, of the unit's properties (`KEY=VALUE`) with what GONE prints, its file, and its journal."""
-    values = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-    return {
-        **state({name: [value] for name, value in values.items()}),
-        "result": values.get("Result", ""),
-        "before": tuple(values.get("Before", "").split()),
-        "text": text.strip(),
-        "log": tuple(log.splitlines()),
-        "gone": tuple(line.removeprefix("gone|") for line in shown.splitlines() if line.startswith("gone|")),
     }

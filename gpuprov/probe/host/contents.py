@@ -62,6 +62,9 @@ def parse(output: Output) -> Contents:
             sums[path] = digest
         elif kind == "unit":
             shown.append(rest)
+        elif kind == "said":
+            unit, _, text = rest.partition("|")
+            said[unit] = text or said.get(unit, "")
         elif kind == "dropin":
             drop_ins[current := rest] = []
         elif kind == "text" and current:
@@ -125,4 +128,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them."""
+"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them. By _SYSTEMD_UNIT the journal has only what a
+unit's own programs wrote: systemd.journal-fields(7)."""

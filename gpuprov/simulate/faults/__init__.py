@@ -42,7 +42,7 @@ TABLE: tuple[Fault, ...] = (
     Fault(
         "fabric-manager-dead",
         "the fabric manager's process is gone, while the fabric state still says Completed",
-        "fabric_manager.alive",
+        "fabric_manager.active",
         plant="systemctl kill --signal KILL nvidia-fabricmanager 2>&1 || true",
         heal="systemctl restart nvidia-fabricmanager",
     ),
@@ -149,7 +149,7 @@ TABLE: tuple[Fault, ...] = (
     Fault(
         "gpu-settings-unit-disabled",
         "the unit that sets the GPUs at boot is disabled",
-        "gpu_settings.boot",
+        "gpu_settings.enabled",
         plant="systemctl disable gpuprov-gpu-settings 2>/dev/null",
         heal="systemctl enable gpuprov-gpu-settings 2>/dev/null",
     ),

@@ -173,40 +173,10 @@ def test_it_runs_under_old_pythons() -> None:
     assert "from __future__" not in mig.READER
 
 
-def test_unit_and_file() -> None:
-    text = (
-        "Id=nvidia-mig-manager.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n"
-        "Id=gpuprov-mig.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\nResult=success\n"
-        "Before=docker.service kubelet.service\n\n"
-        '@desired\n{"version": 1}\n\n@log\none\ntwo\n'
-    )
-    boot = mig.parse_boot(Output(text))
-    assert (boot.file, boot.result, boot.before) == (
-        "enabled", "success", ("docker.service", "kubelet.service"),
-    )  # fmt: skip
-    assert (boot.manager.load, boot.text, boot.log) == ("not-found", '{"version": 1}', ("one", "two"))
-    assert mig.parse_boot(Output("@desired\n\n@log\n")) == mig.Boot()
-
-
 def run(script: str) -> str:
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
-
-
-def test_files_that_the_unit_starts_and_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As systemctl show prints a command."""
-    (tmp_path / "program.py").touch()
-    command = f"{tmp_path}/python3.9 -B {tmp_path}/program.py boot --wait 120 --services nvidia-dcgm.service"
-    shown = f"{{ path={tmp_path}/python3.9 ; argv[]={command} ; ignore_errors=no ; pid=0 }}"
-    tool = tmp_path / "systemctl"
-    tool.write_text(f'#!/bin/sh\ncase "$*" in *ExecStart*) echo \'{shown}\';; *) echo "Id=${{*##* }}";; esac\n')
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    boot = mig.parse_boot(Output(run(mig.BOOT.script)))
-    assert boot.gone == (f"{tmp_path}/python3.9",)
-    (tmp_path / "python3.9").touch()
-    assert mig.parse_boot(Output(run(mig.BOOT.script))).gone == ()
 
 
 def test_capabilities_and_their_device_files(tmp_path: Path) -> None:
@@ -263,7 +233,7 @@ def test_who_is_on_what() -> None:
 
 
 def test_the_scripts_end_well_on_this_machine() -> None:
-    for probe in (mig.BOOT, mig.CAPABILITIES, mig.HOLDERS):
+    for probe in (mig.CAPABILITIES, mig.HOLDERS):
         done = subprocess.run(["sh", "-c", probe.script], capture_output=True, text=True, check=False, timeout=30)
         assert done.returncode == 0, done.stderr
         probe.parse(Output(done.stdout, 0, done.stderr))
