@@ -67,6 +67,8 @@ WAYS: dict[str, str] = {
     "writable": "chmod o+w {path}",
     "gone": "rm {path}",
 }
+RESET = "sed -E 's/^([A-Za-z]+)=.*/\\1=/' {path} > {drop_in}"
+"""What a site writes behind a drop-in: all that it sets, anew. What else the site says of a unit that is not gpuprov's is its own."""
 SHADOW = """
 mkdir -p {folder}
 printf '[Service]\\nExecStart=\\nExecStart=/bin/true\\nLimitMEMLOCK=1\\n[Unit]\\nConditionPathExists=/nowhere\\n' > {drop_in}
@@ -151,7 +153,8 @@ def test_no_green_over_a_hollowed_host(case: Callable[[Path], Any], lab: Lab, tm
         for path in units:
             where = path.rpartition("/")[0] if path.endswith(".conf") else f"{path}.d"
             shadows[path] = f"{where}/zz-shadow.conf"
-            machine.sh(SHADOW.format(folder=where, drop_in=shadows[path]))
+            script = RESET if path.endswith(".conf") else SHADOW
+            machine.sh(script.format(folder=where, path=path, drop_in=shadows[path]))
         machine.sh("systemctl daemon-reload")
         ran = host.ask("verify", "--json", "-v")
         told = "\n".join(row["found"] for row in ran.json)
