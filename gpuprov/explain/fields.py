@@ -53,6 +53,8 @@ def fields(name: str) -> tuple[Field, ...]:
 
 def named(words: str) -> list[Field]:
     """The field of that name (`rdma.roce.pfc`, `rdma.devices[0].pci`), or all whose name ends so (`pfc`), the least deep first."""
+    if any(map(str.isspace, words)):
+        return []
     wanted = tuple(word.partition("[")[0] for word in words.split("."))
     every = [field for name in BY_NAME for field in fields(name)]
     exact = [field for field in every if field.path == wanted]
