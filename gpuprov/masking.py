@@ -1,7 +1,8 @@
 """Secrets in what hosts and programs print, replaced by `***`, so that it can be shown, or attached to a ticket.
 
 What looks like a secret goes, also where it is none: user and password in a URL, values behind names such as password, token or
-secret, authorization headers, private keys, JSON web tokens, and keys of cloud providers. Public keys and fingerprints stay.
+secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services by the form that their makers give them,
+signatures of URLs, and passwords that a command is given by -p. Public keys and fingerprints stay.
 """
 
 from __future__ import annotations
@@ -20,11 +21,35 @@ _OPTION = re.compile(rf"""(?i)(?P<head>(?<!\S)--(?P<name>{_NAME})[ \t]+)(?!-)(?:
 """`--proxy-password VALUE`, in a command."""
 _HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\*+)\Z")
 _PLACE = re.compile(r"(?i).*(?:file|path|dir|stdin)\Z")
+_FORMATS = (
+    r"(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}(?![A-Za-z0-9])",  # AWS, Alibaba Cloud
+    r"gh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
+    r"github_pat_[A-Za-z0-9_]{30,}",
+    r"glpat-[A-Za-z0-9_.-]{20,}",  # GitLab
+    r"xox[abeoprs]-[0-9][A-Za-z0-9-]{15,}",  # Slack
+    r"sk-(?:proj|svcacct|admin|ant)-[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic
+    r"sk-[A-Za-z0-9]{32,}",
+    r"hf_(?=[a-z]{0,40}[A-Z0-9])[A-Za-z0-9]{28,}",  # Hugging Face
+    r"nvapi-[A-Za-z0-9_-]{30,}",  # NVIDIA
+    r"dckr_pat_[A-Za-z0-9_-]{20,}",  # Docker
+    r"AIza[A-Za-z0-9_-]{35}",  # Google
+)
+"""Tokens that say by their first letters whose they are: the alphabet, and fewer characters than any has."""
+_LOGIN = r"""(\b(?:(?:docker|podman|nerdctl|buildah|skopeo|oras)[ \t]+login\b[^\n;|&]{0,200}?|sshpass)[ \t]-p[ \t=]?)(?!["']?\*)"""
+"""Commands that take a password as an option of one letter."""
+_PAIR = r"""[^\s=;,"'*]{1,100}=[^\s;,"']+"""
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)(?!\*\*\*@)[^/\s\"']+@"), rf"\1{MASK}@"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,2000}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"), MASK),
-    (re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"), MASK),
+    (re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(_FORMATS)})"), MASK),
+    (re.compile(r"(?i)([?&;](?:x-amz-signature|x-goog-signature|sig)=)[A-Za-z0-9%+/=_-]{8,}"), rf"\1{MASK}"),
+    (re.compile(_LOGIN + r"""(["'])[^"'\n]+\2"""), rf"\1\2{MASK}\2"),
+    (re.compile(_LOGIN + r"""[^\s"';|&]+"""), rf"\1{MASK}"),
+    (
+        re.compile(rf"""(?i)(\bcookie["']?[ \t]*:[ \t]*["']?){_PAIR}(?:;[ \t]*{_PAIR}){{0,100}}"""),
+        rf"\1{MASK}",
+    ),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
     (
         re.compile(r"(?i)(\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:bearer|basic|token)[ \t]+)(?!\*)[^\s\"',;]+"),
