@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue
-from gpuprov.catalog.xids import Action, Recovery
+from gpuprov.catalog.xids import Recovery
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_state import GpuHealth, State
@@ -74,10 +75,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
     if state.complaint or len(state.gpus) < least:
         words = state.complaint or f"{counted(len(state.gpus), 'GPU')}: {' '.join(gpu.address for gpu in state.gpus)}"
-        lost = any(one in words for one in ("lost", "the device handle for GPU")) or not state.complaint
-        action: Action = "reboot" if lost else "none"
-        hint = "restart the host; gpuprov explain 79" if lost else "see nvidia_driver.user_space; gpuprov explain"
-        return fail(expected, words, hint, action=action)
+        return not_answering(expected, words, complaint=bool(state.complaint))
     if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
         if any("lost" in gpu.broken for gpu, _ in broken):
             return fail(expected, told(broken), "restart the host; gpuprov explain 79", action="reboot")

@@ -1,0 +1,23 @@
+"""GPUs that do not answer nvidia-smi: what its words say, and what is to be done."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Outcome, fail
+
+NO_HANDLE = "the device handle for"
+"""What nvidia-smi says of a GPU that it cannot ask, before the address; after it stands why: the GPU is lost (`Unknown Error`, `GPU is
+lost`), the driver did not start it (`Not Found`), or the device file may not be opened."""
+
+
+def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:
+    """What nvidia-smi complains of, or fewer GPUs than are on the bus."""
+    said = words.casefold()
+    if NO_HANDLE in said and "not found" in said:
+        return fail(
+            expected, words, "the driver did not start it: journalctl -k -b | grep NVRM says why; gpuprov explain"
+        )
+    if NO_HANDLE in said and "permission" in said:
+        return fail(expected, words, "run as root; ls -l /dev/nvidia*")
+    if not complaint or "lost" in said or NO_HANDLE in said:
+        return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
+    return fail(expected, words, "see nvidia_driver.user_space; gpuprov explain", action="none")
