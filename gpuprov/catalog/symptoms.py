@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpuprov.catalog.context import XID, any_of, bounded, fold, is_whole_line, named_xid, without_host
 from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
@@ -24,14 +25,26 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cure: str
 
 
+class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Words of which a line has to hold one beside these signatures, all of the symptom where none is named."""
+
+    words: tuple[str, ...]
+    of: tuple[str, ...] = ()
+
+
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
     `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
-    what NVIDIA says is to be done. `decided_by`: keys of symptoms that say, where they are seen beside it, which cause it has."""
+    what NVIDIA says is to be done. `decided_by`: keys of symptoms that say, where they are seen beside it, which cause it has.
+
+    `needs`: what the lines hold beside signatures that programs of other matters print too, unless the signature is the whole line.
+    `unless`: words of lines that are not this symptom."""
 
     key: str
     signatures: tuple[str, ...]
+    needs: tuple[Context, ...] = ()
+    unless: tuple[str, ...] = ()
     xids: tuple[int, ...] = ()
     cause: str
     check: str = ""
@@ -46,9 +59,6 @@ class SymptomsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/symptoms.yaml"""
 
     symptoms: tuple[Symptom, ...]
-
-
-XID = re.compile(r"(?<!\w)xid\s*+(?:\([^)]{0,100}+\)\s*+)?(?::\s*+)?(\d+)", re.IGNORECASE)
 
 
 FILES = ("symptoms_programs", "symptoms_services", "symptoms")
@@ -92,10 +102,12 @@ def _of_xid(xid: Xid) -> Symptom:
     )
 
 
-def _of_line(symptom: Symptom, number: int | None, line: str) -> Symptom:
+def of_line(symptom: Symptom, number: int, line: str) -> Symptom:
     """A symptom with what this very line asks for, where it says so itself."""
-    known = resolution(asks(number or 0, line))
-    return msgspec.structs.replace(symptom, action=f"{known.key}: {known.words}") if known else symptom
+    known = resolution(asks(number, line))
+    if known is None:
+        return symptom
+    return msgspec.structs.replace(symptom, cure=known.words, action=f"{known.key}: {known.words}")
 
 
 def _of_message(message: Message) -> Symptom:
@@ -123,14 +135,6 @@ def _of_nic_line(line: NicLine) -> Symptom:
     )
 
 
-QUOTES = str.maketrans({'"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
-
-
-def fold(text: str) -> str:
-    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one."""
-    return " ".join(text.translate(QUOTES).split()).casefold()
-
-
 class _Signature(NamedTuple):
     """A signature, to be compared."""
 
@@ -155,10 +159,11 @@ DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|d
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    """By every signature, folded: where a line holds it. One of a single word is held as a whole word, and not as a setting's name."""
+    """By every signature, folded: where a line holds it. One of a single word is held as a whole word, and not as a setting's name;
+    one that ends in a number holds the whole of it."""
     known = {one.text: one.several for symptom in symptoms() for one in _signatures(symptom)}
     return {
-        text: re.compile(re.escape(text) if several else rf"(?<!\w){re.escape(text)}(?![\w=])")
+        text: re.compile(bounded(text) if several else rf"(?<!\w){re.escape(text)}(?![\w=])")
         for text, several in known.items()
     }
 
@@ -189,6 +194,38 @@ def may_say(symptom: Symptom, line: str) -> bool:
 
 
 @cache
+def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
+    """Of a symptom: the words that its folded signatures need, and those of lines that it is not."""
+    needs = {fold(text): any_of(one.words) for one in symptom.needs for text in one.of or symptom.signatures}
+    return needs, any_of(symptom.unless) if symptom.unless else None
+
+
+def _fits(symptom: Symptom, signature: str, line: str) -> bool:
+    """True if a folded line that holds a signature has what this symptom asks for beside it."""
+    if not may_say(symptom, line):
+        return False
+    line = without_host(line)
+    if symptom.xids and XID.match(signature):
+        return is_whole_line(signature, line)
+    needs, unless = _words_of(symptom)
+    if unless is not None and unless.search(line):
+        return False
+    drivers = _of_drivers(symptom.key)
+    if drivers is not None and len(signature.split()) > 3 and line.startswith(signature):
+        return True
+    needed = needs.get(signature) or drivers
+    return needed is None or needed.search(line) is not None or is_whole_line(signature, line)
+
+
+@cache
+def _of_drivers(key: str) -> re.Pattern[str] | None:
+    """The names of the network drivers whose lines a symptom is of; None for one of another matter."""
+    entry = _nic_lines().get(key)
+    also = ("mlx5", "infiniband", "port module event", "health issue observed")
+    return any_of((*entry.drivers, *also)) if entry else None
+
+
+@cache
 def _holders() -> dict[str, list[Symptom]]:
     """By every signature, folded: the symptoms that have it."""
     holders: dict[str, list[Symptom]] = {}
@@ -200,7 +237,7 @@ def _holders() -> dict[str, list[Symptom]]:
 
 def symptoms_of(signature: str, line: str) -> list[Symptom]:
     """The symptoms of a folded signature that a line may show."""
-    return [symptom for symptom in _holders()[signature] if may_say(symptom, line)]
+    return [symptom for symptom in _holders()[signature] if _fits(symptom, signature, line)]
 
 
 def possible_in(text: str) -> list[str]:
@@ -214,7 +251,7 @@ def _score(wanted: str, asked: list[str], held: list[str], symptom: Symptom) -> 
     for one in _signatures(symptom):
         if wanted == one.text:
             best = max(best, 3)
-        elif one.text in held or (len(asked) > 1 and wanted in one.text):
+        elif (one.text in held and _fits(symptom, one.text, wanted)) or (len(asked) > 1 and wanted in one.text):
             best = max(best, 2)
         elif asked and one.words.issuperset(asked):
             best = max(best, 1)
@@ -249,10 +286,9 @@ def find_symptom(words: str) -> list[Symptom]:
     wanted = fold(words)
     if not wanted:
         return []
-    named = XID.search(wanted)
-    if named:
-        number = whole(named[1])
-        return [_of_line(symptom, number, words) for symptom in symptoms() if number in symptom.xids]
+    if named := named_xid(words):
+        number = whole(named)
+        return [of_line(symptom, number or 0, words) for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
         spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]

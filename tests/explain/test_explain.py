@@ -8,10 +8,12 @@ import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.health.log import judge
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file, spoken
-from gpuprov.catalog.symptoms import find_symptom, symptoms
+from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, in_text
+from gpuprov.probe.kernel.kernel_log import Event
 from tests.explain.test_threads import THREADS
 
 
@@ -292,9 +294,14 @@ ONE_WORD = sorted(
 )
 
 
+NEEDED = {
+    text: one.words[0] for symptom in symptoms() for one in symptom.needs for text in one.of or symptom.signatures
+}
+
+
 @pytest.mark.parametrize("word", ONE_WORD)
 def test_a_message_of_one_word_is_found_in_a_line_and_in_a_log(word: str) -> None:
-    line = f"RuntimeError: {word} at 0x7f3a"
+    line = f"RuntimeError: {word} at 0x7f3a {NEEDED.get(word, '')}".strip()
     assert [one.name for one in explain(line)] == [one.name for one in in_text(f"start\n{line}\nend\n", "a log")]
 
 
@@ -331,7 +338,7 @@ def test_what_is_shown_again_of_a_log_has_no_secrets(words: str) -> None:
     seen = dict(in_text(f"{secret}: {said}", "a log")[0].lines)["seen"]
     assert said in seen
     assert "hunter2" not in seen
-    pair = f"No devices found {secret}\n{secret} requires use of the NVIDIA open kernel modules"
+    pair = f"nvidia-smi: No devices found {secret}\n{secret} requires use of the NVIDIA open kernel modules"
     assert "hunter2" not in repr(in_text(pair, "a log")) + repr(explain(pair))
     with pytest.raises(GpuprovError) as caught:
         explain(f"nobody knows {secret}")
@@ -348,6 +355,29 @@ def test_a_standard_input_that_is_closed_is_told() -> None:
         in_stream(None)
 
 
-def test_line_of_nvlink5_says_itself_what_it_asks_for() -> None:
-    found = find_symptom("Xid (PCI:0000:00:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0)")
-    assert [one.action.split(":")[0] for one in found] == ["IGNORE"]
+FATAL, QUIET = "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6 0x0)", "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03"
+NVLINK5 = [
+    (FATAL, "IGNORE: nothing is to be done"),
+    (QUIET, "IGNORE: nothing is to be done"),
+    ("NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000)", "RESET_GPU: reset the GPU"),
+]
+
+
+@pytest.mark.parametrize(("said", "asks"), NVLINK5)
+def test_line_of_nvlink5_says_itself_what_it_asks_for(said: str, asks: str) -> None:
+    """As an argument, piped, and in a record; and nothing else stands beside it."""
+    line = f"NVRM: Xid (PCI:0000:00:00): 149, {said}"
+    for (answer,) in (explain(line), in_text(f"start\n[171167.620236] {line}\nend\n", "a log")):
+        lines = dict(answer.lines)
+        assert lines["NVIDIA says"] == asks
+        assert f": {lines['cure']}" in asks
+        assert "workflow" not in repr(answer)
+    judged = judge(Event(device="0000:00:00", number=149, count=1, at=0.0, text=said))
+    assert judged.words in asks.replace(": ", ", ")
+
+
+def test_lines_of_one_xid_that_ask_for_different_things_are_told_apart() -> None:
+    log = "\n".join(f"NVRM: Xid (PCI:0000:00:00): 149, {said}" for said, _ in NVLINK5)
+    answers = [dict(one.lines) for one in in_text(log, "a log")]
+    assert [one["NVIDIA says"].partition(":")[0] for one in answers] == ["IGNORE", "RESET_GPU"]
+    assert [one["seen"].partition(" in ")[0] for one in answers] == ["2 times", "1 time"]

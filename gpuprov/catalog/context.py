@@ -1,0 +1,67 @@
+"""A line and the message in it: what stands beside the message, and where its words begin and end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from string import digits as DIGITS
+
+XID = re.compile(r"(?<!\w)(xid)\s*+(?:\([^)]{0,100}+\)\s*+)?(?::\s*+)?(\d++)(?!\w)", re.IGNORECASE)
+_OF_NVIDIA = re.compile(r"NVRM|nvidia|(?<![a-z])gpu", re.IGNORECASE)
+_OF_OTHERS = re.compile(
+    r"transaction|postgres|wraparound|vacuum|mysql|innodb|dhc|bootp|(?<![a-z])(nfs|rpc|xa)(?![a-z])", re.IGNORECASE
+)
+"""Databases, DHCP and RPC number their own matters by an xid."""
+_HOST = re.compile(r"(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\S+) [^ :\[\]]+ (?=\S)", re.IGNORECASE)
+"""How a line of syslog or of the journal begins, in front of the program: with the time and the host, whose name says nothing."""
+
+
+def without_host(line: str) -> str:
+    """A line without the time and the host in front of it."""
+    return line[host.end() :] if (host := _HOST.match(line)) else line
+
+
+def named_xid(text: str) -> str:
+    """The number of the Xid that a text names; empty where it names none, or an xid of another program."""
+    text = without_host(text)
+    found = XID.search(text)
+    if found is None or _OF_NVIDIA.search(text):
+        return found[2] if found else ""
+    small = found[1] == "xid" and re.search(r"\w", text[: found.start()] + text[found.end() :])
+    return "" if small or _OF_OTHERS.search(text) else found[2]
+
+
+QUOTES = str.maketrans({'"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
+
+
+def fold(text: str) -> str:
+    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one."""
+    return " ".join(text.translate(QUOTES).split()).casefold()
+
+
+def bounded(text: str) -> str:
+    """A text as a pattern that does not end, or begin, in the middle of a number."""
+    before, after = (r"(?<!\w)" if text[0] in DIGITS else ""), (r"(?![a-z0-9])" if text[-1] in DIGITS else "")
+    return f"{before}{re.escape(text)}{after}"
+
+
+_STAMP = re.compile(r"(\[ *[\d.]+\] *|\d{4}[-/]\d\d[-/]\d\d[t ][\d:.,]+z? |kernel: |error: |warning: )*")
+
+
+def is_whole_line(signature: str, line: str) -> bool:
+    """True if a folded line says nothing but the signature."""
+    bare = _STAMP.sub("", line, count=1)
+    return signature.rstrip(" .:!,") in (line.rstrip(" .:!,"), bare.rstrip(" .:!,"))
+
+
+def any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """One of these words, or its plural: `nvidia` is in nvidia-dkms and in nvidia0, `mig` not in migration, and `gpu` not in gpu01,
+    which is a host."""
+    return re.compile("|".join(map(_a_word, words)))
+
+
+def _a_word(word: str) -> str:
+    text = fold(word)
+    before = r"(?<![a-z0-9])" if text[0].isalnum() else ""
+    after = r"s?(?![a-z0-9-])" if text == "gpu" else r"s?(?![a-z])" if text[-1].isalpha() else ""
+    return f"{before}{re.escape(text)}{after}"

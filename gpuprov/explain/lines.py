@@ -1,0 +1,80 @@
+"""Lines of a log that are understood by their neighbours: what a program says in several lines, and which PCI addresses are GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+_RESULT = re.compile(r"\s+\.\.\.\s*(done|fail)")
+"""How a start script ends a line that it has begun before: `   ...done.`"""
+_UNMET = "The following packages have unmet dependencies"
+_OF_UNMET = re.compile(r"\s|E: Unable to correct problems")
+_MOST = 40
+"""Lines of one list of apt's."""
+_ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+_DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
+"""How lspci begins a device."""
+_DRIVER = re.compile(r"\s+Kernel driver in use:")
+_OF_NVIDIA = re.compile(r"nvidia|10de:", re.IGNORECASE)
+_GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^){_ADDRESS}(?=[: ]|\Z)", re.IGNORECASE)
+
+
+_LID = re.compile(r"\s*sm.?lid:", re.IGNORECASE)
+_LAYER = re.compile(r"\s*link.layer:\s*(\w+)", re.IGNORECASE)
+_PORT = 12
+"""Lines of a port, as ibstat and ibv_devinfo print it, in which the link layer comes after the LID of the subnet manager."""
+
+
+def statements(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, with what goes on in the next as one; without the drivers that lspci names of devices that are not NVIDIA's, and
+    without the LIDs of ports that are no InfiniBand."""
+    whole, device, count = "", "", 0
+    given = list(lines)
+    for at, line in enumerate(given):
+        if _LID.match(line) and _is_no_infiniband(given[at + 1 : at + _PORT]):
+            continue
+        if _DEVICE.match(line):
+            device = line
+        elif not line[:1].isspace():
+            device = ""
+        if device and _DRIVER.match(line) and not _OF_NVIDIA.search(device):
+            continue
+        listed = _UNMET in whole and count < _MOST and _OF_UNMET.match(line)
+        if whole and (listed or _RESULT.match(line)):
+            whole, count = f"{whole.rstrip()} {line.strip()}", count + 1
+            continue
+        if whole:
+            yield whole
+        whole, count = line, 1
+    if whole:
+        yield whole
+
+
+def _is_no_infiniband(after: Iterable[str]) -> bool:
+    """True if the lines after a port's LID say that its link is another than InfiniBand's."""
+    layer = next((match[1] for line in after if (match := _LAYER.match(line))), "InfiniBand")
+    return layer.casefold() != "infiniband"
+
+
+def gpu_addresses(lines: Iterable[str]) -> set[str]:
+    """The PCI addresses that a log shows to be of GPUs: NVIDIA's driver has them, or lspci says so."""
+    found = set()
+    for line in lines:
+        if _OF_NVIDIA.search(line) or "NVRM" in line:
+            for match in _GPU.finditer(line):
+                found.add(_short(match[1]))
+    return found
+
+
+def with_device(line: str, gpus: Collection[str]) -> str:
+    """A line, with the name of NVIDIA's driver where it is of a GPU that others have: `vfio-pci 0000:41:00.0: ...`"""
+    if not gpus:
+        return line
+    of_gpu = any(_short(address) in gpus for address in re.findall(_ADDRESS, line, re.IGNORECASE))
+    return f"{line} (nvidia)" if of_gpu and not _OF_NVIDIA.search(line) else line
+
+
+def _short(address: str) -> str:
+    """An address in its shortest form: without the domain, which some write and others do not, where it is 0."""
+    domain, _, rest = address.casefold().rpartition(":")[0].rpartition(":")
+    return address.casefold() if domain.strip("0") else f"{rest}:{address.casefold().rpartition(':')[2]}"
