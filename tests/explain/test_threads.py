@@ -623,6 +623,25 @@ THREADS = [
     ('NVIDIA/nvidia-container-toolkit#361',
      'dpkg: error processing package nvidia-kernel-dkms (--configure):',
      'dkms-build-failed'),
+    ('pytorch/pytorch#58155',
+     'RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution',
+     'cuda-nvlink'),
+    ('NVIDIA/nvidia-container-toolkit#289',
+     'nvidia-container-cli: mount error: file creation failed: /var/lib/docker/overlay2/706b/merged/usr/lib/x86_64-linux-gnu/libn'
+     'vidia-ml.so.1: file exists: unknown.',
+     'container-library-in-image'),
+    ('servo/ci-runners#57',
+     'E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 2448 (unattended-upgr)',
+     'apt-locked'),
+    ('tinygrad/open-gpu-kernel-modules#20',
+     'rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset',
+     'module-in-use'),
+    ('Bumblebee-Project/Bumblebee#1075',
+     'modprobe: FATAL: Module nvidia_drm is in use.',
+     'module-in-use'),
+    ('elementary/terminal#757',
+     'dpkg: error processing package nvidia-dkms-555 (--configure):',
+     'dkms-build-failed'),
 ]
 # fmt: on
 BY_KEY = {symptom.key: symptom for symptom in symptoms()}
