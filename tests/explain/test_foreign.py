@@ -212,3 +212,17 @@ def test_a_gpu_by_its_address_is_one_whoever_has_it() -> None:
 )
 def test_a_message_that_is_the_whole_line_needs_nothing_beside_it(line: str, key: str) -> None:
     assert set(found(line)) == {key}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "key"),
+    [
+        ("a healthy upgrade of a kernel", "...done.", "...fail!", "dkms-build-failed"),
+        ("another package", "docker-ce : Depends: containerd.io", "cuda-drivers : Depends: dkms", "apt-unmet-dependencies"),
+        ("a network card of a virtual machine", "Intel Corporation Ethernet Controller", "NVIDIA Corporation GH100", "vfio-bound"),
+        ("a healthy boot", "NVRM: loading", "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus", "xid-79"),
+    ],
+)  # fmt: skip
+def test_the_same_text_of_a_gpu_that_is_not_well_is_told(name: str, old: str, new: str, key: str) -> None:
+    assert old in TEXTS[name]
+    assert [one.symptom.key for one in symptoms_in(TEXTS[name].replace(old, new))][:1] == [key]
