@@ -9,10 +9,11 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Change
+from gpuprov.errors import defect
 from gpuprov.gather.pace import Pace
 from gpuprov.onhost import look
 from gpuprov.plan.collect import merged
-from gpuprov.plan.foresee import Foreseen, request, with_keys
+from gpuprov.plan.foresee import Foreseen, Keys, request, with_keys
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.model import HostPlan
 from gpuprov.spec.model import RawHost
@@ -63,14 +64,24 @@ def complete(
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
     """The plans with all that is known of them; hosts where something would be done are asked once more. limit: seconds for one."""
-    known = {name: with_keys(one) for name, (_, one) in foreseen.items()}
+    keys: Keys = {}
+    known = {name: with_keys(one, keys) for name, (_, one) in foreseen.items()}
     asked = {name: (foreseen[name][0], request(one)) for name, one in known.items()}
     wanted = {name: one for name, one in asked.items() if one[1]}
     answers = run_on_hosts(look, wanted, Answer, limit=limit, pace=pace, on_done=on_done) if wanted else {}
     told = {name: one.answer or Answer(problem=one.problem) for name, one in answers.items()}
     return [
-        with_answer(one, known[one.host], told.get(one.host, Answer())) if one.host in known else one for one in plans
+        _with_answer(one, known[one.host], told.get(one.host, Answer())) if one.host in known else one for one in plans
     ]
+
+
+def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
+    """The plan; an answer that cannot be used costs only its host."""
+    try:
+        return with_answer(plan, foreseen, answer)
+    except Exception as error:
+        told = "; ".join(defect("what a host answered to its plan", error))
+        return msgspec.structs.replace(plan, unpredicted=(*plan.unpredicted, told))
 
 
 def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
@@ -106,15 +117,15 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
 
 def _moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
     for row in rows:
-        word, name, *rest = row.split()
+        word, name, *rest = *row.split(), "", ""
         before = installed.get(name.partition(":")[0], "")
         if word in WORDS:
             yield Change(kind="hold", name=name, before=WORDS[word][0], after=WORDS[word][1])
         elif word == "Remv":
             yield Change(kind="package", name=name, before=before, after="removed")
         elif word == "Inst":
-            yield Change(kind="package", name=name, before=before, after="".join(rest[:1]))
-        else:
+            yield Change(kind="package", name=name, before=before, after=rest[0])
+        elif word:
             yield Change(kind="package", name=row)
 
 
@@ -122,6 +133,7 @@ def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Change]:
     for each in foreseen.texts.values():
         for one in each:
             before = answer.texts.get(one.path)
+            before = None if before is None or len(before) > look.LONGEST * 4 else before
             if before is None and one.before not in ("", "absent"):
                 yield Change(kind="file", name=one.path, before=one.before, after="written")
             elif before != one.text:

@@ -28,6 +28,10 @@ SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages
 """Of a package source what need not be said."""
 
 
+Keys = dict[bytes, tuple[str, str]]
+"""By package source its key, and why there is none."""
+
+
 class Text(msgspec.Struct, frozen=True):
     """A file as it would be; `before`: how it differs, empty where only the host can say so."""
 
@@ -126,15 +130,22 @@ def _asked(spec: HostSpec, only: Collection[str] | None) -> list[str]:
     return [name for name in spec.capabilities if (only is None or name in only) and name in BY_NAME]
 
 
-def with_keys(foreseen: Foreseen) -> Foreseen:
-    """The same, with the keys of its package sources, which this machine reads or fetches; of a source without one, why."""
+def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
+    """The same, with the keys of its package sources, which this machine reads or fetches; of a source without one, why. keys: those
+    that were asked for, whatever became of that: hosts of a fleet share them."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
-        try:
-            key, _ = repository_key.key(block, os.environ, repository_key.over_https)
+        asked = msgspec.json.encode(block)
+        if asked not in keys:
+            try:
+                keys[asked] = repository_key.key(block, os.environ, repository_key.over_https)[0], ""
+            except Refused as refused:
+                keys[asked] = "", str(refused)
+        key, problem = keys[asked]
+        if problem:
+            unknown[name] = problem
+        else:
             sources[name] = {**block, "key": key}
-        except Refused as refused:
-            unknown[name] = str(refused)
     return msgspec.structs.replace(foreseen, sources=sources, unknown=unknown)
 
 

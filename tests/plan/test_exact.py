@@ -9,8 +9,9 @@ import pytest
 
 from gpuprov import plan as planning
 from gpuprov.capabilities.base import Change
+from gpuprov.onhost import repository_key
 from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
-from gpuprov.plan.foresee import Foreseen, Text, request
+from gpuprov.plan.foresee import Foreseen, Keys, Text, request, with_keys
 from gpuprov.plan.model import HostPlan
 from gpuprov.resources import Difference, Packages
 
@@ -130,3 +131,37 @@ def test_the_driver_is_not_guarded_against_itself() -> None:
 def test_an_answer_of_another_form_is_none(told: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(told, type=Answer)
+
+
+@pytest.mark.parametrize("row", ["", " ", "Inst", "hold", "Remv ", "x y z", "Inst \x1b[2J \u202e"])
+def test_rows_of_any_form_break_no_plan(row: str) -> None:
+    assert planning.as_text([answered(row, "Inst nvidia-smi 580.1-1")], width=0).count("nvidia-smi") == 1
+
+
+def test_a_text_that_no_host_should_send_is_not_compared() -> None:
+    texts = (Text("/etc/old.conf", "a\n", "another text"),)
+    told = Answer(texts={"/etc/old.conf": "b\n" * 1_000_000})
+    (change,) = with_answer(PLAN, Foreseen(texts={"kernel": texts}), told).diffs
+    assert (change.before, change.diff) == ("another text", "")
+
+
+def test_a_key_is_asked_for_once_for_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says nothing holds each question up for half a minute."""
+    tried: list[str] = []
+
+    def fail(url: str) -> bytes:
+        tried.append(url)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(repository_key, "over_https", fail)
+    block = {
+        "of": "the site",
+        "url": "https://mirror.example",
+        "key_url": "https://mirror.example/k",
+        "fingerprint": "AB" * 20,
+    }
+    keys: Keys = {}
+    found = [with_keys(Foreseen(sources={"nvidia_driver": dict(block)}), keys) for _ in range(3)]
+    assert tried == ["https://mirror.example/k"]
+    assert {one.unknown["nvidia_driver"][:40] for one in found} == {"the site: this machine could not fetch t"}
+    assert [request(one) for one in found] == [{}, {}, {}]
