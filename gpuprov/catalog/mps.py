@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.mig import profiles_for
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.onhost.mps import daemon
 from gpuprov.reading import is_whole
@@ -61,6 +62,20 @@ class Scaling(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slices: int
 
 
+class Chunk(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """SMs of one chunk of a static partition, from a compute capability on."""
+
+    sms: int
+    compute_capability: str
+
+
+class MigSms(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The least share of a GPU's SMs that its largest MIG instance has: `of` of `whole`."""
+
+    of: int
+    whole: int
+
+
 class ProgramPackages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages of a family of distributions, one of which has the programs."""
 
@@ -75,6 +90,8 @@ class MpsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     client_limits: tuple[ClientLimit, ...]
     mig_scaling: Scaling
+    chunks: tuple[Chunk, ...]
+    mig_sms: MigSms
     features: tuple[FeatureFact, ...]
     packages: tuple[ProgramPackages, ...]
 
@@ -109,6 +126,18 @@ def limit_of(compute_capability: str, branch: int) -> int:
 def mig_share(limit: int, slices: int) -> int:
     """What is left of the limit for a compute instance of this many slices; never 0. Inferred: see data/mps.yaml."""
     return max(1, limit * slices // mps_file().mig_scaling.slices)
+
+
+def chunk_sms(gpu: Gpu) -> int:
+    """SMs of a chunk of the GPU's static partitions; 0 where it has none."""
+    reached = capability(gpu.compute_capability)
+    return next((one.sms for one in reversed(mps_file().chunks) if reached >= capability(one.compute_capability)), 0)
+
+
+def most_sms(gpu: Gpu) -> int:
+    """No GPU of this model has more SMs, by those of its largest MIG instance; 0: not known. Inferred: see data/mps.yaml."""
+    share, largest = mps_file().mig_sms, max((one.sm or 0 for one in profiles_for(gpu)), default=0)
+    return -(-largest * share.whole // share.of)
 
 
 def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:

@@ -69,7 +69,8 @@ def test_before_volta_mps_limits_nothing(model: str) -> None:
 @pytest.mark.parametrize(
     ("block", "driver"),
     [(Mps(protocol="v3"), "615"), (Mps(protocol="v3"), "any"), (Mps(clients=60), "590"), (Mps(clients=60), "any"),
-     (Mps(scope="gpu", static_partitions=(4, 2), units={"a.service": "gpu0-1"}), "590")],
+     (Mps(scope="gpu", static_partitions=(4, 2), units={"a.service": "gpu0-1"}), "590"),
+     (Mps(scope="gpu", static_partitions=(8, 8)), "590")],
 )  # fmt: skip
 def test_nor_of_what_this_driver_has(block: Mps, driver: str) -> None:
     assert found(block, driver=driver) == []
@@ -114,6 +115,7 @@ def test_what_cannot_be(block: Mps, message: str) -> None:
         (Mps(static_partitions=(4,)), "mps.static_partitions goes with daemons of one whole GPU each"),
         (Mps(scope="gpu", static_partitions=(4,), units={"a.service": "gpu0"}), "a client has to have one"),
         (Mps(scope="gpu", static_partitions=(4,), units={"a.service": "gpu0-1"}), "and there are 1 partitions"),
+        (Mps(scope="gpu", static_partitions=(10, 9)), "asks for 152 SMs, 8 a chunk, and H100-SXM5-80GB has at most 151"),
         (Mps(scope="gpu", static_partitions=(4,), profile=True), "several daemons or partitions"),
         (Mps(clients=61), "a device takes 60 with driver branch 615"),
         (Mps(protocol="v3", pinned_memory_limit={"0": "1G"}), "protocol v3 has one limit for a daemon's GPUs"),
