@@ -125,8 +125,8 @@ def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
     if why := catalogue.lacks("static_partitions", branch, gpu):
         yield problem(here, f": {why}", "active_thread_percentage in their place, or a newer nvidia_driver.version")
     most, each = (catalogue.most_sms(gpu), catalogue.chunk_sms(gpu)) if gpu else (0, 0)
-    if gpu and most and (asked := sum(block.static_partitions) * each) > most:
-        told = f" asks for {asked} SMs, {each} a chunk, and {gpu.key} has at most {most}"
+    if gpu and most and (sms := sum(block.static_partitions) * each) > most:
+        told = f" asks for {sms} SMs, {each} a chunk, and {gpu.key} has at most {most}"
         yield problem(here, told, f"at most {most // each} chunks in all")
     if block.active_thread_percentage != 100:
         told = f" is {block.active_thread_percentage}, which has no effect beside static_partitions"
