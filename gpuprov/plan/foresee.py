@@ -60,7 +60,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differing(self) -> dict[str, str]:
-        """By capability, that something of it differs, and what first."""
+        """By capability, that something of it differs, and what first. A package source is judged by a check."""
         told = dict[str, str]()
         for name, each in self.packages.items():
             moved = [spec for one in each for spec in (*one.install, *one.remove)]
@@ -68,8 +68,6 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
             files += [one.path for one in self.texts.get(name, ()) if one.before]
             if found := [*moved, *files]:
                 told[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
-            elif name in self.sources:
-                told[name] = f"differs: the package source {self.sources[name]['url']}"
         return told
 
     def only(self, run: Collection[str]) -> Foreseen:

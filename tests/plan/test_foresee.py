@@ -44,6 +44,18 @@ def test_what_cannot_be_decided_is_told_and_the_rest_is_foreseen() -> None:
     assert "kernel" in found.files
 
 
+def test_a_source_that_stays_is_no_difference() -> None:
+    """The role is told of a site's repository at each apply, and finds it in place."""
+    block = SPECS["container_toolkit"]
+    site = {"container_toolkit_repository": "https://mirror.example/toolkit"}
+    with_site, without = (
+        foresee(HostSpec(name="gpu1", capabilities={"container_toolkit": block}, site=one), facts(**good(), **MORE))
+        for one in (site, {})
+    )
+    assert with_site.sources["container_toolkit"]["url"] == "https://mirror.example/toolkit"
+    assert with_site.differing == without.differing
+
+
 def test_what_the_site_set_of_its_package_manager_goes_along() -> None:
     site = {"host_package_lock_timeout": "90", "host_package_lists_max_age": 3600}
     block = SPECS["dcgm"]
