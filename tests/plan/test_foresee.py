@@ -47,10 +47,10 @@ def test_what_cannot_be_decided_is_told_and_the_rest_is_foreseen() -> None:
 def test_a_source_that_stays_is_no_difference() -> None:
     """The role is told of a site's repository at each apply, and finds it in place."""
     block = SPECS["container_toolkit"]
-    site = {"container_toolkit_repository": "https://mirror.example/toolkit"}
+    site: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit"}
     with_site, without = (
         foresee(HostSpec(name="gpu1", capabilities={"container_toolkit": block}, site=one), facts(**good(), **MORE))
-        for one in (site, {})
+        for one in (site, dict[str, object]())
     )
     assert with_site.sources["container_toolkit"]["url"] == "https://mirror.example/toolkit"
     assert with_site.differing == without.differing
