@@ -278,13 +278,12 @@ def held_by(words: str) -> list[Beside]:
 
 
 def find_symptom(words: str) -> list[Symptom]:
-    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Where the words are a
-    message, those that merely have all of them are left out.
+    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Up to three words are
+    looked for wherever they stand; more are a message, as is what has a colon.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
     """
-    wanted = fold(words)
-    if not wanted:
+    if not (wanted := fold(words)):
         return []
     if named := named_xid(words):
         number = whole(named)
@@ -296,5 +295,6 @@ def find_symptom(words: str) -> list[Symptom]:
     held, asked = signatures_in(wanted), _words(wanted)
     scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
     best = max((score for _, score in scored), default=0)
-    least = 2 if best == 3 else 1
+    own = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
+    least = 2 if best == 3 or own else 1
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]

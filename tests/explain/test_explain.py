@@ -277,6 +277,9 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
         ("", "capabilities: host, kernel, nouveau, rdma, nvidia_driver, persistence"),
         ("qqqq", "capabilities: host, kernel"),
         ("a message of another program", "paste the whole message as it was printed"),
+        # Its words are all in another message, of containers: https://github.com/NVIDIA/dcgm-exporter/issues/46
+        ("Error: Failed to initialize NVML", "paste the whole message as it was printed"),
+        ("Error: nvml: Unknown Error", "paste the whole message as it was printed"),
     ],
 )
 def test_unknown_words(words: str, hint: str) -> None:

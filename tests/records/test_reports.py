@@ -93,6 +93,26 @@ def test_a_host_is_judged_by_its_bug_report(bug_report: Path) -> None:
     assert "error" not in {one.status for one in results}
 
 
+@pytest.mark.parametrize(
+    ("said", "check", "found"),
+    [
+        ('version: "570"', "nvidia_driver.loaded", "580.95.05"),
+        ('version: "580.105.08"', "nvidia_driver.loaded", "580.95.05"),
+        ('version: "580", kernel_modules: proprietary', "nvidia_driver.flavour", "loaded: open"),
+        ('version: "580"', "nvidia_driver.loaded", ""),
+        ("version: any", "nvidia_driver.loaded", ""),
+    ],
+)
+def test_a_record_that_shows_another_driver_is_not_as_wanted(
+    bug_report: Path, said: str, check: str, found: str
+) -> None:
+    """Though it has no packages, by which all else is judged."""
+    inventory = SPEC.replace('version: "580", kernel_modules: open, source: nvidia', said)
+    results = {one.check: one for one in recorded.verify(specs(inventory), read(bug_report))}
+    assert results[check].status == ("fail" if found else "skip"), results[check]
+    assert found in results[check].found
+
+
 def test_a_driver_that_was_not_loaded_is_a_fact(tmp_path: Path) -> None:
     path = tmp_path / "report.log"
     text = reports.bug_report().replace(reports.real("version-580-open", "proc-driver-nvidia-version.txt"), "")

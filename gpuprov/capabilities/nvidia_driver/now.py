@@ -14,6 +14,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     versions,
 )
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
+from gpuprov.probe.base import NotRecorded
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import words
@@ -66,13 +67,19 @@ def packages(ctx: Ctx) -> Outcome:
 )
 def flavour(ctx: Ctx) -> Outcome:
     """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at once."""
-    decision = decide(ctx.fragment, ctx.facts)
+    loaded, asked = ctx.facts.get(nvidia.DRIVER), ctx.fragment.kernel_modules
+    running = "open" if loaded.open else "proprietary"
+    try:
+        decision = decide(ctx.fragment, ctx.facts)
+    except NotRecorded:
+        # Its packages are not in the record; the spec may say enough.
+        if not loaded.version or asked in ("auto", running):
+            raise
+        return fail(asked, f"loaded: {running}", "gpuprov plan, where the host can be reached")
     present = list(resolve.kernel_package(package_names(ctx.fragment, ctx.facts).sets, versions(ctx.facts)))
     expected = f"{decision.flavour}: {decision.reason}"
     if present != [decision.flavour]:
         return fail(expected, " and ".join(present) or "none installed", "gpuprov apply switches in one transaction")
-    loaded = ctx.facts.get(nvidia.DRIVER)
-    running = "open" if loaded.open else "proprietary"
     if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
         hint = "the module on disk is right: reload it or reboot"
         return fail(expected, f"loaded: {running}", hint, reboot="the other flavour is loaded")
@@ -106,7 +113,13 @@ def loaded(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version
-    wanted = installed_version(ctx.fragment, ctx.facts)
+    try:
+        wanted = installed_version(ctx.fragment, ctx.facts)
+    except NotRecorded:
+        # Its packages are not in the record; the spec may say enough.
+        if not running or resolve.satisfies(running, ctx.fragment.version):
+            raise
+        return fail(ctx.fragment.version, running, "gpuprov plan, where the host can be reached")
     if not running:
         change = Change(kind="module", name="nvidia", after="loaded")
         return fail(
