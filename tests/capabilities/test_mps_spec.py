@@ -115,7 +115,10 @@ def test_what_cannot_be(block: Mps, message: str) -> None:
         (Mps(static_partitions=(4,)), "mps.static_partitions goes with daemons of one whole GPU each"),
         (Mps(scope="gpu", static_partitions=(4,), units={"a.service": "gpu0"}), "a client has to have one"),
         (Mps(scope="gpu", static_partitions=(4,), units={"a.service": "gpu0-1"}), "and there are 1 partitions"),
-        (Mps(scope="gpu", static_partitions=(10, 9)), "asks for 152 SMs, 8 a chunk, and H100-SXM5-80GB has at most 151"),
+        (
+            Mps(scope="gpu", static_partitions=(10, 9)),
+            "asks for 152 SMs, 8 a chunk, and H100-SXM5-80GB has at most 151",
+        ),
         (Mps(scope="gpu", static_partitions=(4,), profile=True), "several daemons or partitions"),
         (Mps(clients=61), "a device takes 60 with driver branch 615"),
         (Mps(protocol="v3", pinned_memory_limit={"0": "1G"}), "protocol v3 has one limit for a daemon's GPUs"),
