@@ -37,7 +37,7 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
             "units": {},
             "files": {f"{place}/modules.conf": "ib_umad\n"},
             "absent": [],
-            "disabled": [],
+            "off": [],
             "reboot": "",
         },
         "rdma": {
@@ -52,9 +52,9 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
         "gpudirect_rdma": {
             "files": {f"{place}/peer.service": "[Unit]\n"},
             "dead": "",
-            "disabled": [],
+            "off": [],
             "absent": [],
-            "enabled": ["peer.service"],
+            "on": ["peer.service"],
             "reboot": "",
         },
     }
