@@ -64,7 +64,7 @@ def parse(output: Output) -> Contents:
             shown.append(rest)
         elif kind == "said":
             unit, _, text = rest.partition("|")
-            said[unit] = text or said.get(unit, "")
+            said[unit] = text.strip() or said.get(unit, "")
         elif kind == "dropin":
             drop_ins[current := rest] = []
         elif kind == "text" and current:
@@ -76,9 +76,6 @@ def parse(output: Output) -> Contents:
             mode, owner, path = rest.split("|", 2)
             if int(owner) == 0 and not int(mode, 8) & 0o022:
                 sound.add(path)
-        elif kind == "said":
-            name, _, words = rest.partition("|")
-            said[name] = words.strip() or said.get(name, "")
     return Contents(
         {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
         frozenset(missing),
