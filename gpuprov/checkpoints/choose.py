@@ -11,7 +11,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.plan import no_way_back
 from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.probe.host.house import Receipt
-from gpuprov.render.asked import is_comparable
+from gpuprov.render.spec_digest import is_comparable
 
 
 class Back(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from gpuprov.probe.host import house
 from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
 from gpuprov.render import digests
-from gpuprov.render.asked import ASKED, is_changed
+from gpuprov.render.spec_digest import SPEC, is_changed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import next_boot, verdict
@@ -114,7 +114,7 @@ def _changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str
         if (applied := receipt.capabilities.get(name)) is None:
             told[name] = "never applied"
         elif is_changed(applied.digest, present):
-            told[name] = ASKED
+            told[name] = SPEC
     return told
 
 

@@ -10,7 +10,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.render import digests
-from gpuprov.render.asked import ASKED, is_changed, is_comparable
+from gpuprov.render.spec_digest import SPEC, is_changed, is_comparable
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
@@ -102,4 +102,4 @@ def _changed(applied: house.Applied, present: str) -> str:
     when = applied.applied_at or "unknown when"
     if not is_comparable(applied.digest):
         return f"applied by an earlier gpuprov ({when}), whose receipt says too little: applied once more"
-    return f"{ASKED} changed since it was applied ({when})" if is_changed(applied.digest, present) else ""
+    return f"{SPEC} changed since it was applied ({when})" if is_changed(applied.digest, present) else ""

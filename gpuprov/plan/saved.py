@@ -15,7 +15,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
-from gpuprov.render.asked import ASKED
+from gpuprov.render.spec_digest import SPEC
 from gpuprov.shown import MASK
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.schema import document_text
@@ -233,7 +233,7 @@ def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable
         elif name not in before:
             yield f"{name} is new in the spec"
         elif before[name] != now[name]:
-            yield f"{name}: {ASKED} changed"
+            yield f"{name}: {SPEC} changed"
 
 
 def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:

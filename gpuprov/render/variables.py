@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.render.asked import digests
+from gpuprov.render.spec_digest import digests
 from gpuprov.spec.model import Fragment, HostSpec
 
 ROLES = ("host", *(capability.name for capability in CAPABILITIES))

@@ -95,7 +95,7 @@ def test_what_was_done_before_is_blamed_only_when_asked_for() -> None:
 def test_another_spec_is_no_drift_of_the_host() -> None:
     before = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version="535.247.01")})
     found = drifted(receipt=receipt(before))
-    assert (found.state, found.spec_changed) == ("spec changed", {"nvidia_driver": "what is asked for"})
+    assert (found.state, found.spec_changed) == ("spec changed", {"nvidia_driver": "the spec"})
     assert "gpu1: as applied, but the spec has changed since" in text.as_text([found])
     purged = text.as_text([drifted(receipt=receipt(before), packages="")])
     assert "gpu1: the spec has changed since" in purged

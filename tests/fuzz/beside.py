@@ -26,7 +26,7 @@ from gpuprov.onhost.mig import layout
 from gpuprov.onhost.packages import lists, zypper_locks
 from gpuprov.probe.base import Output
 from gpuprov.reading import Unreadable
-from gpuprov.render.asked import is_comparable
+from gpuprov.render.spec_digest import is_comparable
 from gpuprov.shared import engine_files, nccl_topology, reach
 from tests.fuzz import corpus, mutate
 

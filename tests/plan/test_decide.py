@@ -66,7 +66,7 @@ def test_decide(results: list[Result], known: Facts, run: dict[str, str]) -> Non
 def test_other_variables_run_only_that_capability() -> None:
     before = digests(msgspec.structs.replace(SPEC, capabilities={"kernel": Kernel(sysctl={"vm.swappiness": 1})}))
     decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": before["kernel"]})))
-    assert decision.run == {"kernel": "what is asked for changed since it was applied (2026-01-01T00:00:00Z)"}
+    assert decision.run == {"kernel": "the spec changed since it was applied (2026-01-01T00:00:00Z)"}
 
 
 def test_what_differs_runs_although_every_check_passes() -> None:

@@ -97,7 +97,7 @@ def test_what_the_inventory_says_now(state: Path) -> None:
     for pairs, said in [
         ([(moved, pair[1])], "new1: is reached at 192.0.2.9, was at local"),
         ([other(pair, reboot="if-needed")], "new1: reboot is if-needed, was never"),
-        ([other(pair, capabilities=wanted)], "new1: kernel: what is asked for changed"),
+        ([other(pair, capabilities=wanted)], "new1: kernel: the spec changed"),
         ([other(pair, capabilities={})], "new1: kernel is not in the spec any more"),
         ([], "new1 is not in the inventory any more"),
         ([pair, fleet.pair("new2")], "new2 is new in the inventory"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.render import digests
-from gpuprov.render.asked import is_changed, is_comparable
+from gpuprov.render.spec_digest import is_changed, is_comparable
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 

@@ -1,0 +1,55 @@
+"""Digests of what a spec says for each capability: the receipt on a host remembers by them what was applied."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.spec.model import Fragment, HostSpec
+
+SPEC = "the spec"
+"""Names what differs where a digest does."""
+SCHEME = "3"
+"""Version of the digests. Those of an earlier gpuprov have another one, and cannot be compared."""
+FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
+
+
+def digests(spec: HostSpec) -> dict[str, str]:
+    """Return by capability the digest of its block without defaults, and of the site's overrides for it."""
+    return {name: _digest(name, block, _overrides(name, spec.site)) for name, block in spec.capabilities.items()}
+
+
+def is_comparable(digest: str) -> bool:
+    """Return True if a digest of a receipt has the present version."""
+    return FORM.fullmatch(digest) is not None
+
+
+def is_changed(before: str, now: str) -> bool:
+    """Return True if the spec says something else now; False where the digest before cannot be compared."""
+    return is_comparable(before) and before != now
+
+
+def _overrides(name: str, site: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, repr(value)) for key, value in sorted(site.items()) if key.startswith(f"{name}_"))
+
+
+def _digest(name: str, block: Fragment, site: tuple[tuple[str, str], ...]) -> str:
+    defaults = _default_block(name)
+    own = {
+        field: value
+        for field in block.__struct_fields__
+        if (value := getattr(block, field)) != getattr(defaults, field)
+    }
+    plain = msgspec.json.encode([msgspec.to_builtins(own), site], order="sorted")
+    return f"{SCHEME}:{hashlib.sha256(plain).hexdigest()[:20]}"
+
+
+@cache
+def _default_block(name: str) -> Fragment:
+    return BY_NAME[name].fragment()
