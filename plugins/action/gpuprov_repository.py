@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import ansible.module_utils
-from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
@@ -25,22 +24,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         warnings: list[str] = []
         if block.get("url"):
             try:
-                block["key"], warnings = repository_key.key({"of": "", **block}, os.environ, _fetched)
+                block["key"], warnings = repository_key.key({"of": "", **block}, os.environ, repository_key.over_https)
             except Refused as refused:
                 return {"failed": True, "msg": str(refused)}
         arguments = {**self._task.args, "repository": block}
         answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
         return {**answer, "warnings": [*answer.get("warnings", []), *warnings]}
-
-
-def _fetched(url: str) -> bytes:
-    data: bytes = repository_key.answer(lambda: _asked(url))
-    return data
-
-
-def _asked(url: str) -> Any:
-    answer = open_url(url, timeout=30, follow_redirects="safe")
-    if not answer.geturl().startswith("https://"):
-        answer.close()
-        raise ValueError("it leads to an address that is not https")
-    return answer
