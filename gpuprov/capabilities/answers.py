@@ -24,6 +24,7 @@ BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
 """Of units that set something at boot."""
 HOLDING = (system.OS_RELEASE, LOCKING)
 """What `held` looks at, besides the packages."""
+TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host"
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 

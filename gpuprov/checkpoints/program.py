@@ -16,8 +16,8 @@ LIMIT = 600.0
 """Seconds for one host: packages that apt has not kept are downloaded once more."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the program answers; a host may say anything else."""
+class CheckpointsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer of the program; one of any other form is a problem of the host."""
 
     problem: str | None = None
     kept: str = ""
@@ -29,17 +29,17 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def on_hosts(
-    asked: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
+    requests: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
 ) -> dict[str, dict[str, Any]]:
-    """By host, what the program answered; `problem` in it says why it did not do what it was asked for."""
-    found = run_on_hosts(checkpoints, asked, Told, limit=LIMIT, pace=pace)
+    """Return the answers by host; `problem` in one is the reason why the host did not do it."""
+    found = run_on_hosts(checkpoints, requests, CheckpointsAnswer, limit=LIMIT, pace=pace)
     return {name: _plain(one.answer) if one.answer else {"problem": one.problem} for name, one in found.items()}
 
 
-def _plain(told: Told) -> dict[str, Any]:
-    return {key: one if key == "locked" else _in_one_line(one) for key, one in msgspec.to_builtins(told).items()}
+def _plain(answer: CheckpointsAnswer) -> dict[str, Any]:
+    return {key: one if key == "locked" else _in_one_line(one) for key, one in msgspec.to_builtins(answer).items()}
 
 
-def _in_one_line(said: Any) -> Any:
-    """Texts are told in a line of the host's; the lock's is compared with what it was."""
-    return [_in_one_line(one) for one in said] if isinstance(said, list | tuple) else " ".join(said.split())
+def _in_one_line(value: Any) -> Any:
+    """Put each text in one line. That of a lock stays as it is: it is compared with an earlier one."""
+    return [_in_one_line(one) for one in value] if isinstance(value, list | tuple) else " ".join(value.split())

@@ -1,5 +1,5 @@
-"""What a plan asks a host once it is known what is wanted there: what its package manager would do, which sources it can use, and
-what stands in files that would be written.
+"""Answers a plan's questions on a host: what its package manager would do, which package sources it can use, and the texts of files
+that would be written.
 
 Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. It changes nothing.
 """
@@ -17,40 +17,34 @@ from .packages import actions, choice, other_driver
 from .packages.model import LISTS_MAX_AGE, Manager, Refused, Settings
 
 LONGEST = 64 << 10
-"""Bytes of a file whose text is told."""
-TRY = {
-    "judge": False,
-    "stream": "",
-    "instead": "",
-    "hint": "correct what it reports",
-    "pin": {},
-    "refuse": {},
-    "driver": {},
-}
-LISTS = ("install", "remove", "may_remove", "hold", "release")
+"""The largest file whose text is returned, in bytes."""
 
 
-def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """`problem`: why its package manager cannot be asked. `transactions`, `sources`: for each that was asked for, what would be done,
-    or why it is refused. `installed`: versions of what moves. `texts`: of the files that are asked for."""
-    told: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}}
-    told["texts"] = {path: text for path in asked["texts"] if (text := read(path)) is not None}
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `transactions` and `sources`: the changes by each one of the request, or the reason why it is refused; `installed`: the
+    versions of the packages that move; `texts`: those of the request's files; `problem`: the reason why the package manager gives no
+    answer.
+    """
+    answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}}
+    answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:
-        manager = choice.manager(Settings(asked.get("lock_timeout", Settings.lock_timeout), tuple(asked["without"])))
-        told["sources"] = [_source(manager, one) for one in asked["sources"]]
-        if asked["transactions"]:
-            manager.prepare(asked.get("max_age", LISTS_MAX_AGE), True)
-            told["transactions"] = [_transaction(manager, one) for one in asked["transactions"]]
-            moved = {row.split()[1].partition(":")[0] for one in told["transactions"] for row in one["rows"]}
+        manager = choice.manager(
+            Settings(request.get("lock_timeout", Settings.lock_timeout), tuple(request["without"]))
+        )
+        answers["sources"] = [_try_source(manager, one) for one in request["sources"]]
+        if request["transactions"]:
+            manager.prepare(request.get("max_age", LISTS_MAX_AGE), True)
+            answers["transactions"] = [_try_transaction(manager, one) for one in request["transactions"]]
+            moved = {row.split()[1].partition(":")[0] for one in answers["transactions"] for row in one["rows"]}
             there = manager.read([]).installed
-            told["installed"] = {name: there[name] for name in sorted(moved) if name in there}
+            answers["installed"] = {name: there[name] for name in sorted(moved) if name in there}
     except Refused as refused:
-        told["problem"] = str(refused)
-    return told
+        answers["problem"] = str(refused)
+    return answers
 
 
-def read(path: str) -> str | None:
-    """The text of a file, bytes that are no UTF-8 as \\x80; None where there is none, or a long one."""
+def read_text(path: str) -> str | None:
+    """Return the text of a file, bytes that are not UTF-8 as \\x80; None for a missing, special or large one."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             state = os.fstat(file.fileno())
@@ -61,18 +55,17 @@ def read(path: str) -> str | None:
         return None
 
 
-def _transaction(manager: Manager, given: Mapping[str, Any]) -> dict[str, Any]:
-    asked = {**TRY, **{name: [] for name in LISTS}, **given}
-    action = actions.judged if asked["judge"] else actions.attempt
+def _try_transaction(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    action = actions.judged if wanted["judge"] else actions.attempt
     try:
-        rows = [*action(manager, asked, True)["trial"]]
-        rows += manager.hold(asked["hold"], asked["release"], True) if asked["hold"] or asked["release"] else []
+        rows = [*action(manager, wanted, True)["trial"]]
+        rows += manager.hold(wanted["hold"], wanted["release"], True) if wanted["hold"] or wanted["release"] else []
     except Refused as refused:
         return {"rows": [], "refused": str(refused), "another_driver": isinstance(refused, other_driver.AnotherDriver)}
     return {"rows": rows, "refused": "", "another_driver": False}
 
 
-def _source(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _try_source(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
     try:
         found = repository.settle(manager, wanted, family.here(), True)
     except (Refused, ValueError) as refused:
@@ -81,13 +74,13 @@ def _source(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The program."""
-    asked = json.load(sys.stdin)
+    """Read the request, print the answer."""
+    request = json.load(sys.stdin)
     try:
-        told = answer(asked)
+        answers = answer(request)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        told = {"problem": f"{type(error).__name__}: {error}"}
-    print(json.dumps(told))
+        answers = {"problem": f"{type(error).__name__}: {error}"}
+    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The modules of gpuprov/onhost that one of them needs, found by its imports."""
+"""Finds the modules of gpuprov/onhost that one of them imports."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from gpuprov import onhost
 
 
 @cache
-def modules(name: str) -> tuple[str, ...]:
-    """The module, and all that are imported with it, directly or not, with the packages that they lie in."""
+def find_modules(name: str) -> tuple[str, ...]:
+    """Return the module and all that it imports, directly or not, with their packages."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
         one = waiting.pop()
-        if one not in found and (file := _file(one)):
+        if one not in found and (file := _find_file(one)):
             found.add(one)
-            waiting += [one.rpartition(".")[0], *_imported(one, file)]
+            waiting += [one.rpartition(".")[0], *_find_imports(one, file)]
     return tuple(sorted(found))
 
 
-def _file(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     if not name.startswith(onhost.__name__):
         return None
     try:
@@ -34,8 +34,8 @@ def _file(name: str) -> Path | None:
     return Path(found.origin) if found and found.origin else None
 
 
-def _imported(name: str, file: Path) -> Iterator[str]:
-    """What it imports from beside it: modules, and names that may be modules."""
+def _find_imports(name: str, file: Path) -> Iterator[str]:
+    """Yield what it imports relatively: modules, and names that may be modules."""
     above = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:

@@ -19,7 +19,7 @@ from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.script import compose, split, with_environment
 from gpuprov.gather.transport import Answer, job
-from gpuprov.plan.carried_code import modules
+from gpuprov.plan.carried_code import find_modules
 from gpuprov.probe.base import Output, Probe
 from gpuprov.shared import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
@@ -56,12 +56,12 @@ main()
 
 
 def with_python(text: str, request: Request) -> str:
-    """Shell that runs a program with the host's Python, the request on its standard input."""
+    """Return shell that runs a program with the host's Python, the request on its standard input."""
     return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(text)}'
 
 
-class Answered(NamedTuple, Generic[T]):
-    """What a host answered, or in one line why there is no answer."""
+class HostAnswer(NamedTuple, Generic[T]):
+    """A host's answer, or in one line why there is none."""
 
     answer: T | None = None
     problem: str = ""
@@ -69,10 +69,9 @@ class Answered(NamedTuple, Generic[T]):
 
 @cache
 def program(module: str) -> str:
-    """The module, whose function `main` is called, and all of gpuprov/onhost that it imports, as one text: an importer that has the
-    modules packed in it."""
+    """Return as one text an importer with the module and all of gpuprov/onhost that it imports, which calls its function `main`."""
     top = Path(str(onhost.__file__)).parent
-    found = (find_spec(name) for name in modules(module) if name.startswith(onhost.__name__))
+    found = (find_spec(name) for name in find_modules(module) if name.startswith(onhost.__name__))
     files = [Path(spec.origin) for spec in found if spec and spec.origin]
     texts = {f"gpuprov_onhost/{file.relative_to(top).as_posix()}": file.read_text(encoding="utf-8") for file in files}
     packed = base64.b64encode(zlib.compress(json.dumps(texts).encode(), 9)).decode()
@@ -82,56 +81,58 @@ def program(module: str) -> str:
 
 def run_on_hosts(
     module: ModuleType,
-    asked: Mapping[str, tuple[RawHost, Request]],
+    requests: Mapping[str, tuple[RawHost, Request]],
     answers: type[T],
     *,
     limit: float,
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
-) -> dict[str, Answered[T]]:
-    """By host, what the module answered, which a host may forge: it is read as `answers`. limit: seconds for one host."""
-    found: dict[str, Answered[T]] = {name: Answered(problem="not tried") for name in asked}
+) -> dict[str, HostAnswer[T]]:
+    """Run the module on these hosts and return the answers by host. A host may forge its answer: it is read as the type `answers`.
 
-    def note(name: str, told: Answered[T]) -> None:
-        found[name] = told
+    requests: host and request by name. limit: seconds for one host."""
+    found: dict[str, HostAnswer[T]] = {name: HostAnswer(problem="not tried") for name in requests}
+
+    def note(name: str, answer: HostAnswer[T]) -> None:
+        found[name] = answer
         if on_done:
             on_done(name)
 
-    run_all(_jobs(module.__name__, asked, answers, limit, note), (pace or Pace(0)).forks or 64)
+    run_all(_jobs(module.__name__, requests, answers, limit, note), (pace or Pace(0)).forks or 64)
     return found
 
 
 def _jobs(
     module: str,
-    asked: Mapping[str, tuple[RawHost, Request]],
+    requests: Mapping[str, tuple[RawHost, Request]],
     answers: type[T],
     limit: float,
-    note: Callable[[str, Answered[T]], None],
+    note: Callable[[str, HostAnswer[T]], None],
 ) -> Iterator[Job]:
-    """One at a time: the program is in each, and a fleet of them would be a gigabyte."""
-    for name, (raw, request) in asked.items():
+    """Yield the jobs one at a time: the program is in each, and a fleet of them would be a gigabyte."""
+    for name, (raw, request) in requests.items():
         script = compose((Probe(_PROBE, with_python(program(module), request), _text),), limit=int(limit))
         script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
         try:
             yield job(raw, script, limit, _noting(name, answers, note))
         except GpuprovError as error:
-            note(name, Answered(problem=error.message))
+            note(name, HostAnswer(problem=error.message))
 
 
 def _text(output: Output) -> str:
     return output.text
 
 
-def _noting(name: str, answers: type[T], note: Callable[[str, Answered[T]], None]) -> Callable[[Answer], None]:
+def _noting(name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], None]) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
-            note(name, Answered(problem=getattr(answer, "reason", answer.message)))
+            note(name, HostAnswer(problem=getattr(answer, "reason", answer.message)))
             return
         output = (split(answer) or {}).get(_PROBE, Output(""))
         try:
-            note(name, Answered(reading.typed_json(output.text, answers)))
+            note(name, HostAnswer(reading.typed_json(output.text, answers)))
         except reading.Unreadable:
-            said = " ".join((output.error or output.text).split())[-300:]
-            note(name, Answered(problem=said or f"exit status {output.status}"))
+            words = " ".join((output.error or output.text).split())[-300:]
+            note(name, HostAnswer(problem=words or f"exit status {output.status}"))
 
     return done

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.onhost.packages.model import Transaction
+
 Option = dict[str, Any]
 
 
-class Packages(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Packages(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction, by the names of the options of the module gpuprov_packages.
 
     `install`: as NAME, or NAME=VERSION. `hold`, `release`: after it. `judge`: it is refused for packages of another driver than the
@@ -20,23 +22,24 @@ class Packages(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of: str
     install: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+    may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     pin: Option = {}
     stream: str = ""
     refuse: Option = {}
-    hint: str = "correct what it reports"
+    hint: str = Transaction.hint
     instead: str = ""
     judge: bool = False
     is_driver: bool = False
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is asked for."""
+        """True for a transaction that changes nothing."""
         return not (self.install or self.remove or self.hold or self.release)
 
 
 def packages_of(values: Mapping[str, Any], **more: Any) -> Packages:
-    """The transaction among the values that a role gets; `more`: what is called otherwise there, or not at all."""
+    """Build the transaction from the values of a role. more: options that have another name there, or none."""
     known = {name: values[name] for name in Packages.__struct_fields__ if values.get(name)}
     return msgspec.convert({"of": "", **known, **more}, Packages)

@@ -10,12 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuprov.onhost import look
 from gpuprov.plan.host_code import program
+from gpuprov.resources import Packages
 
-TRIED = {"of": "a tool", "install": [], "hold": [], "release": []}
+TRIED = {**msgspec.to_builtins(Packages(of="a tool")), "driver": {}}
 has_apt = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is asked")
 
 

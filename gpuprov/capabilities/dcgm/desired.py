@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, mine
@@ -92,7 +92,7 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     every = [name for name in dict.fromkeys([*decision.packages, *mine(ctx.facts)]) if name not in decision.replaced]
     return {
         "of": "DCGM",
-        "hint": "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host",
+        "hint": TRY_BY_HAND,
         "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
         "remove": list(decision.replaced),
         "hold": every if ctx.fragment.hold else [],

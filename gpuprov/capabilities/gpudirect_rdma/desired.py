@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities import package_sources
-from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
@@ -89,10 +89,7 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
     return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
 
 
-GDRCOPY = {
-    "of": "gdrcopy",
-    "hint": "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host",
-}
+GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
 """How gpuprov_packages speaks of its packages."""
 
 
