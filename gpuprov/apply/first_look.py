@@ -28,13 +28,12 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         return left(name, reading.lost)
     results = list(reading.results)
     try:
-        differs = reading.foreseen.differing if reading.foreseen else {}
         decision = decide(
             *(pair, results, reading.facts),
             full=options.full,
             reboot=options.reboot,
             only=options.only,
-            foreseen=differs,
+            foreseen=reading.differing,
         )
     except Exception as error:
         results.append(told := broken(name, "the decision what to apply", error, "preflight"))

@@ -60,17 +60,14 @@ def apply(
     everyone = [raw.name for raw, _ in pairs]
     batches(everyone, canary=options.canary, serial=options.serial, known=groups_of(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
-    planner = Planner(pairs, capabilities=options.only, full=options.full, reboot=options.reboot)
     rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
-    rollout.planner = planner if confirm and not options.yes else None
     with ended_politely():
         try:
             rollout.read()
             if agreed:
                 agreed(rollout.readings, {name: outcome.ran for name, outcome in rollout.outcomes.items()})
             work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
-            asked = rollout.planner if work else None
-            if asked and confirm and not confirm(asked.plans(options.timeout, rollout.pace, rollout.show)):
+            if work and not options.yes and confirm and not confirm(rollout.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
             rollout.tidy()
             if work:
@@ -108,7 +105,7 @@ class _Rollout:
         self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
-        self.planner: Planner | None = None
+        self.planner = Planner(pairs, capabilities=options.only, full=options.full, reboot=options.reboot)
         self.interrupted = False
         self.stopped = ""
         self.log: Path | None = None
@@ -122,13 +119,17 @@ class _Rollout:
             found[name] = first_look(pair_of[name], reading, self.options)
             if not found[name].ran:
                 self.done(found[name])
-            if self.planner:
+            if not self.options.yes:
                 self.planner.note(name, reading)
 
         with self.show.reading(list(pair_of), "reading") as done:
             self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
         self.outcomes = {name: found[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
+
+    def plans(self) -> list[HostPlan]:
+        """What will be done, as `plan` says it."""
+        return self.planner.plans(self.options.timeout, self.pace, self.show)
 
     def tidy(self) -> None:
         """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""

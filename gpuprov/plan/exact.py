@@ -23,7 +23,7 @@ WORDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """What the package manager would do, in the words of `model.Trial`, or why it is refused."""
+    """The rows of a transaction as `model.Trial` words them, or the reason why it is refused."""
 
     rows: tuple[str, ...]
     refused: str
@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What `gpuprov.onhost.look` answers."""
+    """The answer of `gpuprov.onhost.look`."""
 
     problem: str = ""
     transactions: tuple[Transaction, ...] = ()
@@ -63,29 +63,31 @@ def complete(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
-    """The plans with all that is known of them; hosts where something would be done are asked once more. limit: seconds for one."""
+    """Complete the plans of hosts that are not blocked: each host with something left to find out is asked once more. limit: seconds
+    for one host."""
     keys: Keys = {}
-    known = {name: with_keys(one, keys) for name, (_, one) in foreseen.items()}
-    asked = {name: (foreseen[name][0], request(one)) for name, one in known.items()}
-    wanted = {name: one for name, one in asked.items() if one[1]}
-    answers = run_on_hosts(look, wanted, Answer, limit=limit, pace=pace, on_done=on_done) if wanted else {}
-    told = {name: one.answer or Answer(problem=one.problem) for name, one in answers.items()}
+    hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
+    known = {name: with_keys(foreseen[name][1], keys) for name in hosts}
+    requests = {name: (foreseen[name][0], sent) for name, one in known.items() if (sent := request(one))}
+    found = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
+    answers = {name: one.answer or Answer(problem=one.problem) for name, one in found.items()}
     return [
-        _with_answer(one, known[one.host], told.get(one.host, Answer())) if one.host in known else one for one in plans
+        _with_answer(plan, known[plan.host], answers.get(plan.host, Answer())) if plan.host in known else plan
+        for plan in plans
     ]
 
 
 def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
-    """The plan; an answer that cannot be used costs only its host."""
+    """Complete a plan; an answer that cannot be used costs only its host."""
     try:
         return with_answer(plan, foreseen, answer)
     except Exception as error:
-        told = "; ".join(defect("what a host answered to its plan", error))
-        return msgspec.structs.replace(plan, unpredicted=(*plan.unpredicted, told))
+        doubt = "; ".join(defect("what a host answered to its plan", error))
+        return msgspec.structs.replace(plan, unpredicted=(*plan.unpredicted, doubt))
 
 
 def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
-    """The plan with what was foreseen, and what the host answered to it."""
+    """Return the plan with the changes that were foreseen and the host's answer to them."""
     pairs = [(name, one) for name, each in foreseen.packages.items() for one in each]
     trials = list(zip(pairs, answer.transactions, strict=False))
     refused = [(name, trial) for (name, _), trial in trials if trial.refused]
@@ -103,13 +105,13 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     diffs = [*_diffs(foreseen, answer), *(_diff(*f) for _, one in sources for f in map(_texts, one.files))]
     exact = {name for (name, _), trial in trials if not trial.refused}
     known = {change for name in exact for change in foreseen.moves.get(name, ())}
-    told = [one for one in plan.changes if one not in known]
+    others = [one for one in plan.changes if one not in known]
     moves = [change for _, trial in trials for change in _moves(trial.rows, answer.installed)]
     return msgspec.structs.replace(
         plan,
         blocked=(*plan.blocked, *blocked),
         differs=plan.differs or bool(blocked),
-        changes=merged([*moves, *told, *files]),
+        changes=merged([*moves, *others, *files]),
         diffs=tuple(diffs),
         unpredicted=tuple(dict.fromkeys([*plan.unpredicted, *doubts])),
     )
@@ -166,6 +168,6 @@ def _refused(host: str, capability: str, trial: Transaction) -> Result:
 
 
 def _resolvable(capability: str) -> str:
-    """The check that says whether its packages can come."""
+    """Return the check that fails when the packages of a capability cannot be installed."""
     known = [one.id for one in BY_NAME[capability].checks if one.moment == "preflight"]
     return next((one for one in known if one.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))

@@ -1,4 +1,4 @@
-"""What a capability would write and install on a host, decided as its role decides it, and what only the host can answer of that."""
+"""The files and packages that a role would bring about on a host, decided by the same code as in the role."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from gpuprov.spec.overrides import package_settings
 from gpuprov.verify.evaluate import Result
 
 SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
-"""Of a package source what need not be said."""
+"""Defaults of a package source."""
 
 
 Keys = dict[bytes, tuple[str, str]]
-"""By package source its key, and why there is none."""
+"""The key of each package source, and the reason where there is none."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -41,11 +41,11 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done on a host, by capability.
+    """The changes to a host, by capability.
 
     `files`: those that differ, without their texts. `texts`: those whose texts are compared on the host. `moves`: packages and holds
-    that the checks of a capability tell. `sources`: package sources to add. `driver`, `without`, `settings`: as gpuprov_packages
-    takes them. `unknown`: why it cannot be told of a capability.
+    that failed checks of a capability name. `sources`: package sources to add. `driver`, `without`, `settings`: options of
+    gpuprov_packages. `unknown`: the reason why nothing is foreseen of a capability.
     """
 
     files: dict[str, tuple[Difference, ...]] = {}
@@ -60,18 +60,18 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differing(self) -> dict[str, str]:
-        """By capability, that something of it differs, and what first. A package source is judged by a check."""
-        told = dict[str, str]()
+        """By capability, the first thing that differs and how many more do. A package source is judged by a check."""
+        reasons = dict[str, str]()
         for name, each in self.packages.items():
             moved = [spec for one in each for spec in (*one.install, *one.remove)]
             files = [one.path for one in self.files.get(name, ())]
             files += [one.path for one in self.texts.get(name, ()) if one.before]
             if found := [*moved, *files]:
-                told[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
-        return told
+                reasons[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
+        return reasons
 
     def only(self, run: Collection[str]) -> Foreseen:
-        """What is foreseen of the capabilities that run."""
+        """Return the same for the capabilities that run alone."""
         kept = {
             name: {key: one for key, one in getattr(self, name).items() if key in run}
             for name in ("files", "texts", "packages", "moves", "sources", "unknown")
@@ -86,8 +86,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
-    """What is read of a host for it, beside what its checks read."""
-    for name in _asked(spec, only):
+    """Yield the probes that this needs beside those of the checks."""
+    for name in _selected(spec, only):
         if wanted := BY_NAME[name].desired:
             yield from (probe.of(spec) for probe in wanted.probes)
 
@@ -98,8 +98,8 @@ def foresee(
     """Decide what the roles of a host would do, as they do it, by the same facts. only: of these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
-    asked = _asked(spec, only)
-    for name in asked:
+    selected = _selected(spec, only)
+    for name in selected:
         capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts)
         if capability.desired is None:
             continue
@@ -115,7 +115,7 @@ def foresee(
         files=files,
         texts=texts,
         packages={name: tuple(_packages(name, made)) for name, made in values.items()},
-        moves={name: frozenset(_told_moves(name, results)) for name in asked},
+        moves={name: frozenset(_moves_of_checks(name, results)) for name in selected},
         sources={name: {**SOURCE, **block} for name, made in values.items() if (block := made.get("repository"))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
@@ -124,22 +124,22 @@ def foresee(
     )
 
 
-def _asked(spec: HostSpec, only: Collection[str] | None) -> list[str]:
+def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
     return [name for name in spec.capabilities if (only is None or name in only) and name in BY_NAME]
 
 
 def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
-    """The same, with the keys of its package sources, which this machine reads or fetches; of a source without one, why. keys: those
-    that were asked for, whatever became of that: hosts of a fleet share them."""
+    """Return the same with the keys of its package sources, which this machine reads or fetches, or with the reason where it has none.
+    keys: those tried so far, which the hosts of a fleet share."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
-        asked = msgspec.json.encode(block)
-        if asked not in keys:
+        source = msgspec.json.encode(block)
+        if source not in keys:
             try:
-                keys[asked] = repository_key.key(block, os.environ, repository_key.over_https)[0], ""
+                keys[source] = repository_key.key(block, os.environ, repository_key.over_https)[0], ""
             except Refused as refused:
-                keys[asked] = "", str(refused)
-        key, problem = keys[asked]
+                keys[source] = "", str(refused)
+        key, problem = keys[source]
         if problem:
             unknown[name] = problem
         else:
@@ -148,7 +148,7 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
 
 
 def request(foreseen: Foreseen) -> dict[str, Any]:
-    """What the host is asked (`gpuprov.onhost.look`); empty where nothing is left to ask."""
+    """Return the request to the host for `gpuprov.onhost.look`; empty where nothing is left to find out."""
     wanted = [one for each in foreseen.packages.values() for one in each]
     paths = [one.path for each in foreseen.texts.values() for one in each]
     if not (wanted or paths or foreseen.sources):
@@ -164,7 +164,7 @@ def request(foreseen: Foreseen) -> dict[str, Any]:
     }
 
 
-def _told_moves(name: str, results: Iterable[Result]) -> Iterator[Change]:
+def _moves_of_checks(name: str, results: Iterable[Result]) -> Iterator[Change]:
     for one in results:
         if one.capability == name:
             yield from (change for change in one.changes if change.kind in ("package", "hold"))
@@ -180,7 +180,7 @@ def _packages(name: str, made: Mapping[str, Any]) -> Iterable[Packages]:
 def _files(
     capability: Capability, context: Context[Any], made: Mapping[str, Any]
 ) -> tuple[tuple[Difference, ...], tuple[Text, ...]]:
-    """Of its files those that differ, and of those the ones with a text of their own, which is compared on the host."""
+    """Return the files of a capability that differ, and apart those with a text, which is compared on the host."""
     found = context.facts.get(contents.CONTENTS) if capability.resources else contents.NOTHING
     wanted = list(from_values(lambda _: made)(context))
     named = {one.path for one in wanted}
@@ -198,14 +198,14 @@ def _files(
     ]
     more = {**made.get("components", {}), **{one.path: one.text for one in unread if isinstance(one, File)}}
     texts += [Text(path, text, "") for path, text in more.items() if text is not None]
-    told = {one.path for one in texts}
-    return tuple(one for path, one in differing.items() if path not in told), tuple(texts)
+    compared = {one.path for one in texts}
+    return tuple(one for path, one in differing.items() if path not in compared), tuple(texts)
 
 
 def _has_diff(wanted: File, found: Difference | None) -> bool:
-    """Whether the text is told: of what is a setting, not of programs."""
+    """Return True for a changed file of settings: the text of a program is not shown."""
     is_program = wanted.mode != PLAIN or wanted.path.startswith(f"{ABOVE}/")
-    return found is not None and found.before in (ABSENT, ANOTHER_TEXT) and not is_program
+    return found is not None and found.before.startswith((ABSENT, ANOTHER_TEXT)) and not is_program
 
 
 def _python(path: str, found: contents.Contents) -> str:

@@ -35,11 +35,11 @@ def plan(
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """What apply would do on each host, from one gather and, unless `exact` is off, from what hosts where something is to be done
-    answer to it: what their package managers would do, and the differences of files.
+    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts where something is to be done are
+    asked once more, for the transactions of their package managers and the differences of files.
 
-    capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for such an answer.
-    on_read: told what every host was read as, by which the plans were made.
+    capabilities: only these. full, reboot: as the same options of apply. timeout: seconds for the second answer. on_read: called with
+    the readings by which the plans are made.
     """
     show, pace = show or Show(), pace or Pace()
     planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot)
@@ -59,9 +59,9 @@ def plan(
 
 
 class Planner:
-    """Plans hosts as they are read: `note` is told each reading, `plans` asks the hosts what else is to be known.
+    """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans on the hosts.
 
-    exact: ask them. capabilities, full, reboot: as `plan` has them."""
+    exact: complete them. capabilities, full, reboot: as for `plan`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Planner:
         self._machines = dict.fromkeys(self._pairs, "")
 
     def note(self, name: str, reading: Reading) -> None:
-        """Plan a host as far as its checks can tell, and decide what its roles would do."""
+        """Plan a host by its checks, and keep what its roles would do."""
         pair = self._pairs[name]
         (plan,) = plans_of(
             [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
@@ -90,7 +90,7 @@ class Planner:
         self._machines[name] = reading.facts.known(house.MACHINE) or ""
 
     def plans(self, timeout: float, pace: Pace, show: Show) -> list[HostPlan]:
-        """The plans of all hosts. timeout: seconds for what one is asked."""
+        """Return the plans of all hosts. timeout: seconds for the second answer of a host."""
         made = self._plans | {
             name: _duplicate(name, other) for name, other in machine.duplicates(self._machines).items()
         }
@@ -109,7 +109,7 @@ def plans_of(
     full: bool = False,
     reboot: bool = False,
 ) -> list[HostPlan]:
-    """The plans as far as the checks can tell."""
+    """Return the plans that the checks alone decide."""
     now, plans = datetime.now(UTC), []
     for pair in pairs:
         reading = readings[pair[0].name]
@@ -117,24 +117,29 @@ def plans_of(
             plans.append(_away(pair[0].name, reading.lost))
             continue
         try:
-            differs = reading.foreseen.differing if reading.foreseen else {}
             decision = decide(
-                pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities, foreseen=differs
+                pair,
+                reading.results,
+                reading.facts,
+                full=full,
+                reboot=reboot,
+                only=capabilities,
+                foreseen=reading.differing,
             )
             plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
         except Exception as error:
-            told = broken(pair[0].name, "the plan", error, "preflight")
-            plans.append(HostPlan(host=pair[0].name, blocked=(told,), differs=True))
+            failure = broken(pair[0].name, "the plan", error, "preflight")
+            plans.append(HostPlan(host=pair[0].name, blocked=(failure,), differs=True))
     return plans
 
 
 def _duplicate(host: str, other: str) -> HostPlan:
-    """Of a host that is another one of the run: apply leaves it alone."""
+    """Return the plan of a host that is another one of the run: apply leaves it alone."""
     found, hint = machine.refusal(other)
-    told = Result(
+    failure = Result(
         host=host, capability="host", check="host.machine", status="fail", found=found, hint=hint, moment="preflight"
     )
-    return HostPlan(host=host, blocked=(told,), differs=True)
+    return HostPlan(host=host, blocked=(failure,), differs=True)
 
 
 def _away(host: str, lost: UnreachableError) -> HostPlan:

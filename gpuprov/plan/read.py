@@ -47,6 +47,11 @@ class Reading(msgspec.Struct, frozen=True):
     foreseen: Foreseen | None = None
 
     @property
+    def differing(self) -> dict[str, str]:
+        """By capability, what differs that its role brings about."""
+        return self.foreseen.differing if self.foreseen else {}
+
+    @property
     def fence(self) -> str | None:
         """The token of the host's lock as it was read; None where that could not be."""
         try:

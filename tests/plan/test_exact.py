@@ -10,10 +10,14 @@ import pytest
 from gpuprov import plan as planning
 from gpuprov.capabilities.base import Change
 from gpuprov.onhost import repository_key
+from gpuprov.plan import exact
 from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
 from gpuprov.plan.foresee import Foreseen, Keys, Text, request, with_keys
+from gpuprov.plan.host_code import HostAnswer
 from gpuprov.plan.model import HostPlan
 from gpuprov.resources import Difference, Packages
+from gpuprov.spec.model import RawHost
+from gpuprov.verify.evaluate import Result
 
 RUN = {"nvidia_driver": "fails: packages"}
 DRIVER = Packages(of="580.1", install=("nvidia-driver=580.1-1",), is_driver=True)
@@ -118,6 +122,25 @@ def test_a_host_where_nothing_is_left_to_ask_is_not_asked() -> None:
     assert with_answer(PLAN, Foreseen(unknown={"mig": "NVML lists no GPU"}), Answer()).unpredicted == (
         "mig: NVML lists no GPU",
     )
+
+
+def test_a_blocked_host_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two names of one machine are found when all hosts are read; what was foreseen of the second is void."""
+    asked: list[str] = []
+
+    def run(_module: Any, requests: Any, _form: Any, **_options: Any) -> dict[str, HostAnswer[Answer]]:
+        asked.extend(requests)
+        return {name: HostAnswer(Answer(transactions=(Transaction(("Inst a 1",), "", False),))) for name in requests}
+
+    monkeypatch.setattr(exact, "run_on_hosts", run)
+    foreseen = Foreseen(packages={"nvidia_driver": (DRIVER,)})
+    second = HostPlan(
+        host="gpu2", blocked=(Result(host="gpu2", capability="host", check="host.machine", status="fail"),)
+    )
+    raws = {name: (RawHost(name=name), foreseen) for name in ("gpu1", "gpu2")}
+    plans = exact.complete([PLAN, second], raws, limit=1)
+    assert (asked, plans[1]) == (["gpu1"], second)
+    assert [one.name for one in plans[0].changes] == ["a"]
 
 
 def test_the_driver_is_not_guarded_against_itself() -> None:
