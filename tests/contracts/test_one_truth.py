@@ -13,6 +13,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.drivers.data import drivers_file
 from gpuprov.catalog.gpus import ARCHITECTURES, gpus
 from gpuprov.onhost.mig import nvml
+from gpuprov.onhost.packages import model
 from gpuprov.render.variables import fleet_variables
 from gpuprov.shared import resolve
 from gpuprov.simulate import nvml_models
@@ -23,6 +24,12 @@ def test_what_a_site_may_set_is_what_the_roles_have_defaults_for() -> None:
     files = (assets.root() / "roles").glob("*/defaults/main.yml")
     names = {name for file in files for name in yaml.safe_load(file.read_text(encoding="utf-8")) or {}}
     assert names == SITE_VARIABLES
+
+
+def test_roles_and_plans_use_package_managers_alike() -> None:
+    defaults = yaml.safe_load((assets.root() / "roles/host/defaults/main.yml").read_text(encoding="utf-8"))
+    assert defaults["host_package_lists_max_age"] == model.LISTS_MAX_AGE
+    assert defaults["host_package_lock_timeout"] == model.Settings.lock_timeout
 
 
 def test_the_resolver_repeats_the_catalogues_branches() -> None:
