@@ -128,7 +128,7 @@ class _Rollout:
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
 
     def plans(self) -> list[HostPlan]:
-        """What will be done, as `plan` says it."""
+        """Return the plans of this run, as `gpuprov plan` makes them."""
         return self.planner.plans(self.options.timeout, self.pace, self.show)
 
     def tidy(self) -> None:

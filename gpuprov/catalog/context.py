@@ -13,7 +13,7 @@ _OF_OTHERS = re.compile(
 )
 """Databases, DHCP and RPC number their own matters by an xid."""
 _HOST = re.compile(r"(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\S+) [^ :\[\]]+ (?=\S)", re.IGNORECASE)
-"""How a line of syslog or of the journal begins, in front of the program: with the time and the host, whose name says nothing."""
+"""The time and the host at the beginning of a line of syslog or of the journal."""
 
 
 def without_host(line: str) -> str:

@@ -21,7 +21,7 @@ Confidence = Literal["confirmed", "inferred", "unconfirmed"]
 
 T = TypeVar("T")
 Finding = tuple[tuple[str | int, ...], str, str]
-"""Where a mistake is in the data, what it is, and what is allowed."""
+"""A mistake in the data: its place, the mistake, and what is allowed."""
 
 ROOM = "catalog"
 _DATA = Path(__file__).parent / "data"
@@ -103,7 +103,7 @@ def _kept(name: str) -> object:
 
 
 def choose_fix(of_contributor: str = "correct the file") -> str:
-    """What to do about a mistake in a file, which in a checkout is the contributor's."""
+    """Return the fix for a mistake in a file: in a checkout the contributor made it."""
     checkout = (_DATA.parents[2] / "pyproject.toml").is_file()
     return of_contributor if checkout else "a file of the installation is damaged: reinstall gpuprov"
 

@@ -109,6 +109,6 @@ def _asks(spec: Mapping[str, Any], name: str) -> bool:
 
 
 def _same(digests: Mapping[str, str], applied: Mapping[str, str]) -> bool:
-    """Whether all of a checkpoint was asked for in the same words."""
+    """Return True if all digests of a checkpoint equal those that were applied."""
     pairs = [(one, applied.get(name, "")) for name, one in digests.items()]
     return bool(pairs) and all(is_comparable(one) and one == other for one, other in pairs)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 _RESULT = re.compile(r"\s+\.\.\.\s*(done|fail)")
-"""How a start script ends a line that it has begun before: `   ...done.`"""
+"""The end of a line of a start script, printed apart from its beginning: `   ...done.`"""
 _UNMET = "The following packages have unmet dependencies"
 _OF_UNMET = re.compile(r"\s|E: Unable to correct problems")
 _MOST = 40
 """Lines of one list of apt's."""
 _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
-"""How lspci begins a device."""
+"""The first line of a device in the output of lspci."""
 _DRIVER = re.compile(r"\s+Kernel driver in use:")
 _OF_NVIDIA = re.compile(r"nvidia|10de:", re.IGNORECASE)
 _GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^){_ADDRESS}(?=[: ]|\Z)", re.IGNORECASE)

@@ -57,7 +57,7 @@ def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
 
 
 def over_https(url: str) -> bytes:
-    """What is at this address, which may not lead to one that is not https. Raises OSError, ValueError."""
+    """Fetch an address, and follow it to https alone. Raises OSError, ValueError."""
     import urllib.request  # takes longer to load than all else here
 
     def ask() -> Any:

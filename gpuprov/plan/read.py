@@ -38,8 +38,8 @@ KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a host is: its results and the facts that are read after them (`KEPT`), and what its roles would do; or, in `lost`, why it
-    could not be reached."""
+    """The state of a host: its results, the facts that are read after them (`KEPT`), and what its roles would do; `lost`: the error
+    where it could not be reached."""
 
     facts: Facts
     results: tuple[Result, ...]

@@ -59,7 +59,7 @@ def max_clock_skew(site: Mapping[str, object]) -> int:
 
 
 def package_settings(site: Mapping[str, object]) -> dict[str, int]:
-    """How long another package manager is waited for, and how old package lists may be, in seconds, as far as the site says so."""
+    """Return what the site sets, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
     named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
     return {option: int(str(site[name])) for option, name in named.items() if name in site}
 

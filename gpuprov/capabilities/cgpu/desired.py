@@ -56,7 +56,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What its resources are, the `unit` on. `differs`: what the unit has to set; `fix`: what to do where it cannot."""
+    """Return the values of the role: those of the resources and `unit`, the one that is on; `differs`: the modes that the unit has to
+    set; `fix`: the hint for a host where it cannot."""
     unit = next(one for one in desired(ctx) if isinstance(one, Unit))
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     return {

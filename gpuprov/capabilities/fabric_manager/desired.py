@@ -63,7 +63,7 @@ class Daemon(msgspec.Struct, frozen=True):
 
     @property
     def outdated(self) -> str:
-        """Why it has to be started anew though its unit is active: a oneshot unit stays so without a process."""
+        """The reason to restart a daemon whose unit is active (a oneshot unit stays active without a process); empty without one."""
         running = self.seen.process(self.process)
         if running is None:
             return "active without a process" if self.active else ""
@@ -107,14 +107,15 @@ def files(block: FabricManager) -> dict[str, str]:
 
 
 def reboot(ctx: Ctx) -> str:
-    """Why the parameter for IMEX channel 0 comes into force with a reboot only."""
+    """Return the reason why the parameter for IMEX channel 0 needs a reboot; empty where it needs none."""
     mine = of_tray(ctx.fragment) and ctx.fragment.imex.channel0 and not ctx.facts.get(system.CONTAINER)
     wrong = mine and ctx.facts.get(IMEX).parameter not in ("", "1")
     return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
 
 
 def needs_reboot(ctx: Ctx, found: Daemon) -> str:
-    """Why the installed program cannot be started before the driver is loaded anew; empty where it can, and without a driver."""
+    """Return the reason why the installed program cannot start before the driver is loaded anew; empty where it can, and without a
+    driver."""
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, found.seen.version
     if not loaded or not program or program == loaded:
         return ""
@@ -122,7 +123,7 @@ def needs_reboot(ctx: Ctx, found: Daemon) -> str:
 
 
 def note(ctx: Ctx, found: Daemon) -> str:
-    """What else is to be known of a daemon that does not run: a process without its unit, GPUs that seem well, its log's complaint."""
+    """Describe a daemon that does not run: a process without its unit, GPUs that look healthy regardless, its last error."""
     running = found.seen.process(found.process)
     told = [f"process {running.pid} lives on without it"] if running and not found.active else []
     if not running and not of_tray(ctx.fragment):

@@ -145,7 +145,7 @@ def driver_version(facts: Facts) -> str:
 
 
 def machine_without_driver(facts: Facts) -> str:
-    """Why nothing can be asked in a container whose machine has no driver loaded; empty elsewhere."""
+    """Return the reason why a container is not checked: its machine has no driver loaded; empty elsewhere."""
     kind = facts.get(system.CONTAINER)
     if not kind or facts.get(nvidia.DRIVER).version:
         return ""

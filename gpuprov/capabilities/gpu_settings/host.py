@@ -13,9 +13,9 @@ from gpuprov.probe.host import pci, system
 
 Ctx = Context[GpuSettings]
 READABLE = (probe.SETTINGS, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
-"""What tells whether anybody can say how the GPUs are."""
+"""Probes that decide whether the settings of GPUs can be read."""
 STATE = (*READABLE, nvidia.SMI)
-"""What tells of the GPUs."""
+"""Probes of the settings of GPUs."""
 
 
 class Asked(NamedTuple):

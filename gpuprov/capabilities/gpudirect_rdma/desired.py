@@ -90,7 +90,7 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
 
 
 GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
-"""How gpuprov_packages speaks of its packages."""
+"""Options of gpuprov_packages for gdrcopy."""
 
 
 def copies(ctx: Ctx) -> dict[str, Any]:
@@ -120,8 +120,10 @@ def copies(ctx: Ctx) -> dict[str, Any]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """What loads the peer module at each boot, or that nothing does; the forerunner's service off; gdrcopy's on. Raises ProbeFailed
-    where no method can be decided."""
+    """Yield the file that loads the peer module at boot, or its absence; the units of nv_peer_mem off and gdrcopy on.
+
+    Raises ProbeFailed where no method can be decided.
+    """
     decision = decided(ctx)
     if decision.problem:
         raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.hint)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Outcome, fail
 
 NO_HANDLE = "the device handle for"
-"""What nvidia-smi says of a GPU that it cannot ask, before the address; after it stands why: the GPU is lost (`Unknown Error`, `GPU is
-lost`), the driver did not start it (`Not Found`), or the device file may not be opened."""
+"""Begins the complaint of nvidia-smi about a GPU that it cannot reach. The address follows, then the reason: the GPU is lost (`Unknown
+Error`, `GPU is lost`), the driver did not start it (`Not Found`), or the device file may not be opened."""
 
 
 def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:
-    """What nvidia-smi complains of, or fewer GPUs than are on the bus."""
+    """Judge a complaint of nvidia-smi, or GPUs that are on the bus and not in its list."""
     said = words.casefold()
     if NO_HANDLE in said and "not found" in said:
         return fail(

@@ -126,7 +126,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What its resources are, `unit` on and `off`. `reboot`: why one is needed. The rest are options of the role's modules."""
+    """Return the values of the role: those of the resources with `unit` on and `off`; `reboot`: the reason for one; options of its
+    modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     without = [] if container else missing(ctx)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off")

@@ -108,7 +108,7 @@ def _judged(place: str, entries: object) -> Selected:
 
 
 def _two_modes(place: str, entries: list[mig_layout.Entry]) -> Iterator[Trouble]:
-    """Where two entries give the same GPUs different modes, whatever GPUs there are."""
+    """Yield pairs of entries that give the same GPUs different modes, on any host."""
     for number, entry in enumerate(entries):
         for other in entries[:number]:
             same = entry.gpus is None or other.gpus is None or {*entry.gpus} & {*other.gpus}

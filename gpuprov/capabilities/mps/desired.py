@@ -134,7 +134,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
 
 
 def _outdated(daemon: mps.Daemon, one: Wanted, block: Mps) -> str:
-    """Why a daemon that runs has to be started anew."""
+    """Return the reason to restart a daemon; empty without one."""
     if daemon.old:
         return "older than its program"
     if daemon.protocol != block.protocol:
@@ -143,7 +143,7 @@ def _outdated(daemon: mps.Daemon, one: Wanted, block: Mps) -> str:
 
 
 def states(ctx: Ctx) -> dict[str, Loaded]:
-    """How systemd has the units of daemons; one that is neither enabled nor loaded is not listed on the host."""
+    """Return the states of the daemons' units in systemd, which does not list one that is neither enabled nor loaded."""
     found = {one.name: Loaded("loaded", file="disabled") for one in units(ctx)}
     for name, (active, on) in ctx.facts.get(mps.MPS).units.items():
         found[unit(name)] = Loaded("loaded", active=active, file="enabled" if on else "disabled")

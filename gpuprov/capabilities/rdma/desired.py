@@ -40,7 +40,7 @@ BY_UNIT = ("soft", "roce", "erdma")
 
 
 def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:
-    """What sets devices at boot, where something does."""
+    """Return the part that sets devices at boot; None where none does."""
     return next((one for part in PARTS if (one := part.at_boot(ctx))), None)
 
 

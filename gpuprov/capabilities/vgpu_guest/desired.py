@@ -41,9 +41,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What its resources are. `token`: `folder` that it lies in (empty: none is needed), `source` on the controller (empty: it is on
-    the host already), its place `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens, of which
-    the daemon might take one. `unit`, and `read`: what a running daemon has read."""
+    """Return the values of the role. `token`: the `folder` that it lies in (empty: none is needed), `source` on the controller (empty:
+    it is on the host already), its place `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens,
+    of which the daemon might take one. `unit`, and `read`: what a running daemon has read."""
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""

@@ -56,8 +56,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept for each boot: whether the unit is `enabled`, and the `text` that it reads; and `locks`, by PCI address, which its
-    program locked since the driver was loaded: NVML does not tell."""
+    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI address that its
+    program has locked since the driver was loaded, which NVML does not tell."""
 
     enabled: bool = False
     text: str = ""

@@ -1,4 +1,4 @@
-"""What surrounds a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of services."""
+"""The surroundings of a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of services."""
 
 from __future__ import annotations
 
