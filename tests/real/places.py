@@ -107,7 +107,7 @@ def systemctl_show(tree: Tree, text: str, _: str) -> None:
 
 
 def systemctl_status(tree: Tree, text: str, _: str) -> None:
-    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID."""
+    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID. Its WantedBy stays unknown."""
     blocks = {}
     for block in re.split(r"^(?=[●○×*] )", text, flags=re.MULTILINE):
         name = re.match(r"[●○×*] (\S+\.\w+)", block)
@@ -153,6 +153,7 @@ for x in $u; do
   cat) exit 1 ;;
   show) [ -n "$first" ] || echo; first=
     for k in $p; do
+      [ "$k" != WantedBy ] || grep -q '^WantedBy=' "$b" || continue
       r=$(sed -n "s/^$k=//p" "$b")
       [ -n "$there" ] || case $k in Id) r=$x ;; LoadState) r=not-found ;; ActiveState) r=inactive ;; MainPID) r=0 ;; esac
       [ -n "$bare" ] && echo "$r" || echo "$k=$r"
