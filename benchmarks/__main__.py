@@ -11,9 +11,12 @@ from pathlib import Path
 
 from benchmarks import hosts, mig_fit
 from benchmarks.clock import Timing, command, row
-from gpuprov.capabilities import CAPABILITIES, HOUSE
+from gpuprov.fleet import judge
 from gpuprov.gather.script import compose
 from gpuprov.inventory import load
+from gpuprov.plan.read import probes_for
+from gpuprov.probe.host import house
+from gpuprov.verify.evaluate import probes_of
 
 BIN = Path(sys.executable).parent
 GPUPROV = BIN / "gpuprov"
@@ -52,12 +55,11 @@ def inline(count: int) -> str:
     return "all:\n  hosts:\n" + "".join(f"    gpu{n:05}: {{gpuprov: {spec}}}\n" for n in range(count))
 
 
-def scripts(folder: Path) -> dict[str, Path]:
-    """The very scripts that gpuprov runs: what `verify` reads, and what `apply` reads."""
+def scripts(folder: Path, inventory: Path) -> dict[str, Path]:
+    """Write the very scripts that gpuprov runs on these hosts: what `verify` reads, and what `apply` reads."""
+    spec = judge(load([str(inventory)]).hosts).pairs[0][1]
     found = {}
-    for name, moments in (("verify", ("now", "next-boot")), ("apply", ("preflight", "now", "next-boot"))):
-        checks = [check for c in (HOUSE, *CAPABILITIES) for check in c.checks if check.moment in moments]
-        probes = tuple(dict.fromkeys(probe for check in checks for probe in check.probes))
+    for name, probes in (("verify", (*probes_of(spec), house.MACHINE)), ("apply", tuple(probes_for(spec)))):
         found[name] = folder / f"{name}.sh"
         found[name].write_text(compose(probes), encoding="utf-8")
     return found
@@ -65,9 +67,9 @@ def scripts(folder: Path) -> dict[str, Path]:
 
 def online(folder: Path, counts: list[int], peers: list[int], runs: int) -> None:
     host = hosts.up(max(counts), folder, GPUPROV)
-    programs = scripts(folder)
     for count in counts:
         file = hosts.inventory(host, count, folder)
+        programs = scripts(folder, file)
         entries = folder / "hosts.json"
         entries.write_text(json.dumps([raw.connection for raw in load([str(file)]).hosts]), encoding="utf-8")
         for verb, arguments in (("verify", ["verify"]), ("apply", ["apply", "--yes"])):

@@ -190,6 +190,18 @@ def _lost(character: str, encoding: str) -> bool:
     return False
 
 
+def fold_paths(paths: Iterable[str]) -> list[str]:
+    """Write paths of one folder as one, FOLDER/{A,B}, as a shell takes them; other names as they are."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder if folder else path, []).append(name)
+    return [
+        f"{folder}/{{{','.join(each)}}}" if len(each) > 1 else f"{folder}/{each[0]}" if "/" in folder else folder
+        for folder, each in folders.items()
+    ]
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 GPU`, `0 GPUs`, `2 policies`."""
     if number == 1:

@@ -19,6 +19,7 @@ from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import max_clock_skew
 from gpuprov.verify.evaluate import Result, broken, is_broken
+from gpuprov.verify.unmanaged import in_words
 
 
 def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
@@ -34,6 +35,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
             reboot=options.reboot,
             only=options.only,
             foreseen=reading.differing,
+            prune=in_words(reading.prune) if options.prune else "",
         )
     except Exception as error:
         results.append(told := broken(name, "the decision what to apply", error, "preflight"))

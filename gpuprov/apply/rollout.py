@@ -26,7 +26,7 @@ from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HOST, HostPlan
 from gpuprov.plan.planning import Planner
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
@@ -105,7 +105,8 @@ class _Rollout:
         self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
-        self.planner = Planner(pairs, capabilities=options.only, full=options.full, reboot=options.reboot)
+        asked = {"full": options.full, "reboot": options.reboot, "prune": options.prune}
+        self.planner = Planner(pairs, capabilities=options.only, **asked)
         self.interrupted = False
         self.stopped = ""
         self.log: Path | None = None
@@ -213,9 +214,9 @@ class _Rollout:
             timeout=options.timeout,
             prepare=options.act == "prepare",
             seen={name: token for name in part if (token := self.readings[name].fence) is not None},
+            pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
         )
-        if options.break_lock:
-            extra["gpuprov_break_lock"] = list(options.break_lock)
+        extra |= {"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {}
         roles = {role for ran in only.values() for role in ran}
         try:
             with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
@@ -239,7 +240,7 @@ class _Rollout:
             self.outcomes[name] = self._judged(name, ledger, ended, log, started)
             if options.act == "prepare":  # which is not verified
                 self.known(self.outcomes[name])
-        # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
+        # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in part if self.interrupted or ledger.cut_off(name)])
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:

@@ -257,7 +257,8 @@ class Capability:
     which proves that a unit brings about then what fails now.
 
     `taken_away`: the block that takes away what it set up, for a host that goes back to where it had none; None: that stays.
-    `until_boot`: what of it stays until the next boot even so, for a person.
+    `until_boot`: what of it stays until the next boot even so, for a person. `pruned`: where --prune takes it away, what the role is
+    handed beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed.
     `sets_up`: it sets up something that could stay. `from_site`: what it needs comes from no package source, so that no bundle can
     hold it.
 
@@ -285,6 +286,7 @@ class Capability:
     at_boot: Mapping[str, str] = field(default_factory=dict)
     taken_away: Mapping[str, Any] | None = None
     until_boot: str = ""
+    pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True
     from_site: bool = False
     driverless: bool = False

@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from gpuprov.plan.read import Pair
 
 FILE = Written()
+prune_option = click.option(
+    "--prune",
+    is_flag=True,
+    help="Also take away files, units and holds that an earlier apply brought and the specs ask for no longer.",
+)
+
+
+def _check_prune(prune: bool, only: frozenset[str] | None) -> None:
+    """Raise UsageError for --prune beside --only."""
+    if prune and only:
+        raise click.UsageError("--prune goes by the whole spec of each host: leave out --only")
 
 
 @click.command(cls=Command, short_help="Show what apply would change, and why. Changes nothing.")
@@ -33,6 +44,7 @@ FILE = Written()
     is_flag=True,
     help="Plan from the checks alone, without asking package managers, and without diffs of files.",
 )
+@prune_option
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
 @click.option("--html", type=FILE, help="Also write the plan to this file, as one HTML page.")
 @options.act_limit
@@ -66,12 +78,14 @@ def plan(
     readings: dict[str, Any] = {}
     fleet = options.load(sources, reading)
     chosen = options.only(only)
-    options.ask_something(fleet, options.only(only))
+    options.ask_something(fleet, chosen)
+    _check_prune(reading["prune"], chosen)
     began = monotonic()
     plans = planning.plan(
         fleet.pairs,
         exact=not quick,
         capabilities=chosen,
+        prune=reading["prune"],
         pace=options.pace(reading),
         timeout=timeout,
         show=Terminal(quiet=True),
@@ -101,6 +115,7 @@ def plan(
     help="Only this part: prepare judges and downloads, changes nothing in service, and ends; a later apply uses what is there.",
 )
 @click.option("--full", is_flag=True, help="Run every role, even where every check passes.")
+@prune_option
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
 @click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
 @click.option(
@@ -162,7 +177,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     options.ask_something(fleet, options.only(given["only"]))
     if not given["yes"]:
         options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
-    names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
+    _check_prune(given["prune"], options.only(given["only"]))
+    names = ("full", "prune", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
     chosen: dict[str, Any] = {name: given[name] for name in names}
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
     chosen |= {"act": given["act"] or "apply"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuprov.plan.read import Reading
     from gpuprov.plan.saved import Saved
 
-SAID = ("limit", "inventories", "extra_vars", "user", "only", "full", "reboot")
+SAID = ("limit", "inventories", "extra_vars", "user", "only", "full", "prune", "reboot")
 """Options that say what is applied: the plan has said it."""
 
 
@@ -50,6 +50,7 @@ def write(
         ),
         user=reading["user"],
         only=tuple(sorted(only)) if only else None,
+        prune=reading["prune"],
     )
     made = saved.made(asked, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
@@ -104,7 +105,13 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
 def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The inventory and the options of apply, as the plan was asked."""
     asked = saved.asked
-    more = {"limit": asked.limit, "extra_vars": asked.extra_vars, "user": asked.user, "inventories": ()}
+    more = {
+        "limit": asked.limit,
+        "extra_vars": asked.extra_vars,
+        "user": asked.user,
+        "inventories": (),
+        "prune": asked.prune,
+    }
     return asked.inventory, {**given, **more, "only": ",".join(asked.only) if asked.only else None, "yes": True}
 
 

@@ -10,16 +10,17 @@ from typing import Any
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.masking import masked
 from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.host import house
+from gpuprov.probe.host import contents, house
 from gpuprov.probe.host.readings import READINGS, Noted, Readings
 from gpuprov.probe.software import history
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC, is_changed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.unmanaged import find_unmanaged
 from gpuprov.verify.verify import next_boot, verdict
 
-PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY, READINGS)
+PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY, READINGS, contents.CONTENTS)
 """What is read beside what the checks need."""
 VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
 """A version of a driver or a release of a kernel, in what a check found."""
@@ -87,6 +88,7 @@ def judge(
             for one in _kept(kept, begin)
             if one not in placed and _matters(one) and not _spans(one, applied.values())
         ),
+        unmanaged=find_unmanaged(spec, facts),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.verify.unmanaged import Unmanaged
+
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
 """drifted: the host is not what was applied, though the spec asks for the same. spec changed: what differs, or would be applied anew,
 is of capabilities whose spec changed. unknown: nothing differs, but not all could be read."""
@@ -48,7 +50,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     """What a host's drift comes to. `applied_at` and `applied_with`: of its receipt. `spec_changed`: by capability, what is another.
     `harmless`: packages that were changed since then, and that no check minds; None where the host has no log of them that is read.
-    `noted`: what the host's own readings say beside that, of files, units, modules and the kernel. `why`: of a host that cannot be
+    `noted`: what the host's own readings say beside that, of files, units, modules and the kernel. `unmanaged`: what was applied, is
+    there, and is of no capability of the spec. `why`: of a host that cannot be
     judged."""
 
     host: str
@@ -62,6 +65,7 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...] = ()
     harmless: int | None = None
     noted: tuple[Cause, ...] = ()
+    unmanaged: tuple[Unmanaged, ...] = ()
     why: str = ""
 
     @property

@@ -10,6 +10,7 @@ from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
 from gpuprov.report.folded import that_follow
 from gpuprov.shown import cleaned, wrapped
+from gpuprov.verify.unmanaged import lines
 
 WORDS: dict[State, str] = {
     "unreachable": "unreachable",
@@ -29,10 +30,10 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     alike: dict[object, list[HostDrift]] = {}
     for one in sorted(hosts, key=_rank):
         alike.setdefault(_key(one), []).append(one)
-    lines: list[str] = []
+    told: list[str] = []
     for group in alike.values():
-        lines += [*_group(group, width), ""]
-    return "\n".join([*lines, summary(hosts)]) + "\n"
+        told += [*_group(group, width), ""]
+    return "\n".join([*told, summary(hosts)]) + "\n"
 
 
 def _state(one: HostDrift) -> str:
@@ -49,7 +50,16 @@ def _rank(one: HostDrift) -> tuple[int, int]:
 def _key(one: HostDrift) -> object:
     """What is told of a host but for the times and numbers of its own."""
     found = tuple((each.check, each.expected, each.found, each.spec_changed) for each in one.differences)
-    return one.state, one.why, one.cut_off, one.next_boot, tuple(one.spec_changed.items()), found, one.applied_with
+    return (
+        one.state,
+        one.why,
+        one.cut_off,
+        one.next_boot,
+        tuple(one.spec_changed.items()),
+        found,
+        one.applied_with,
+        one.unmanaged,
+    )
 
 
 def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
@@ -82,6 +92,8 @@ def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     of = f" ({first.host})" if group[1:] else ""
     for cause in first.noted:
         yield from _labelled("noted", cause_in_words(cause) + of, width)
+    for line in lines(first.unmanaged):
+        yield from _labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
     verdict = {
         "right": "right: a reboot leaves or makes it as the spec asks",
         "wrong": "WRONG: the host will not come back as the spec asks",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog.drivers.any import names_by_family
 from gpuprov.errors import GpuprovError, defect
@@ -20,10 +20,12 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """`refusals`: why nothing may be changed, each with its way out. `desired`: by capability, what its role brings about."""
+    """`refusals`: why nothing may be changed, each with its way out. `desired`: by capability, what its role brings about.
+    `resources`: what it then has on the host, as the receipt names it; said after the installation alone."""
 
     refusals: tuple[str, ...]
     desired: dict[str, dict[str, Any]]
+    resources: dict[str, list[str]] = {}
 
 
 def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
@@ -32,6 +34,8 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
     for name in _asked(spec, only):
         if wanted := BY_NAME[name].desired:
             probes += (probe.of(spec) for probe in wanted.probes)
+        if not preflight:
+            probes += (probe.of(spec) for probe in receipts.probes(BY_NAME[name]))
     return compose({probe.name: probe for probe in probes}.values())
 
 
@@ -61,17 +65,19 @@ def judge(
     results = evaluate(spec, facts, only=only, stops=True, run=together) if preflight else []
     refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
+    resources: dict[str, list[str]] = {}
     for name in () if refusals else _asked(spec, only):
-        wanted = BY_NAME[name].desired
+        capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts, together)
         try:
-            if wanted:
-                made = wanted.make(Context(spec, spec.capabilities[name], facts, together))
-                desired[name] = msgspec.to_builtins(made)
+            if wanted := capability.desired:
+                desired[name] = msgspec.to_builtins(wanted.make(context))
+            if not preflight:
+                resources[name] = receipts.entries(capability, context, desired.get(name, {}))
         except ProbeFailed as error:
             refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")
         except Exception as error:
             refusals.append("; ".join(defect(f"what {name} brings about", error)))
-    return Verdict(tuple(refusals), desired)
+    return Verdict(tuple(refusals), desired, resources)
 
 
 def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,9 @@ PYTHON = "@PYTHON@"
 ABOVE = "/usr/local/lib/gpuprov"
 """Where programs of gpuprov's lie on a host, and the packages that its units let Python find."""
 
+SETTINGS = "/etc/gpuprov"
+"""Where settings lie that programs of gpuprov's read."""
+
 SETTLES = 300
 """Seconds that a file system may take to write what it has not written yet."""
 
@@ -74,12 +77,22 @@ def bring_about(wanted: list[Wanted]) -> list[Difference]:
         one = by_path[difference.path]
         if one.content is None:
             os.unlink(one.path)
+            _remove_empty_folders(one.path)
         elif difference.mode:
             os.chmod(one.path, one.mode)
             os.chown(one.path, 0, 0)
         else:
             write(one.path, one.content, one.mode)
     return changed
+
+
+def _remove_empty_folders(path: str) -> None:
+    """Remove the folders above a path that are gpuprov's and empty."""
+    folder = os.path.dirname(path)
+    with contextlib.suppress(OSError):  # one that is not empty
+        while f"{folder}/".startswith((f"{ABOVE}/", f"{SETTINGS}/")):
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
 
 
 def with_keys(path: str, keys: Mapping[str, str], *, missing: bool = False) -> Wanted:

@@ -1,15 +1,17 @@
 """What was applied here: the receipt of all capabilities, and the mark of an apply that is under way.
 
-A mark that is there when an apply begins was left by one that was cut off: what it names is half-way, until it is applied again.
+The receipt lists what each capability brought, each as a line: `file SHA256 PATH`, `unit NAME`, `hold PACKAGE`. A mark that is there
+when an apply begins was left by one that was cut off: what it names is half-way, until it is applied again.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import re
-from typing import Any, Collection, Mapping
+from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
 from .files import read, remove, settle, write
 
@@ -41,13 +43,16 @@ def _mark(run: Mapping[str, object], names: Collection[str]) -> None:
     write(MARK, json.dumps(mark) + "\n")
 
 
-def known() -> tuple[dict[str, dict[str, str]], str]:
+Entry = Dict[str, Any]
+
+
+def known() -> tuple[dict[str, Entry], str]:
     """Entries by capability, and what is wrong with the receipt (empty: nothing)."""
     try:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
         return {
-            name: {"digest": entry["digest"], "applied_at": entry["applied_at"]} for name, entry in entries.items()
+            name: _entry(one["digest"], one["applied_at"], one.get("resources", ())) for name, one in entries.items()
         }, ""
     except FileNotFoundError:
         return {}, ""
@@ -55,29 +60,56 @@ def known() -> tuple[dict[str, dict[str, str]], str]:
         return {}, str(error) or type(error).__name__
 
 
+def _entry(digest: str, at: str, resources: Iterable[str]) -> Entry:
+    return {"digest": digest, "applied_at": at, "resources": list(resources)}
+
+
+def listed(resources: Iterable[str]) -> Iterator[str]:
+    """Yield these resources as a receipt lists them: of `file PATH`, the sum of what is there; nothing where no file is."""
+    for one in resources:
+        kind, _, name = one.partition(" ")
+        if kind != "file":
+            yield one
+        elif os.path.isfile(name) and not os.path.islink(name):
+            with open(name, "rb") as file:
+                yield f"file {hashlib.sha256(file.read()).hexdigest()} {name}"
+
+
 def applied(
-    run: Mapping[str, object], names: Collection[str], digests: Mapping[str, str], version: str, *, check: bool = False
+    run: Mapping[str, object],
+    names: Collection[str],
+    digests: Mapping[str, str],
+    version: str,
+    resources: Mapping[str, list[str]] = {},
+    forgotten: Collection[str] = (),
+    *,
+    check: bool = False,
 ) -> dict[str, Any]:
     """Merge what was applied, as far as it has a digest, into the receipt, and take it out of the mark.
 
-    `fresh`: those whose digest differs; the others have the time of this apply, too. A receipt that cannot be read is kept as
-    receipt.json.damaged.
+    `resources`: by capability, what it has on the host, files without their sums. `forgotten`: capabilities whose entries go.
+    `fresh`: those whose digest differs; the others have the time of this apply, too. `gone`: entries that went. A receipt that cannot
+    be read is kept as receipt.json.damaged.
     """
     entries, damaged = known()
-    given = {name: digests[name] for name in names if name in digests}
+    given = {name: digests[name] for name in names if name in digests and name not in forgotten}
     fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
+    gone = [name for name in forgotten if name in entries]
+    answer = {"fresh": sorted(fresh), "gone": sorted(gone), "damaged": damaged}
     if check:
-        return {"fresh": sorted(fresh), "damaged": damaged}
-    if given:
+        return answer
+    if given or gone:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
-        entries.update({name: {"digest": digest, "applied_at": now} for name, digest in given.items()})
+        for name, digest in given.items():
+            before = entries.get(name, {}).get("resources", [])
+            entries[name] = _entry(digest, now, listed(resources[name]) if name in resources else before)
         receipt = {
-            "schema": 1,
+            "schema": 2,
             "applied_at": now,
             "gpuprov_version": version,
-            "capabilities": dict(sorted(entries.items())),
+            "capabilities": {name: entry for name, entry in sorted(entries.items()) if name not in gone},
         }
         settle(PROMISED)
         write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
@@ -86,4 +118,4 @@ def applied(
         _mark(run, left)
     else:
         remove(MARK)
-    return {"fresh": sorted(fresh), "damaged": damaged}
+    return answer

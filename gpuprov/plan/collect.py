@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HOST, HostPlan
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
@@ -16,19 +16,28 @@ from gpuprov.probe.host import house
 from gpuprov.resources.file import ANOTHER_TEXT
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
+from gpuprov.verify.unmanaged import Unmanaged, changes_of
 
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
 
 
 def host_plan(
-    spec: HostSpec, results: Sequence[Result], facts: Facts, decision: Decision, now: datetime, *, reboot: bool = False
+    spec: HostSpec,
+    results: Sequence[Result],
+    facts: Facts,
+    decision: Decision,
+    now: datetime,
+    *,
+    reboot: bool = False,
+    unmanaged: Sequence[Unmanaged] = (),
 ) -> HostPlan:
-    """The plan of a host that was read. `reboot`: permission for this run."""
+    """The plan of a host that was read. `reboot`: permission for this run. `unmanaged`: what its spec asks for no longer."""
     concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
     failing = [r for r in concerned if not r.stops and r.status == "fail"]
     before = [r for r in concerned if r.stops]
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
-    changes = merged(change for r in [*before, *failing] for change in r.changes)
+    pruned = changes_of(unmanaged) if HOST in decision.run else ()
+    changes = merged([*(change for r in [*before, *failing] for change in r.changes), *pruned])
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     state: bool | str = bool(reasons)
     if (
@@ -66,6 +75,7 @@ def host_plan(
         versions={r.capability: r.version for r in results if r.version},
         installed={r.capability: r.installed for r in results if r.installed},
         mig=partitions(spec, facts) if "mig" in decision.run else (),
+        unmanaged=tuple(unmanaged),
     )
 
 

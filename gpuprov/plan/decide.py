@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.plan.model import HOST
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.probe.host import house
 from gpuprov.render import digests
@@ -35,9 +36,10 @@ def decide(
     reboot: bool = False,
     only: frozenset[str] | None = None,
     foreseen: Mapping[str, str] = {},
+    prune: str = "",
 ) -> Decision:
     """A capability is left out only if every check of it passed or was skipped, nothing of it differs, and the same was applied
-    before. foreseen: what differs, by capability.
+    before. foreseen: what differs, by capability. prune: what is taken away that the spec asks for no longer; empty for nothing.
 
     reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
     capabilities that asked for it, because the playbook reboots only hosts that it works on.
@@ -79,7 +81,7 @@ def decide(
                 f" {applied.applied_at}" if applied.applied_at else ""
             )
     _follow(run, skipped)
-    run = {name: run[name] for name in spec.capabilities if name in run}
+    run = {name: run[name] for name in spec.capabilities if name in run} | ({HOST: prune} if prune else {})
     if permitted and waiting and not run and not full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)

@@ -15,6 +15,7 @@ from gpuprov.plan.summary import counts, sentence
 from gpuprov.reading import as_document
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.unmanaged import Unmanaged
 
 FORMAT = 1
 
@@ -24,8 +25,8 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     touches the host. `packages` to `holds`: what would be different, by kind. `diffs`: files that would be written, each with the
     difference of its text. `unpredicted`: what nobody can know before.
     `no_way_back`: what rollback could not undo. `versions`: exact, as the host has them after apply, by capability; `installed`: as
-    it has them now. `mig`: GPUs that are partitioned anew. `unmended`: what fails although apply has nothing to do. `differs`: the
-    host is not as its spec says."""
+    it has them now. `mig`: GPUs that are partitioned anew. `unmended`: what fails although apply has nothing to do. `unmanaged`:
+    what an apply brought and the spec asks for no longer. `differs`: the host is not as its spec says."""
 
     host: str
     unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
@@ -57,6 +58,7 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     installed: dict[str, str]
     mig: tuple[Partition, ...]
     unmended: tuple[Result, ...]
+    unmanaged: tuple[Unmanaged, ...]
 
 
 class Summary(msgspec.Struct, kw_only=True):

@@ -43,12 +43,13 @@ def extra_variables(
     timeout: float = ACT_LIMIT,
     prepare: bool = False,
     seen: Mapping[str, str] | None = None,
+    pruned: Mapping[str, Mapping[str, object]] | None = None,
 ) -> dict[str, object]:
     """What the playbook is told on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
 
     reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after
     act 1, which changes nothing in service, so that who uses the GPUs is no reason to stop. seen: by host, the token of its lock as
-    it was read: where another run has been there since, nothing is done by what was read.
+    it was read: where another run has been there since, nothing is done by what was read. pruned: by host, what its role takes away.
     """
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),
@@ -57,6 +58,8 @@ def extra_variables(
     }
     if seen:
         extra["gpuprov_seen"] = dict(seen)
+    if pruned:
+        extra["gpuprov_pruned"] = {host: dict(values) for host, values in pruned.items()}
     if reboot:
         extra["gpuprov_reboot"] = "if-needed"
     if prepare:

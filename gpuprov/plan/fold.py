@@ -12,6 +12,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.model import HostPlan
+from gpuprov.shown import fold_paths
 
 Sign = Literal["+", "-", "~"]
 GONE = ("not held", "removed", "destroyed", "disabled", "stopped", "unloaded", "ended")
@@ -100,11 +101,7 @@ def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:
 
 
 def _together(files: Sequence[Change]) -> Change:
-    if len(files) == 1:
-        return files[0]
-    folder = files[0].name.rpartition("/")[0]
-    names_ = ",".join(one.name.rpartition("/")[2] for one in files)
-    return msgspec.structs.replace(files[0], name=f"{folder}/{{{names_}}}")
+    return msgspec.structs.replace(files[0], name=fold_paths(one.name for one in files)[0])
 
 
 def cuts(mig: Iterable[Partition]) -> list[Cut]:

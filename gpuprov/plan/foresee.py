@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities import BY_NAME, HOUSE
 from gpuprov.capabilities.base import Capability, Change, Context
 from gpuprov.capabilities.generated import desired as resources_of
 from gpuprov.errors import defect
@@ -23,6 +23,7 @@ from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import package_settings
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 
 SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
 """Defaults of a package source."""
@@ -45,7 +46,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     `files`: those that differ, without their texts. `texts`: those whose texts are compared on the host. `moves`: packages and holds
     that failed checks of a capability name. `sources`: package sources to add. `driver`, `without`, `settings`: options of
-    gpuprov_packages. `unknown`: the reason why nothing is foreseen of a capability.
+    gpuprov_packages. `unknown`: the reason why nothing is foreseen of a capability. `unmanaged`: what the spec asks for no longer;
+    `prune`: what the role is handed that takes it away.
     """
 
     files: dict[str, tuple[Difference, ...]] = {}
@@ -57,6 +59,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     unknown: dict[str, str] = {}
+    unmanaged: tuple[Unmanaged, ...] = ()
+    prune: dict[str, Any] = {}
 
     @property
     def differing(self) -> dict[str, str]:
@@ -90,6 +94,7 @@ def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Prob
     for name in _selected(spec, only):
         if wanted := BY_NAME[name].desired:
             yield from (probe.of(spec) for probe in wanted.probes)
+    yield contents.CONTENTS
 
 
 def foresee(
@@ -111,6 +116,11 @@ def foresee(
             unknown[name] = str(error)
         except Exception as error:
             unknown[name] = "; ".join(defect(f"what {name} brings about", error))
+    unmanaged, prune = find_unmanaged(spec, facts, values), dict[str, Any]()
+    try:
+        prune = prune_values(spec, facts, unmanaged)
+    except ProbeFailed as error:
+        unknown[HOUSE.name] = str(error)
     return Foreseen(
         files=files,
         texts=texts,
@@ -121,6 +131,8 @@ def foresee(
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=package_settings(spec.site),
         unknown=unknown,
+        unmanaged=unmanaged,
+        prune=prune,
     )
 
 

@@ -10,7 +10,10 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.unmanaged import Unmanaged
 
+HOST = "host"
+"""The capability of all hosts, whose role takes away what a spec asks for no longer."""
 SECTIONS = {
     "package": "packages",
     "file": "files",
@@ -35,7 +38,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
     apply, by capability, as far as its repositories tell; installed: the one that it has now. mig: GPUs that are cut up anew.
     unmended: what fails although apply has nothing to do; of preflight,
-    what would stop the next apply.
+    what would stop the next apply. unmanaged: what an apply brought and the spec asks for no longer.
     """
 
     host: str
@@ -59,6 +62,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     installed: dict[str, str] = {}
     mig: tuple[Partition, ...] = ()
     unmended: tuple[Result, ...] = ()
+    unmanaged: tuple[Unmanaged, ...] = ()
 
     def section(self, kind: str) -> tuple[Change, ...]:
         """The changes of one kind."""
@@ -68,6 +72,16 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     def jobs(self) -> tuple[Result, ...]:
         """Who of the users is on the GPUs and keeps apply away."""
         return tuple(one for one in self.blocked if one.drained)
+
+    @property
+    def prunes(self) -> bool:
+        """True where apply takes away what the spec asks for no longer."""
+        return HOST in self.run
+
+    @property
+    def left_over(self) -> tuple[Unmanaged, ...]:
+        """What the spec asks for no longer and apply leaves as it is."""
+        return tuple(one for one in self.unmanaged if one.stays or not self.prunes)
 
     @property
     def idle(self) -> bool:

@@ -15,6 +15,7 @@ from gpuprov.plan.text import told
 from gpuprov.report import page
 from gpuprov.report.fleet import Numbers
 from gpuprov.report.fold import brief
+from gpuprov.verify.unmanaged import lines
 
 OPEN = 3
 """So many different plans are shown unfolded."""
@@ -194,6 +195,7 @@ def _card(number: int, group: Group) -> Card:
     holds = sets(plan.section("hold"))
     sections.append(("holds", tuple(Signed(o.sign, KINDS[o.sign], f"{o.end}: {', '.join(o.names)}") for o in holds)))
     sections.append(("files, without a diff", tuple(_signed(one) for one in plan.diffs if not one.diff)))
+    sections.append(("no longer asked for", tuple(Signed("~", "soft", line) for line in lines(plan.left_over))))
     return Card(
         number=number,
         group=group,

@@ -21,6 +21,7 @@ from gpuprov.probe.host import house
 from gpuprov.shared.signals import ended_politely
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result, broken
+from gpuprov.verify.unmanaged import in_words
 
 
 def plan(
@@ -30,6 +31,7 @@ def plan(
     capabilities: frozenset[str] | None = None,
     full: bool = False,
     reboot: bool = False,
+    prune: bool = False,
     pace: Pace | None = None,
     timeout: float = ACT_LIMIT,
     show: Show | None = None,
@@ -38,11 +40,11 @@ def plan(
     """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts where something is to be done are
     asked once more, for the transactions of their package managers and the differences of files.
 
-    capabilities: only these. full, reboot: as the same options of apply. timeout: seconds for the second answer. on_read: called with
-    the readings by which the plans are made.
+    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for the second answer. on_read:
+    called with the readings by which the plans are made.
     """
     show, pace = show or Show(), pace or Pace()
-    planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot)
+    planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot, prune=prune)
     with ended_politely():
         with show.reading([raw.name for raw, _ in pairs], "reading") as done:
             readings = read(
@@ -61,7 +63,7 @@ def plan(
 class Planner:
     """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans on the hosts.
 
-    exact: complete them. capabilities, full, reboot: as for `plan`."""
+    exact: complete them. capabilities, full, reboot, prune: as for `plan`."""
 
     def __init__(
         self,
@@ -71,9 +73,11 @@ class Planner:
         capabilities: frozenset[str] | None = None,
         full: bool = False,
         reboot: bool = False,
+        prune: bool = False,
     ) -> None:
         self._pairs = {pair[0].name: pair for pair in pairs}
         self._exact, self._capabilities, self._full, self._reboot = exact, capabilities, full, reboot
+        self._prune = prune
         self._plans: dict[str, HostPlan] = {}
         self._foreseen: dict[str, tuple[RawHost, Foreseen]] = {}
         self._machines = dict.fromkeys(self._pairs, "")
@@ -82,7 +86,11 @@ class Planner:
         """Plan a host by its checks, and keep what its roles would do."""
         pair = self._pairs[name]
         (plan,) = plans_of(
-            [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
+            *([pair], {name: reading}),
+            capabilities=self._capabilities,
+            full=self._full,
+            reboot=self._reboot,
+            prune=self._prune,
         )
         if self._exact and reading.foreseen and plan.run and not plan.blocked:
             self._foreseen[name] = pair[0], reading.foreseen.only(plan.run)
@@ -108,6 +116,7 @@ def plans_of(
     capabilities: frozenset[str] | None = None,
     full: bool = False,
     reboot: bool = False,
+    prune: bool = False,
 ) -> list[HostPlan]:
     """Return the plans that the checks alone decide."""
     now, plans = datetime.now(UTC), []
@@ -125,8 +134,12 @@ def plans_of(
                 reboot=reboot,
                 only=capabilities,
                 foreseen=reading.differing,
+                prune=in_words(reading.prune) if prune else "",
             )
-            plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
+            left = reading.foreseen.unmanaged if reading.foreseen else ()
+            plans.append(
+                host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot, unmanaged=left)
+            )
         except Exception as error:
             failure = broken(pair[0].name, "the plan", error, "preflight")
             plans.append(HostPlan(host=pair[0].name, blocked=(failure,), differs=True))

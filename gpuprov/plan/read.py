@@ -52,6 +52,11 @@ class Reading(msgspec.Struct, frozen=True):
         return self.foreseen.differing if self.foreseen else {}
 
     @property
+    def prune(self) -> dict[str, Any]:
+        """What the role is handed that takes away what the spec asks for no longer; empty for nothing."""
+        return self.foreseen.prune if self.foreseen else {}
+
+    @property
     def fence(self) -> str | None:
         """The token of the host's lock as it was read; None where that could not be."""
         try:
@@ -90,7 +95,7 @@ def read(
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
     soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
-    asked = [(raw, tuple(_probes(spec, moments, only))) for raw, spec in pairs]
+    asked = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 
@@ -110,7 +115,10 @@ def read(
     return {raw.name: readings[raw.name] for raw, _ in pairs if keep}
 
 
-def _probes(spec: HostSpec, moments: tuple[Moment, ...], only: frozenset[str] | None) -> Iterable[Probe[Any]]:
+def probes_for(
+    spec: HostSpec, moments: tuple[Moment, ...] = ALL, only: frozenset[str] | None = None
+) -> Iterable[Probe[Any]]:
+    """Return the probes that `read` runs on a host, each once."""
     found = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
     for probe in probes(spec, only):
         found.setdefault(probe.name, probe)

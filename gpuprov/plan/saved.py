@@ -63,6 +63,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     extra_vars: tuple[str, ...] = ()
     user: str | None = None
     only: tuple[str, ...] | None = None
+    prune: bool = False
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,6 +207,8 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
         elif not one.plan.blocked and {*run.get(one.host, {})} != {*one.plan.run}:
             before, after = ", ".join(one.plan.run) or "nothing", ", ".join(run.get(one.host, {})) or "nothing"
             wrong.append(f"{one.host}: to apply was {before}; is {after}")
+        elif one.plan.prunes and (left := reading_.foreseen) and left.unmanaged != one.plan.unmanaged:
+            wrong.append(f"{one.host}: what is no longer asked for is not the same any more")
     _refuse(wrong)
 
 

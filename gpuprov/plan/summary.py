@@ -32,7 +32,7 @@ def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
 def sentence(plans: Sequence[HostPlan]) -> str:
     """`4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have jobs running`."""
     touched = [plan for plan in plans if plan.run and not plan.unreachable and (plan.jobs or not plan.blocked)]
-    others = [*_kept_away(plans), *_idle(plans, whole=not touched)]
+    others = [*_kept_away(plans), *_idle(plans, whole=not touched), *_unmanaged(plans)]
     if not touched:
         return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
     part = f"{len(touched):,} of " if len(touched) < len(plans) else ""
@@ -102,6 +102,13 @@ def _reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
         yield f"a reboot that needs permission{_on(held, touched)}"
     if perhaps:
         yield f"perhaps a reboot{_on(perhaps, touched)}"
+
+
+def _unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
+    numbers = [number for plan in plans if (number := sum(not one.stays for one in plan.left_over))]
+    if numbers:
+        what = "resource" if max(numbers) == 1 else "resources"
+        yield f"{_range(numbers)} {what} no longer asked for (--prune){_on(len(numbers), plans)}"
 
 
 def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:

@@ -13,6 +13,7 @@ from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import sentence
 from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.unmanaged import lines
 
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
 LATER = ("client", "package", "setting", "hold")
@@ -97,6 +98,7 @@ def _block(group: Group, verbose: bool) -> Iterator[Line]:
         yield from _listed("left out", [Line(f"{name}: {why}", 4) for name, why in plan.skipped.items()])
     if not plan.idle:
         yield from _details(plan, verbose)
+    yield from _unmanaged(plan)
 
 
 def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
@@ -137,6 +139,12 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
     unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
     yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
     yield from _listed("not predicted", [Line(line, 4) for line in unknown])
+
+
+def _unmanaged(plan: HostPlan) -> Iterator[Line]:
+    """What the spec asks for no longer and this run leaves; what it takes away stands among its changes."""
+    fix = " (--prune takes it away)" if any(not one.stays for one in plan.left_over) else ""
+    yield from _listed(f"no longer asked for{fix}", [Line(line, 4) for line in lines(plan.left_over)])
 
 
 def _diff_colour(line: str) -> str:

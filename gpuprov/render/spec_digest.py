@@ -15,8 +15,8 @@ from gpuprov.spec.model import Fragment, HostSpec
 
 SPEC = "the spec"
 """Names what differs where a digest does."""
-SCHEME = "3"
-"""Version of the digests. Those of an earlier gpuprov have another one, and cannot be compared."""
+SCHEME = "4"
+"""Version of the digests. Those of an earlier gpuprov, whose receipts list no resources, have another one, and cannot be compared."""
 FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
 
 

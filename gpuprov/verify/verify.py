@@ -99,7 +99,8 @@ def verify_each(
     asked = []
     for raw, spec in fleet:
         probes = probes_of(spec, moments, only=only, registered=known)
-        asked.append((raw, (*probes, *(one for one in also if one not in probes))))
+        known_probes = {probe.name for probe in probes}
+        asked.append((raw, (*probes, *(one for one in also if one.name not in known_probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
     for told in machine.warnings(machines):
         console.warning(told)

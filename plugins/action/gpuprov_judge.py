@@ -11,6 +11,7 @@ judged by the driver that is to come, which is in what was `judged`. Nothing is 
 nothing had waited (`later` of what it brings about). What still waits is refused; in check mode, which adds no source, it is said.
 
 What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
+`resources`, of `now`, is what each of `capabilities` has on the host then, for the receipt.
 `driver` is what gpuprov_packages keeps packages of another driver away by.
 Strings in it come from a host and are no templates.
 """
@@ -83,7 +84,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         told = "; ".join(one["told"] for one in waited.values())
         shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
         desired = {**judged, **verdict.desired}
-        return {**result, **shown, "changed": bool(waited), "desired": desired, "driver": driver(desired)}
+        found = {"desired": desired, "driver": driver(desired), "resources": verdict.resources}
+        return {**result, **shown, "changed": bool(waited), **found}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:
         """Both streams of the script on the host, as bytes: what a host holds need not be UTF-8, and a module's result must."""

@@ -8,7 +8,7 @@ module: gpuprov_receipt
 short_description: Mark an apply as begun, or write what was applied into the receipt
 description:
   - Both lie in /var/lib/gpuprov. The mark (applying.json) tells a later run that this one was cut off, so that it completes
-    what stayed half-way. The receipt (receipt.json) says with which digest each capability was applied, and when.
+    what stayed half-way. The receipt (receipt.json) says with which digest each capability was applied, when, and what it brought.
   - A receipt that cannot be read is kept as receipt.json.damaged, with a warning.
   - Check mode changes neither.
 author: gpuprov
@@ -36,6 +36,16 @@ options:
     description: By capability, the digest of what is applied; those of other capabilities are left aside.
     type: dict
     default: {}
+  resources:
+    description: >-
+      By capability, what it has on the host, as C(file PATH), C(unit NAME) and C(hold PACKAGE); the receipt gets the sum of each file.
+    type: dict
+    default: {}
+  forgotten:
+    description: Capabilities of which nothing is left on the host, so that the receipt names them no longer.
+    type: list
+    elements: str
+    default: []
   version:
     description: gpuprov's version, for the receipt.
     type: str
@@ -58,6 +68,11 @@ fresh:
   type: list
   elements: str
   returned: state is applied
+gone:
+  description: The capabilities that the receipt names no longer.
+  type: list
+  elements: str
+  returned: state is applied
 """
 
 from ansible.module_utils.gpuprov_onhost import receipt
@@ -69,6 +84,8 @@ SPEC = {
     "capabilities": {"type": "list", "elements": "str", "required": True},
     "known": {"type": "list", "elements": "str", "default": []},
     "digests": {"type": "dict", "default": {}},
+    "resources": {"type": "dict", "default": {}},
+    "forgotten": {"type": "list", "elements": "str", "default": []},
     "version": {"type": "str", "default": ""},
 }
 
@@ -80,13 +97,14 @@ def main() -> None:
     if asked["state"] == "begun":
         half = [] if check else receipt.begin(asked["run"], names, asked["known"] or names)
         module.exit_json(changed=False, half=half)
-    found = receipt.applied(asked["run"], names, asked["digests"], asked["version"], check=check)
+    given = [asked[name] for name in ("digests", "version", "resources", "forgotten")]
+    found = receipt.applied(asked["run"], names, *given, check=check)
     if found["damaged"]:
         module.warn(
             f"the receipt could not be read ({found['damaged']}); the old one is kept as {receipt.RECEIPT}.damaged, "
             "what earlier runs applied is forgotten"
         )
-    module.exit_json(changed=bool(found["fresh"]), fresh=found["fresh"])
+    module.exit_json(changed=bool(found["fresh"] or found["gone"]), fresh=found["fresh"], gone=found["gone"])
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ MAY: dict[str, str] = {
     "(gpuprov_judged | default({})).driver | default({})": "the same",
     "gpuprov_all | select('in', (gpuprov_only | default({}))[inventory_hostname] | default(gpuprov_all)) "
     "| select('in', gpuprov_selected | default(gpuprov_all))": "the options of the run and of its playbook",
+    "(gpuprov_pruned | default({}))[inventory_hostname] | default({})": "what gpuprov has found on this host",
     "(gpuprov_run | default({})).run | default('by-hand')": "a run by hand has no number",
     "host_lock.run | default(gpuprov_run | default({}))": "act 4 takes the lock of act 1 again",
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, receipts
 from gpuprov.capabilities.base import Capability, Context
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
@@ -28,8 +28,10 @@ from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
 from gpuprov.plan.foresee import foresee
 from gpuprov.probe.host.contents import CONTENTS
+from gpuprov.probe.host.house import RECEIPT_FILE
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 from tests.capabilities import erdma_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
@@ -105,6 +107,25 @@ class Tree:
             ["sh", "-c", script], env=environment, check=False, capture_output=True, text=True, errors="replace"
         )
         return done.stdout.replace(str(self.root), "")
+
+    def unmanaged(self) -> tuple[tuple[Unmanaged, ...], dict[str, Any]]:
+        """What a host is left with whose spec asks for the capability no longer, and what takes it away."""
+        spec = HostSpec(name="gpu1")
+        script = CONTENTS.script.replace(RECEIPT_FILE, f"{self.root}/receipt.json")
+        done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True, errors="replace")
+        remembered = Path(f"{self.root}/receipt.json").read_text()
+        told = {"receipt": remembered, "contents": done.stdout}
+        known = facts(**{**self.told, **{name: text.replace(str(self.root), "") for name, text in told.items()}})
+        found = find_unmanaged(spec, known)
+        return found, prune_values(spec, known, found)
+
+    def remember(self) -> None:
+        """Write the receipt of an apply, as the judge and the module do."""
+        ctx: Context[Any] = Context(self.spec, self.block, facts(**self.told))
+        entries = [one.replace("file /", f"file {self.root}/") for one in receipts.entries(self.capability, ctx, {})]
+        listed = list(on_host("receipt").listed(entries))
+        entry = {"digest": "x", "applied_at": "2026-01-01T00:00:00Z", "resources": listed}
+        self.write("/receipt.json", json.dumps({"capabilities": {self.capability.name: entry}}, indent=2))
 
     def failing(self) -> dict[str, set[str]]:
         """By check that fails, what it would change."""
@@ -259,6 +280,39 @@ def test_units_in_every_state(tree: Tree) -> None:
             before["file"][name], before["active"][name] = file, active
             state.write_text(json.dumps(before))
             settles(tree, f"{name} {file} {active}", differs=bool(tree.failing()), units=True)
+
+
+@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+def test_what_the_spec_asks_for_no_longer_is_named_and_goes(tree: Tree) -> None:
+    tree.apply(check=False)
+    brought = {one.path for one in tree.resources if isinstance(one, File)}
+    tree.remember()
+    found, values = tree.unmanaged()
+    assert set(values["files"]) == brought, "every file of it is named, and nothing else"
+    own = {path.rpartition("/")[2] for path in brought if path.startswith("/etc/systemd/system/")}
+    on = [one.name for one in tree.resources if isinstance(one, Unit) and (one.enabled or one.active)]
+    assert [one.name for one in found if one.kind == "unit"] == sorted(on, key=on.index)
+    assert {one.name for one in found if one.kind == "unit" and one.stays} == {
+        name for name in on if name not in own and f"{name.partition('@')[0]}@.service" not in own
+    }
+    tree.ran("gpuprov_files", disabled=values["units"], absent=[f"{tree.root}{path}" for path in values["files"]])
+    assert not [path for path in brought if Path(f"{tree.root}{path}").exists()]
+    assert all(one.stays for one in tree.unmanaged()[0])
+
+
+@pytest.mark.parametrize("way", ["another text", "a link"])
+def test_a_file_that_others_changed_since_is_left_to_them(
+    way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree("readings", tmp_path, capsys, monkeypatch)
+    tree.apply(check=False)
+    tree.remember()
+    changed = tree.files[0].path
+    WAYS[way](Path(f"{tree.root}{changed}"))
+    found, values = tree.unmanaged()
+    assert changed not in values["files"]
+    assert len(values["files"]) == len(tree.files) - 1
+    assert [one.stays for one in found if one.name == changed] == ["changed by others since it was applied"]
 
 
 def test_a_unit_is_switched_off_while_its_file_is_there(

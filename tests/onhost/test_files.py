@@ -28,6 +28,19 @@ def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
     assert os.listdir(Path(place).parent) == ["a.conf"], "nothing is left beside it"
 
 
+def test_empty_folders_of_its_own_go_with_their_last_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "ABOVE", str(tmp_path / "lib/gpuprov"))
+    monkeypatch.setattr(files, "SETTINGS", str(tmp_path / "etc/gpuprov"))
+    there = [tmp_path / name for name in ("lib/gpuprov/mps/a.py", "etc/gpuprov/a.json", "etc/profile.d/a.sh")]
+    bring_about([Wanted(str(place), "a\n") for place in there])
+    beside = tmp_path / "etc/gpuprov/kubernetes/b.yaml"
+    bring_about([Wanted(str(beside), "b\n")])
+    bring_about([Wanted(str(place), None) for place in there])
+    assert not (tmp_path / "lib/gpuprov").exists()
+    assert beside.exists()
+    assert (tmp_path / "etc/profile.d").is_dir(), "a folder of others stays"
+
+
 def test_a_mode_alone_is_put_right_without_writing(tmp_path: Path) -> None:
     place = tmp_path / "run.sh"
     place.write_text("#!/bin/sh\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -41,7 +42,7 @@ def test_what_is_begun_is_marked_until_it_is_applied(folder: Path, ask: Ask) -> 
     assert json.loads((folder / "applying.json").read_text()) == {**RUN, "capabilities": ["kernel"]}
     assert ask("applied", ["kernel"], digests={"kernel": "1", "mig": "2"}, version="1.2")["fresh"] == ["kernel"]
     receipt = json.loads((folder / "receipt.json").read_text())
-    assert (receipt["schema"], receipt["gpuprov_version"]) == (1, "1.2")
+    assert (receipt["schema"], receipt["gpuprov_version"]) == (2, "1.2")
     assert {name: entry["digest"] for name, entry in receipt["capabilities"].items()} == {"kernel": "1"}
     assert [path.name for path in folder.iterdir()] == ["receipt.json"]
     assert (folder / "receipt.json").stat().st_mode & 0o777 == 0o644
@@ -56,6 +57,37 @@ def test_each_apply_leaves_its_time_and_only_what_is_new_is_a_change(folder: Pat
     found = json.loads(path.read_text())
     times = {name: one["applied_at"][:4] for name, one in found["capabilities"].items()}
     assert (times["mig"], times["kernel"] > "2025", found["applied_at"] > "2025-02") == ("2025", True, True)
+
+
+def test_it_lists_what_each_capability_brought_with_the_sums_of_its_files(
+    tmp_path: Path, folder: Path, ask: Ask
+) -> None:
+    there, link = tmp_path / "there.conf", tmp_path / "link.conf"
+    there.write_text("options nvidia\n")
+    link.symlink_to(there)
+    given = [f"file {there}", f"file {link}", f"file {tmp_path}/none.conf", "unit gpuprov-pcie.service", "hold cuda"]
+    ask("applied", ["kernel"], digests={"kernel": "1"}, resources={"kernel": given})
+
+    def listed() -> list[str]:
+        found: list[str] = json.loads((folder / "receipt.json").read_text())["capabilities"]["kernel"]["resources"]
+        return found
+
+    digest = hashlib.sha256(b"options nvidia\n").hexdigest()
+    expected = [f"file {digest} {there}", "unit gpuprov-pcie.service", "hold cuda"]
+    assert listed() == expected, "what is no file of ours is not listed"
+    ask("applied", ["kernel"], digests={"kernel": "2"})
+    assert listed() == expected, "an apply that lists nothing forgets nothing"
+    ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": []})
+    assert listed() == []
+
+
+def test_what_was_taken_away_is_forgotten(folder: Path, ask: Ask) -> None:
+    ask("applied", ["kernel", "mps"], digests={"kernel": "1", "mps": "1"})
+    would = ask("applied", [], forgotten=["mps", "mig"], check=True)
+    assert (would["changed"], would["gone"]) == (True, ["mps"])
+    done = ask("applied", ["kernel"], digests={"kernel": "1"}, forgotten=["mps", "mig"])
+    assert (done["changed"], done["fresh"], done["gone"]) == (True, [], ["mps"])
+    assert list(json.loads((folder / "receipt.json").read_text())["capabilities"]) == ["kernel"]
 
 
 def test_what_a_run_left_half_way_stays_marked_until_it_is_applied(folder: Path, ask: Ask) -> None:

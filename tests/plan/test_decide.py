@@ -75,12 +75,21 @@ def test_what_differs_runs_although_every_check_passes() -> None:
     assert decision.run == {"nouveau": "differs: /etc/x"}
 
 
-@pytest.mark.parametrize("digest", ["0" * 64, "", "3:a", "2:a:b:c", "4:" + "a" * 20])
+@pytest.mark.parametrize("digest", ["0" * 64, "", "4:a", "2:a:b:c", "3:" + "a" * 20])
 def test_a_receipt_that_cannot_be_compared_is_applied_once_more(digest: str) -> None:
     """Up to 0.9 a digest was one sha256 over everything."""
     decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": digest})))
     why = "applied by an earlier gpuprov (2026-01-01T00:00:00Z), whose receipt says too little: applied once more"
     assert decision.run == {"kernel": why}
+
+
+def test_what_is_taken_away_is_a_reason_to_run_the_host_s_role() -> None:
+    pair = (RawHost(name="gpu1"), SPEC)
+    assert decide(pair, GOOD, facts(), prune="no longer asked for: 1 file").run == {
+        "host": "no longer asked for: 1 file"
+    }
+    both = decide(pair, [result("kernel.blacklist", "fail")], facts(), prune="no longer asked for: 1 file")
+    assert list(both.run) == ["kernel", "host"]
 
 
 def test_full_runs_all_and_only_narrows() -> None:

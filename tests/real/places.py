@@ -107,7 +107,8 @@ def systemctl_show(tree: Tree, text: str, _: str) -> None:
 
 
 def systemctl_status(tree: Tree, text: str, _: str) -> None:
-    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID. Its WantedBy stays unknown."""
+    """`Loaded:` and `Active:` are the unit's LoadState, UnitFileState and ActiveState; `Main PID:` its MainPID. Of WantedBy it
+    says nothing."""
     blocks = {}
     for block in re.split(r"^(?=[●○×*] )", text, flags=re.MULTILINE):
         name = re.match(r"[●○×*] (\S+\.\w+)", block)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
-from gpuprov.capabilities.kernel.desired import DESIRED, MODULES, RESOURCES
+from gpuprov.capabilities.kernel.desired import DESIRED, MODULES, RESOURCES, boot_entries_program
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import cpu, systemd
@@ -86,6 +86,7 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     taken_away={},
+    pruned=lambda _host, facts: {"entries": boot_entries_program(facts)},
     until_boot="sysctl values, hugepages and CPU governors",
     carried=carried(MODULES),
 )

@@ -13,6 +13,7 @@ from gpuprov.capabilities.kernel.machine import elsewhere
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
 from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
+from gpuprov.probe.base import Facts
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs
@@ -108,15 +109,20 @@ def waits(ctx: Ctx) -> str:
     return elsewhere(ctx) or ("" if ctx.facts.get(cpu.FREQUENCY).policies else "no CPU has a governor")
 
 
-def is_debian(ctx: Ctx) -> bool:
-    return family(ctx.facts.get(system.OS_RELEASE)) == "debian"
+def is_debian(facts: Facts) -> bool:
+    return family(facts.get(system.OS_RELEASE)) == "debian"
+
+
+def boot_entries_program(facts: Facts) -> str:
+    """Return what writes the boot entries, by its name for gpuprov_boot."""
+    return "update-grub" if is_debian(facts) else "grub2"
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """The files, the unit that sets the governor at each boot with its program, and what of these should not be there."""
     kernel, why = ctx.fragment, waits(ctx)
     governs = kernel.cpu_governor != "keep" and not why
-    made = texts(kernel, debian=is_debian(ctx), dracut=ctx.facts.get(initramfs.DRACUT))
+    made = texts(kernel, debian=is_debian(ctx.facts), dracut=ctx.facts.get(initramfs.DRACUT))
     made |= {UNIT_FILE: _unit(kernel.cpu_governor)} if governs else {}
     program = PROGRAM if governs else {}
     yield from (File(path, text) for path, text in made.items())
@@ -138,7 +144,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "unit": unit,
         "differs": " ".join(one.name for one in slow),
         "command_line": words(kernel),
-        "entries": "update-grub" if is_debian(ctx) else "grub2",
+        "entries": boot_entries_program(ctx.facts),
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
         "modules": [] if container else [underscored(name) for name in kernel.modules_load],
         "sysctl": {key: str(value) for key, value in kernel.sysctl.items()},

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov import reading
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
-from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES
+from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.catalog import mps as catalogue
@@ -101,4 +101,5 @@ CAPABILITY = Capability(
         "compute_mode": LOADED,
     },
     taken_away={"scope": "none"},
+    pruned=lambda host, _facts: {"mps": plain(host, Mps(scope="none"))},
 )

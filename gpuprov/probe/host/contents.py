@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.onhost.unit_files import SHOW, Loaded, parse_show
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host import house
 
 LARGEST = 4096
 """KiB of a file of which a sum is made: none of gpuprov's is nearly as large."""
@@ -97,6 +98,9 @@ CONTENTS: Probe[Contents] = Probe(
 '
 set -f
 echo '@contents'
+listed() {{ sed -n 's/^ *"'"$1"'",\\{{0,1\\}}$/\\1/p' {house.RECEIPT_FILE}; }}
+paths=$({{ echo "$paths"; listed 'file [0-9a-f]*  *\\(\\/[^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
+units=$({{ echo "$units"; listed 'unit \\([A-Za-z0-9][^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
 show() {{
 find "$@" -xdev -printf 'entry|%y|%m|%U|%G|%p\\n'
 find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's/^/sum|/'
@@ -125,5 +129,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them. By _SYSTEMD_UNIT the journal has only what a
-unit's own programs wrote: systemd.journal-fields(7)."""
+"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them; beside them what the receipt lists. By
+_SYSTEMD_UNIT the journal has only what a unit's own programs wrote: systemd.journal-fields(7)."""

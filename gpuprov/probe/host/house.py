@@ -16,10 +16,11 @@ DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """One capability's entry in the receipt."""
+    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them."""
 
     digest: str
     applied_at: str = ""
+    resources: tuple[str, ...] = ()
 
 
 class Receipt(msgspec.Struct, frozen=True):

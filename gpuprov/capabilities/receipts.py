@@ -1,0 +1,47 @@
+"""What a capability has on a host once it is applied, as the receipt lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuprov.capabilities.base import Capability, Context
+from gpuprov.onhost import sources
+from gpuprov.probe.base import Probe
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import family
+from gpuprov.resources import Absent, File, Program, Shared, Unit
+
+
+def probes(capability: Capability) -> tuple[Probe[Any], ...]:
+    """Return the probes that `entries` needs."""
+    return (system.OS_RELEASE, *(capability.resources.probes if capability.resources else ()))
+
+
+def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> list[str]:
+    """List the files, units and holds that the capability brings to a host. values: what its role is handed. Raises ProbeFailed."""
+    return list(dict.fromkeys(_entries(capability, ctx, values)))
+
+
+def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> set[str]:
+    """Return `entries`, and what the capability's own role takes away or switches off. Raises ProbeFailed."""
+    own = set(_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
+    for one in capability.resources.desired(ctx) if capability.resources else ():
+        if isinstance(one, Absent | Shared):
+            own.add(f"file {one.path}")
+        elif isinstance(one, Unit):
+            own.add(f"unit {one.name}")
+    return own
+
+
+def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:
+    for one in capability.resources.desired(ctx) if capability.resources else ():
+        if isinstance(one, File | Program):
+            yield f"file {one.path}"
+        elif isinstance(one, Unit) and (one.enabled or one.active):
+            yield f"unit {one.name}"
+    for packages in capability.desired.packages(values) if capability.desired and values else ():
+        yield from (f"hold {name}" for name in packages.hold)
+    name, kind = (values.get("repository") or {}).get("name"), family(ctx.facts.get(system.OS_RELEASE))
+    if name and kind:
+        yield from (f"file {path}" for path in (sources.path(name, kind), sources.key_path(name, kind)))

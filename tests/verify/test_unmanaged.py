@@ -1,0 +1,187 @@
+"""What an apply brought and the spec asks for no longer: named from the receipt, and only where it is as it was applied."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpuprov.capabilities.mps.desired import plain
+from gpuprov.capabilities.mps.fragment import Mps
+from gpuprov.capabilities.readings import Readings
+from gpuprov.plan import as_text, sentence
+from gpuprov.plan.model import HostPlan
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.shown import fold_paths
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
+from tests.capabilities.asking import facts
+
+SUM, OTHER = "a" * 64, "b" * 64
+MPS, UNIT = "/etc/gpuprov/mps.json", "/etc/systemd/system/gpuprov-mps@.service"
+OS = "ID=debian\nVERSION_ID=12\n"
+
+
+def receipt(**resources: list[str]) -> str:
+    entries = {
+        name: {"digest": "1", "applied_at": "2026-01-01T00:00:00Z", "resources": each}
+        for name, each in resources.items()
+    }
+    return json.dumps({"applied_at": "2026-01-01T00:00:00Z", "capabilities": entries})
+
+
+def file(path: str, digest: str = SUM, kind: str = "f") -> str:
+    return f"entry|{kind}|644|0|0|{path}\nsum|{digest}  {path}\n"
+
+
+def unit(name: str, active: str, state: str) -> str:
+    rows = f"Id={name}\nLoadState=loaded\nActiveState={active}\nUnitFileState={state}\n\n"
+    return "".join(f"unit|{line}\n" for line in rows.split("\n")[:-1])
+
+
+def known(remembered: str, *contents: str) -> Facts:
+    return facts(receipt=remembered, contents="@contents\n" + "".join(contents), os_release=OS)
+
+
+HOST = HostSpec(name="gpu1")
+BROUGHT = receipt(
+    mps=[f"file {SUM} {MPS}", f"file {SUM} {UNIT}", "unit gpuprov-mps@host.service"],
+    fabric_manager=["unit nvidia-fabricmanager.service", "hold nvidia-fabricmanager-535"],
+)
+THERE = (
+    file(MPS),
+    file(UNIT),
+    unit("gpuprov-mps@host.service", "active", "enabled"),
+    unit("nvidia-fabricmanager.service", "active", "enabled"),
+)
+
+
+def test_files_and_their_units_go_and_a_package_s_unit_stays() -> None:
+    there = known(BROUGHT, *THERE)
+    found = find_unmanaged(HOST, there)
+    assert [(one.name, one.stays) for one in found] == [
+        (MPS, ""),
+        (UNIT, ""),
+        ("gpuprov-mps@host.service", ""),
+        ("nvidia-fabricmanager.service", "a package brings it"),
+        ("nvidia-fabricmanager-535", ""),
+    ]
+    values = prune_values(HOST, there, found)
+    assert values == {
+        "files": [MPS, UNIT],
+        "units": ["gpuprov-mps@host.service"],
+        "holds": ["nvidia-fabricmanager-535"],
+        "busy": True,
+        "forgotten": ["mps", "fabric_manager"],
+        "mps": plain(HOST, Mps(scope="none")),
+    }
+    assert in_words(values) == "no longer asked for: 2 files, 1 unit, 1 hold"
+    assert [(one.kind, one.name, one.after) for one in changes_of(found)] == [
+        ("file", MPS, "removed"),
+        ("file", UNIT, "removed"),
+        ("service", "gpuprov-mps@host.service", "disabled"),
+        ("hold", "nvidia-fabricmanager-535", "not held"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("contents", "stays"),
+    [
+        (file(MPS, OTHER), "changed by others since it was applied"),
+        (file(MPS, kind="l"), "changed by others since it was applied"),
+        (f"none|{MPS}\n", None),
+        ("", None),
+    ],
+)
+def test_a_file_goes_only_as_it_was_applied(contents: str, stays: str | None) -> None:
+    there = known(receipt(mps=[f"file {SUM} {MPS}"]), contents)
+    found = find_unmanaged(HOST, there)
+    assert [one.stays for one in found] == ([] if stays is None else [stays])
+    values = prune_values(HOST, there, found)
+    assert (values["files"], values["busy"]) == ([], False)
+    assert in_words(values) == "no longer asked for: mps", "the receipt forgets it"
+
+
+def test_a_unit_that_is_off_is_not_named() -> None:
+    off = unit("gpuprov-mps@host.service", "inactive", "disabled")
+    found = find_unmanaged(HOST, known(BROUGHT, file(UNIT), off))
+    assert [one.name for one in found if one.kind == "unit"] == []
+
+
+def test_what_another_capability_of_the_spec_may_write_is_not_named() -> None:
+    path = "/etc/systemd/system/gpuprov-readings.timer"
+    spec = HostSpec(name="gpu1", capabilities={"readings": Readings()})
+    there = known(receipt(mps=[f"file {SUM} {path}", f"file {SUM} {MPS}"]), file(path), file(MPS))
+    assert [one.name for one in find_unmanaged(spec, there)] == [MPS]
+    assert prune_values(spec, there, ())["forgotten"] == ["mps"]
+
+
+def test_of_a_capability_of_the_spec_what_is_asked_for_no_longer_is_named_and_its_holds_are_its_role_s() -> None:
+    spec = HostSpec(name="gpu1", capabilities={"readings": Readings()})
+    old = "/etc/systemd/system/gpuprov-old.service"
+    remembered = receipt(readings=[f"file {SUM} {old}", "hold something"])
+    there = known(remembered, file(old))
+    assert find_unmanaged(spec, there) == (), "nobody knows what its role is handed"
+    assert [one.name for one in find_unmanaged(spec, there, {"readings": {}})] == [old]
+    assert find_unmanaged(spec, there, {"readings": {"absent": [old]}}) == (), "its own role removes it"
+
+
+@pytest.mark.parametrize("remembered", ["", "{", '{"capabilities": {"mps": {"digest": "1"}}}'])
+def test_nothing_is_named_without_a_receipt_that_lists_it(remembered: str) -> None:
+    assert find_unmanaged(HOST, known(remembered, *THERE)) == ()
+
+
+def test_the_kernel_s_boot_entries_are_made_anew_and_what_stays_until_the_boot_is_said() -> None:
+    path = "/etc/default/grub.d/90-gpuprov.cfg"
+    there = known(receipt(kernel=[f"file {SUM} {path}"]), file(path))
+    values = prune_values(HOST, there, find_unmanaged(HOST, there))
+    assert values["entries"] == "update-grub"
+    assert in_words(values) == (
+        "no longer asked for: 1 file; sysctl values, hugepages and CPU governors stay until the next boot"
+    )
+    silent = facts(receipt=receipt(kernel=[f"file {SUM} {path}"]), contents="@contents\n" + file(path))
+    with pytest.raises(ProbeFailed, match="os_release"):
+        prune_values(HOST, silent, find_unmanaged(HOST, silent))
+
+
+def test_mig_stays_on_the_gpus() -> None:
+    there = known(receipt(mig=[f"file {SUM} {MPS}"]), file(MPS))
+    assert in_words(prune_values(HOST, there, find_unmanaged(HOST, there))) == (
+        "no longer asked for: 1 file; mig stays on the GPUs until mig: {mode: disabled} is applied"
+    )
+
+
+LEFT = find_unmanaged(HOST, known(BROUGHT, *THERE))
+
+
+def test_a_plan_names_them_also_where_there_is_nothing_to_do() -> None:
+    plan = HostPlan(host="gpu1", unmanaged=LEFT)
+    text = as_text([plan])
+    assert "gpu1: nothing to do" in text
+    assert "no longer asked for (--prune takes it away)\n    mps: /etc/gpuprov/mps.json, " in text
+    assert "fabric_manager: nvidia-fabricmanager.service (a package brings it)" in text
+    assert sentence([plan]) == "1 host: nothing to do, 4 resources no longer asked for (--prune)"
+
+
+def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
+    plan = HostPlan(
+        host="gpu1",
+        run={"host": "no longer asked for: 2 files, 1 unit, 1 hold"},
+        unmanaged=LEFT,
+        changes=tuple(changes_of(LEFT)),
+    )
+    text = as_text([plan])
+    assert "- /etc/gpuprov/mps.json: there -> removed" in text
+    assert "- gpuprov-mps@host.service: active -> disabled" in text
+    assert "no longer asked for\n    fabric_manager: nvidia-fabricmanager.service (a package brings it)" in text
+    assert "--prune" not in text
+    assert sentence([plan]) == "1 host: 2 files"
+
+
+def test_paths_of_one_folder_are_written_as_one() -> None:
+    assert fold_paths(["/etc/a/x", "/etc/a/y", "/etc/b/z", "docker.service", "cuda"]) == [
+        "/etc/a/{x,y}",
+        "/etc/b/z",
+        "docker.service",
+        "cuda",
+    ]
