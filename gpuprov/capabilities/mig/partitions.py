@@ -9,9 +9,12 @@ import msgspec
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mig import host, now
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.onhost.mig.layout import parse_profile
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.onhost.mig.layout import LayoutError, parse_profile
 from gpuprov.onhost.mig.state import named
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci, system
 from gpuprov.spec.model import HostSpec
 
 READS = now.HOST_STATE
@@ -42,16 +45,48 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
-    """The GPUs whose MIG mode or instances apply would change; none where that cannot be said."""
+    """The GPUs whose MIG mode or instances apply would change; none where that cannot be said. Where the driver comes in the same
+    apply, those of the PCI bus, by their models: with MIG off, since no GPU tells its mode without a driver."""
     block = spec.capabilities.get("mig")
     if not isinstance(block, Mig):
         return ()
     try:
-        found = now.wanted(Context(spec, block, facts))
-    except ProbeFailed:
+        found = _without_driver(spec, block, facts) or now.wanted(Context(spec, block, facts))
+    except (ProbeFailed, LayoutError):
         return ()
     wanted = found if isinstance(found, list) else []
     return tuple(_partition(one) for one in wanted if not one.problem and (one.mode or one.instances))
+
+
+def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
+    """Return what the GPUs of a host will need once it has the driver that its spec asks for; empty where it has one."""
+    coming = "nvidia_driver" in spec.capabilities and not facts.get(system.CONTAINER)
+    if not coming or not facts.get(mig.STATE).complaint:
+        return []
+    functions = enumerate(pci.driven(facts.get(pci.NVIDIA_FUNCTIONS)))
+    gpus = [gpu for index, function in functions if (gpu := _on_bus(index, function))]
+    targets = host.asked(block, mig.MigState(gpus=tuple(gpus)))
+    return [host.needs(gpu, targets[gpu.index]) for gpu in gpus if gpu.index in targets]
+
+
+def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
+    """Return a GPU as NVML will show it; None for a model that nobody knows. NVML has device and vendor in one number."""
+    (vendor, device), (owner, board) = (one.upper().split(":") for one in (function.identifier, function.subsystem))
+    identifier, subsystem = f"0x{device}{vendor}", f"0x{board}{owner}"
+    model = catalogue.by_pci_id(identifier, subsystem)
+    if model is None:
+        return None
+    return mig.MigGpu(
+        index=index,
+        number=index,
+        minor=index,
+        address=function.address,
+        uuid="",
+        name=model.key,
+        pci=identifier,
+        subsystem=subsystem,
+        capable=model.mig.capable,
+    )
 
 
 def _partition(one: host.Needs) -> Partition:
