@@ -52,6 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
     transactions: tuple[Transaction, ...] = ()
     sources: tuple[Source, ...] = ()
     installed: dict[str, str] = {}
+    printed: str = ""
     texts: dict[str, str] = {}
 
 
@@ -60,12 +61,13 @@ def complete(
     foreseen: Mapping[str, tuple[RawHost, Foreseen]],
     *,
     limit: float,
+    keys: Keys | None = None,
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
     """Complete the plans of hosts that are not blocked: each host with something left to find out is asked once more. limit: seconds
-    for one host."""
-    keys: Keys = {}
+    for one host. keys: those of package sources that were tried so far."""
+    keys = {} if keys is None else keys
     hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
     known = {name: with_keys(foreseen[name][1], keys) for name in hosts}
     requests = {name: (foreseen[name][0], sent) for name, one in known.items() if (sent := request(one))}

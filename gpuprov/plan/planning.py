@@ -10,10 +10,11 @@ from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.onhost import machine
+from gpuprov.plan.ahead import read_ahead
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.plan.exact import complete
-from gpuprov.plan.foresee import Foreseen
+from gpuprov.plan.foresee import Foreseen, Keys, with_keys
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, read
 from gpuprov.plan.show import Show
@@ -36,10 +37,11 @@ def plan(
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
     """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts where something is to be done are
-    asked once more, for the transactions of their package managers and the differences of files.
+    asked once more, for the transactions of their package managers and the differences of files, and before that, where a package
+    source is to be added, for what its index decides.
 
-    capabilities: only these. full, reboot: as the same options of apply. timeout: seconds for the second answer. on_read: called with
-    the readings by which the plans are made.
+    capabilities: only these. full, reboot: as the same options of apply. timeout: seconds for each of these answers. on_read: called
+    with the readings by which the plans are made.
     """
     show, pace = show or Show(), pace or Pace()
     planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot)
@@ -76,6 +78,8 @@ class Planner:
         self._exact, self._capabilities, self._full, self._reboot = exact, capabilities, full, reboot
         self._plans: dict[str, HostPlan] = {}
         self._foreseen: dict[str, tuple[RawHost, Foreseen]] = {}
+        self._waiting: dict[str, Reading] = {}
+        self._keys: Keys = {}
         self._machines = dict.fromkeys(self._pairs, "")
 
     def note(self, name: str, reading: Reading) -> None:
@@ -85,20 +89,36 @@ class Planner:
             [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
         )
         if self._exact and reading.foreseen and plan.run and not plan.blocked:
-            self._foreseen[name] = pair[0], reading.foreseen.only(plan.run)
+            foreseen = reading.foreseen.only(plan.run)
+            self._foreseen[name] = pair[0], foreseen
+            if foreseen.waits and foreseen.sources:
+                self._waiting[name] = reading
         self._plans[name] = plan
         self._machines[name] = reading.facts.known(house.MACHINE) or ""
 
     def plans(self, timeout: float, pace: Pace, show: Show) -> list[HostPlan]:
-        """Return the plans of all hosts. timeout: seconds for the second answer of a host."""
-        made = self._plans | {
-            name: _duplicate(name, other) for name, other in machine.duplicates(self._machines).items()
-        }
+        """Return the plans of all hosts. timeout: seconds for each further answer of a host."""
+        others = machine.duplicates(self._machines)
+        self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
+        made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
         found = [made[name] for name in self._pairs]
         if not self._foreseen:
             return found
         with show.reading(list(self._foreseen), "asking package managers") as done:
-            return complete(found, self._foreseen, limit=timeout, pace=pace, on_done=done)
+            return complete(found, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
+
+    def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:
+        """Plan anew what waits for package sources that these hosts can use."""
+        waiting = {name: with_keys(self._foreseen[name][1], self._keys) for name in names}
+        asked = {n: (self._pairs[n], self._waiting[n], one) for n, one in waiting.items() if one.sources}
+        if not asked:
+            return
+        with show.reading(list(asked), "trying package sources") as done:
+            found = read_ahead(asked, self._capabilities, limit=timeout, pace=pace, on_done=done)
+        for name, reading in found.items():
+            self._foreseen.pop(name)
+            self.note(name, reading)
+        self._waiting.clear()
 
 
 def plans_of(

@@ -90,7 +90,7 @@ def read(
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
     soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
-    asked = [(raw, tuple(_probes(spec, moments, only))) for raw, spec in pairs]
+    asked = [(raw, tuple(asked_of(spec, only, moments))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 
@@ -110,7 +110,8 @@ def read(
     return {raw.name: readings[raw.name] for raw, _ in pairs if keep}
 
 
-def _probes(spec: HostSpec, moments: tuple[Moment, ...], only: frozenset[str] | None) -> Iterable[Probe[Any]]:
+def asked_of(spec: HostSpec, only: frozenset[str] | None, moments: tuple[Moment, ...] = ALL) -> Iterable[Probe[Any]]:
+    """The probes that are read of a host with this spec."""
     found = {probe.name: probe for probe in (*probes_of(spec, moments, only=only), *ALSO)}
     for probe in probes(spec, only):
         found.setdefault(probe.name, probe)
