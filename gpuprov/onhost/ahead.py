@@ -16,6 +16,7 @@ import resource
 import shutil
 import signal
 import tempfile
+import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import bundle, openpgp, repository, source_files
@@ -29,6 +30,8 @@ LARGEST = 512 << 20
 """Bytes of one file of an index."""
 ROOM = 512 << 20
 """Bytes that must be free for it."""
+OLD = 3600
+"""Seconds after which a folder that nobody uses has been left by a run that was killed."""
 APT_LISTS = "/var/lib/apt/lists"
 DNF_CONF = "/etc/dnf/dnf.conf"
 DNF_SOURCES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
@@ -170,12 +173,13 @@ def opened(family: str) -> Iterator[Ahead]:
 
 
 def _remove_leftovers(place: str) -> None:
-    """Remove the folders of this user's that no process has locked."""
+    """Remove the folders of this user's that no process has locked, but for one that may be about to be."""
     for path in glob.glob(os.path.join(glob.escape(place), f"{PREFIX}*")):
         with contextlib.suppress(OSError):
             folder = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
             try:
-                if os.fstat(folder).st_uid == os.geteuid():
+                state = os.fstat(folder)
+                if state.st_uid == os.geteuid() and time.time() - state.st_mtime > OLD:
                     fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(path, ignore_errors=True)
             finally:
@@ -224,6 +228,8 @@ def _in_time(what: str) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield
+    except OSError as error:
+        raise Refused(f"{what}: {error.strerror or error}. Fix: correct that; apply tries it again") from error
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -105,7 +105,7 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
         for one in each
     ]
     diffs = [*_diffs(foreseen, answer), *(_diff(*f) for _, one in sources for f in map(_texts, one.files))]
-    exact = {name for (name, _), trial in trials if not trial.refused}
+    exact = {name for (name, _), trial in trials if not trial.refused and name not in foreseen.waits}
     known = {change for name in exact for change in foreseen.moves.get(name, ())}
     others = [one for one in plan.changes if one not in known]
     moves = [change for _, trial in trials for change in _moves(trial.rows, answer.installed)]
