@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from gpuprov.errors import UnreachableError
@@ -82,11 +82,16 @@ class Planner:
         self._keys: Keys = {}
         self._machines = dict.fromkeys(self._pairs, "")
 
-    def note(self, name: str, reading: Reading) -> None:
-        """Plan a host by its checks, and keep what its roles would do."""
+    def note(self, name: str, reading: Reading, first: Reading | None = None) -> None:
+        """Plan a host by its checks, and keep what its roles would do. first: the reading that decides which roles run, if another."""
         pair = self._pairs[name]
         (plan,) = plans_of(
-            [pair], {name: reading}, capabilities=self._capabilities, full=self._full, reboot=self._reboot
+            [pair],
+            {name: reading},
+            capabilities=self._capabilities,
+            full=self._full,
+            reboot=self._reboot,
+            first={name: first} if first else {},
         )
         if self._exact and reading.foreseen and plan.run and not plan.blocked:
             foreseen = reading.foreseen.only(plan.run)
@@ -117,7 +122,7 @@ class Planner:
             found = read_ahead(asked, self._capabilities, limit=timeout, pace=pace, on_done=done)
         for name, reading in found.items():
             self._foreseen.pop(name)
-            self.note(name, reading)
+            self.note(name, reading, self._waiting[name])
         self._waiting.clear()
 
 
@@ -128,23 +133,26 @@ def plans_of(
     capabilities: frozenset[str] | None = None,
     full: bool = False,
     reboot: bool = False,
+    first: Mapping[str, Reading] = {},
 ) -> list[HostPlan]:
-    """Return the plans that the checks alone decide."""
+    """Return the plans that the checks alone decide. first: readings by which apply will have decided which capabilities run, where
+    the plan is made by later ones."""
     now, plans = datetime.now(UTC), []
     for pair in pairs:
         reading = readings[pair[0].name]
         if reading.lost:
             plans.append(_away(pair[0].name, reading.lost))
             continue
+        decides = first.get(pair[0].name, reading)
         try:
             decision = decide(
                 pair,
-                reading.results,
-                reading.facts,
+                decides.results,
+                decides.facts,
                 full=full,
                 reboot=reboot,
                 only=capabilities,
-                foreseen=reading.differing,
+                foreseen=decides.differing,
             )
             plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
         except Exception as error:

@@ -20,7 +20,7 @@ from gpuprov.plan.ahead import decide_ahead
 from gpuprov.plan.exact import Answer, Source, Transaction
 from gpuprov.plan.foresee import Foreseen, foresee
 from gpuprov.plan.host_code import HostAnswer
-from gpuprov.plan.planning import Planner
+from gpuprov.plan.planning import Planner, plans_of
 from gpuprov.plan.read import ALL, Reading
 from gpuprov.plan.show import Show
 from gpuprov.probe.base import Facts
@@ -219,6 +219,16 @@ def test_the_first_plan_is_exact(monkeypatch: pytest.MonkeyPatch, planner: Plann
     assert "resolved when" not in planning.as_text([found], width=0)
     assert found.versions["nvidia_driver"] == "580.95.05"
     assert not found.blocked
+
+
+def test_roles_run_by_the_first_reading_as_apply_decides(monkeypatch: pytest.MonkeyPatch, planner: Planner) -> None:
+    """A saved plan is refused where other roles would run."""
+    Hosts(monkeypatch, host(there=True))
+    first = read(host(there=False))
+    (before,) = plans_of([(RawHost(name="gpu1"), SPEC)], {"gpu1": first})
+    planner.note("gpu1", first)
+    (found,) = planner.plans(10, Pace(), Show())
+    assert (found.run, found.skipped) == (before.run, before.skipped)
 
 
 def test_a_refused_source_is_told_with_what_waits_for_it(monkeypatch: pytest.MonkeyPatch, planner: Planner) -> None:
