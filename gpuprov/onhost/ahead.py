@@ -20,7 +20,8 @@ import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from . import bundle, openpgp, repository, source_files
-from .packages import apt_settings, zypper_locks
+from .packages import apt_files, apt_settings, zypper_locks
+from .packages.commands import shortened
 from .packages.model import Manager, Refused
 
 PREFIX = "gpuprov-ahead-"
@@ -49,15 +50,21 @@ class Ahead:
         self._rooms: dict[str, str] = {}
 
     def try_source(self, manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Prove a source; the answer of `repository.settle` in check mode. Raises Refused, also where it is late or too large."""
+        """Prove a source; the answer of `repository.settle` in check mode. Raises Refused, also where it is late or too large.
+
+        A source of apt's without a key of gpuprov's is `files` by path, as the action `fetch` of gpuprov_packages takes it."""
         room = os.path.join(self._folder, f"source-{len(os.listdir(self._folder))}")
         os.mkdir(room, 0o755)
-        with _in_time(f"{wanted['of']}: this host could not fetch the index of {wanted['url']}"):
-            found = repository.settle(manager, wanted, self._family, True, room)
-        if found["changed"] and wanted["url"]:
-            source, key = found["diff"]
-            self._rooms[os.path.basename(source["after_header"])] = room
-            self._tell((source, key))
+        named = wanted["url"] if "url" in wanted else ", ".join(wanted["files"])
+        what = f"{wanted['of']}: this host could not fetch the index of {named}"
+        with _in_time(what):
+            if "files" in wanted:
+                found = self._try_files(what, wanted["files"], room)
+            else:
+                found = repository.settle(manager, wanted, self._family, True, room)
+        if found["changed"]:
+            self._rooms[os.path.basename(found["diff"][0]["after_header"])] = room
+            self._tell(found["diff"])
         return found
 
     @contextlib.contextmanager
@@ -71,7 +78,7 @@ class Ahead:
             made = {"debian": self._apt, "redhat": self._dnf, "suse": self._zypper}
             try:
                 more = {**made[self._family](without), bundle.AHEAD: self._folder}
-            except (OSError, configparser.Error) as error:
+            except (OSError, configparser.Error, Refused) as error:
                 raise Refused(
                     f"the package lists of this host could not be laid beside those of a new source: {error}. Fix: correct that; "
                     "apply decides when the source is there"
@@ -79,12 +86,18 @@ class Ahead:
         with _environment(more):
             yield
 
+    def _try_files(self, what: str, files: Mapping[str, str], room: str) -> dict[str, Any]:
+        ((path, text),) = files.items()
+        if not os.environ.get(bundle.VARIABLE) and (said := apt_files.try_source(room, text)):
+            raise Refused(f"{what}: {shortened(said, 600)}. Fix: correct what it reports; apply tries it again")
+        return {"changed": True, "comes": True, "diff": [{"after_header": path, "after": text}]}
+
     def _tell(self, files: Sequence[Mapping[str, str]]) -> None:
         """Have the source and its key told of by what reads a host's sources (`source_files`), as if they were there."""
         lines = []
         for file in files:
             lines += [f"@file {file['after_header']}", *(f" {line}" for line in file["after"].splitlines())]
-        if self._family != "debian":
+        if self._family != "debian":  # the key is the last of the two
             lines += [f"@rpmkey {one['fingerprint'].lower()}-0" for one in openpgp.keys(files[-1]["after"])]
         with open(self._told, "a", encoding="utf-8") as told:
             told.write("".join(f"{line}\n" for line in lines))
@@ -103,6 +116,7 @@ class Ahead:
         }  # fmt: skip
         path = os.path.join(self._folder, "apt.conf")
         _write(path, "".join(f'{name} "{value}";\n' for name, value in settings.items()))
+        apt_files.judge_sources({"APT_CONFIG": path})
         return {"APT_CONFIG": path}
 
     def _dnf(self, without: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import tempfile
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import openpgp, source_files, sources
-from .packages.apt_files import update
+from .packages.apt_files import try_source
 from .packages.commands import run, shortened
 from .packages.dnf import makecache
 from .packages.model import Manager, Refused
@@ -136,11 +136,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
-    lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
-    os.makedirs(os.path.join(lists, "partial"))
-    _write(listed, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
-    own = ("-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
-    return update(listed, *own)
+    return try_source(folder, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
 
 
 def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from gpuprov.gather.script import compose
 from gpuprov.judge import judging
 from gpuprov.onhost import look, streams
 from gpuprov.plan.exact import Answer
-from gpuprov.plan.foresee import Foreseen, foresee, moves_of, question
+from gpuprov.plan.foresee import Foreseen, Text, foresee, moves_of, question
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.read import Pair, Reading, asked_of
 from gpuprov.probe.base import Facts, Probe
@@ -66,9 +66,19 @@ def decide_ahead(
     later = foresee(spec, facts, (), only)
     results = tuple(_judged_anew(spec, facts, reading.results, later, only))
     later = msgspec.structs.replace(
-        later, sources=sources, unknown={**later.unknown, **refused}, moves=moves_of(later.packages, results)
+        later,
+        sources=sources,
+        texts={name: (*_texts_of(foreseen, name), *each) for name, each in later.texts.items()},
+        unknown={**later.unknown, **refused},
+        moves=moves_of(later.packages, results),
     )
     return msgspec.structs.replace(reading, results=results, foreseen=later)
+
+
+def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
+    """What is written of a source that the second reading has."""
+    files = foreseen.sources.get(name, {}).get("files", ())
+    return [one for one in foreseen.texts.get(name, ()) if one.path in files]
 
 
 def _judged_anew(

@@ -121,13 +121,20 @@ def foresee(
         texts=texts,
         packages={name: tuple(_packages(name, made)) for name, made in values.items()},
         moves=moves_of(selected, results),
-        sources={name: {**SOURCE, **block} for name, made in values.items() if (block := made.get("repository"))},
+        sources={name: source for name, made in values.items() if (source := _source(name, made))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=package_settings(spec.site),
         waits={name: one["told"] for name, one in judging.waiting(values).items()},
         unknown=unknown,
     )
+
+
+def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys the host has."""
+    if block := made.get("repository"):
+        return {**SOURCE, **block}
+    return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
 
 
 def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
@@ -139,6 +146,9 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
     keys: those tried so far, which the hosts of a fleet share."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
+        if "files" in block:
+            sources[name] = block
+            continue
         source = msgspec.json.encode(block)
         if source not in keys:
             try:

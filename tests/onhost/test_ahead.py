@@ -250,6 +250,43 @@ def test_a_source_that_is_to_leave_is_not_seen(debian: Host) -> None:
             assert signed.NAME not in debian.offered(signed.NAME, "gp-user")
 
 
+def components(url: str, *, key: Path | None = None) -> dict[str, Any]:
+    """A source whose key the host has already, as nvidia_driver asks for Debian's components."""
+    signed_by = f"Signed-By: {key}\n" if key else ""
+    text = f"# Managed by gpuprov\n\nTypes: deb\nURIs: {url}\nSuites: /\n{signed_by}"
+    return {"of": "nvidia_driver", "files": {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}}
+
+
+def test_components_of_an_archive_that_the_host_trusts_are_seen(debian: Host, tmp_path: Path) -> None:
+    key = Path(tempfile.gettempdir()) / "key.asc"
+    key.write_text(debian.keys[0].file.read_text())
+    with ahead.opened("debian") as found:
+        found.try_source(debian.manager, components(debian.url, key=key))
+        with found.seen([]):
+            assert debian.rows("gp-user") == ROWS
+            assert "/etc/apt/sources.list.d/gpuprov-non-free.sources" in debian.known()["files"]
+    key.unlink()
+
+
+def test_components_that_the_host_does_not_trust_are_refused(debian: Host) -> None:
+    told = r"^nvidia_driver: this host could not fetch the index of /etc/apt/\S+: .*NO_PUBKEY.*Fix"
+    with ahead.opened("debian") as found, pytest.raises(Refused, match=told):
+        found.try_source(debian.manager, components(debian.url))
+
+
+def test_a_source_that_contradicts_the_hosts_own_is_refused_as_by_apply(debian: Host) -> None:
+    """apt would see no source at all, and what is tried of others would fail with it."""
+    own = Path(apt_settings.SOURCES) / "own.sources"
+    own.write_text(f"{own.read_text()}\nTypes: deb\nURIs: {debian.url}\nSuites: /\nSigned-By: /etc/other.gpg\n")
+    key = Path(tempfile.gettempdir()) / "key.asc"
+    key.write_text(debian.keys[0].file.read_text())
+    with ahead.opened("debian") as found:
+        found.try_source(debian.manager, components(debian.url, key=key))
+        with pytest.raises(Refused, match=r"Conflicting values set for option Signed-By.*Fix"), found.seen([]):
+            raise AssertionError
+    key.unlink()
+
+
 def test_a_server_that_says_nothing_is_given_up(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """apt itself would go on waiting for as long as a byte comes now and then."""
     monkeypatch.setattr(ahead, "SECONDS", 1.0)

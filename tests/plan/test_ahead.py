@@ -18,7 +18,7 @@ from gpuprov.onhost import look, sources, streams
 from gpuprov.plan import ahead, exact
 from gpuprov.plan.ahead import decide_ahead
 from gpuprov.plan.exact import Answer, Source, Transaction
-from gpuprov.plan.foresee import Foreseen, foresee
+from gpuprov.plan.foresee import Foreseen, Keys, foresee, request, with_keys
 from gpuprov.plan.host_code import HostAnswer
 from gpuprov.plan.planning import Planner, plans_of
 from gpuprov.plan.read import ALL, Reading
@@ -53,7 +53,7 @@ SPEC = HostSpec(
 SEEN = Answer(sources=(Source("", ()),), printed=streams.packed("true"))
 
 
-def host(*, there: bool, **changed: str) -> Facts:
+def host(*, there: bool, **changed: Any) -> Facts:
     """A host without a driver and without the source; or as it is read with the source beside its own."""
     texts = {**good(), **MORE, "login": "", "cuda_packages": "", "cuda_toolkits": NO_TOOLKIT, "cuda_requires": REQUIRES}
     texts |= {"packages": "", "driver_libraries": "", "nvidia_driver": "", "dcgm_packages": "", "package_index": INDEX}
@@ -274,3 +274,24 @@ def test_what_follows_the_driver_is_foreseen_by_the_version_that_comes() -> None
     assert found.driver["coming"]["version"] == "580.95.05"
     (dcgm,) = found.packages["dcgm"]
     assert any("cuda13" in one for one in dcgm.install)
+
+
+def test_debians_components_are_a_source_whose_file_stays_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host that is read with them lacks none, and would write no file."""
+    spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(source="distribution")})
+    archive = "archive|http://deb.debian.org/debian/|bookworm|main|Debian\n"
+    main = "dkms | 3.0.10-8 | http://deb.debian.org/debian bookworm/main\n"
+    first = read(host(there=False, debian_archives=archive, package_index=main), spec)
+    assert first.foreseen
+    place = "/etc/apt/sources.list.d/gpuprov-non-free.sources"
+    keys: Keys = {}
+    source = with_keys(first.foreseen, keys).sources["nvidia_driver"]
+    assert (source["files"].keys(), keys) == ({place}, {})
+    monkeypatch.setattr(judging, "facts_of", lambda _: host(there=False, package_index=good()["package_index"]))
+    second = decide_ahead(spec, first, first.foreseen, SEEN, None).foreseen
+    assert second
+    assert second.waits == {}
+    assert [one.path for one in second.texts["nvidia_driver"] if one.path == place] == [place]
+    assert [one.of for one in second.packages["nvidia_driver"]] == ["535.309.01"]
+    asked = request(second)
+    assert (asked["sources"], place in asked["texts"]) == ([source], True)
