@@ -250,6 +250,54 @@ def test_a_source_that_is_to_leave_is_not_seen(debian: Host) -> None:
             assert signed.NAME not in debian.offered(signed.NAME, "gp-user")
 
 
+def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
+    keys: tuple[Key, Key], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What dnf would write into is no link to the host's: it writes through one. Here with a stand-in for it."""
+    conf, repos, cache = tmp_path / "dnf.conf", tmp_path / "yum.repos.d", tmp_path / "cache"
+    conf.write_text("[main]\nproxy=http://proxy\nproxy_password = 50%\ncachedir=/nowhere\n[inline]\nbaseurl=http://x\n")
+    conf.write_text(conf.read_text().replace("/nowhere", str(cache)))
+    for place in (
+        "os-0/repodata/primary.xml.gz",
+        "os-0/packages/a.rpm",
+        "os-0/metalink.xml",
+        "os.solv",
+        "expired_repos.json",
+    ):
+        (cache / place).parent.mkdir(parents=True, exist_ok=True)
+        (cache / place).write_text("x")
+    repos.mkdir()
+    for name in ("os.repo", "gpuprov-test.repo", "os.repo.rpmsave"):
+        (repos / name).write_text("[os]\n")
+    monkeypatch.setattr(ahead, "DNF_CONF", str(conf))
+    monkeypatch.setattr(ahead, "DNF_SOURCES", (str(repos), str(tmp_path / "none")))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    program(tmp_path, "dnf", 'case "$*" in *makecache*) ;; *) printf "%s\\n" "$@" ;; esac\n')
+    host = Host("redhat", tmp_path, "https://mirror.example/x", keys)
+    with ahead.opened("redhat") as found:
+        found.try_source(host.manager, host.block(keys[0]))
+        with found.seen([]):
+            folder = Path(os.environ[bundle.AHEAD])
+            asked = streams.unpacked(streams.packed(dnf.search("a*"))).decode().splitlines()
+            linked = sorted(
+                str(path.relative_to(folder)) for name in ("cache", "repos.d") for path in (folder / name).rglob("*")
+            )
+            settings = (folder / "dnf.conf").read_text()
+            mode = (folder / "dnf.conf").stat().st_mode & 0o777
+            new = (folder / "repos.d/gpuprov-test.repo").read_text()
+    assert asked[0] == f"--config={folder}/dnf.conf"
+    lists = [f"cache/os-0{place}" for place in ("", "/metalink.xml", "/repodata", "/repodata/primary.xml.gz")]
+    assert linked == [*lists, "cache/os.solv", "repos.d/gpuprov-test.repo", "repos.d/os.repo"]
+    assert "baseurl=https://mirror.example/x" in new
+    assert mode == 0o600, "a proxy's password may be in it"
+    assert f"reposdir = {folder}/repos.d\n" in settings
+    assert f"cachedir = {folder}/cache\n" in settings
+    assert "proxy_password = 50%\n" in settings
+    assert settings.index("reposdir") < settings.index("[inline]")
+    asked = streams.unpacked(streams.packed(dnf.search("a*"))).decode().splitlines()
+    assert asked[0] == "-q", "no other settings than the host's own where nothing is to be added"
+
+
 def components(url: str, *, key: Path | None = None) -> dict[str, Any]:
     """A source whose key the host has already, as nvidia_driver asks for Debian's components."""
     signed_by = f"Signed-By: {key}\n" if key else ""
