@@ -18,6 +18,8 @@ from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
+DRIVER = "nvidia_driver"
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """`refusals`: why nothing may be changed, each with its way out. `desired`: by capability, what its role brings about.
@@ -83,7 +85,7 @@ def judge(
 def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """By what packages of a driver are told on a host, as gpuprov_packages takes it: their names, and the driver that this run
     brings."""
-    made = desired.get("nvidia_driver", {})
+    made = desired.get(DRIVER, {})
     coming = {
         "version": made.get("version", ""),
         "runfile": bool(made.get("runfile")),
@@ -93,6 +95,16 @@ def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "stream": made.get("stream", ""),
     }
     return {"names": names_by_family(), "coming": coming}
+
+
+def with_driver(spec: HostSpec, version: str) -> HostSpec:
+    """The spec by which what follows the driver is judged: with the version that this run brings, if it brings one."""
+    block = spec.capabilities.get(DRIVER)
+    if not block or version in ("", getattr(block, "version", "")):
+        return spec
+    return msgspec.structs.replace(
+        spec, capabilities={**spec.capabilities, DRIVER: msgspec.structs.replace(block, version=version)}
+    )
 
 
 def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:

@@ -8,6 +8,8 @@ from .packages.model import Refused
 
 VARIABLE = "GPUPROV_BUNDLE"
 """In the environment of a run whose packages come from a bundle: their folder."""
+AHEAD = "GPUPROV_AHEAD"
+"""In the environment where package sources are seen that are still to be added: the folder of `ahead`."""
 READY = "ready"
 """The file in it that says that it is whole, and what of the bundle it has."""
 MISSING = "the bundle's packages are not on this host any more: somebody, or something, took away their folder or a part of it"
@@ -18,6 +20,11 @@ REQUIRED = f"""if [ -n "${{{VARIABLE}:-}}" ] && [ ! -e "${VARIABLE}/{READY}" ]; 
 fi
 """
 """The same as shell: apt, dnf and zypper would go on with the host's own sources, and say little or nothing of it."""
+
+
+def folder() -> str:
+    """The folder with the configuration of package managers for this run; empty where it is the host's own."""
+    return os.environ.get(AHEAD) or os.environ.get(VARIABLE, "")
 
 
 def required() -> None:

@@ -1,18 +1,20 @@
-"""Answers a plan's questions on a host: what its package manager would do, which package sources it can use, and the texts of files
-that would be written.
+"""Answers a plan's questions on a host: what its package manager would do, which package sources it can use, what probes read where
+those are, and the texts of files that would be written.
 
 Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. It changes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import stat
 import sys
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
-from . import family, repository
+from . import ahead, family, streams
 from .packages import actions, choice, other_driver
 from .packages.model import LISTS_MAX_AGE, Manager, Refused, Settings
 
@@ -21,23 +23,25 @@ LONGEST = 64 << 10
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `transactions` and `sources`: the changes by each one of the request, or the reason why it is refused; `installed`: the
-    versions of the packages that move; `texts`: those of the request's files; `problem`: the reason why the package manager gives no
-    answer.
+    """Return `transactions` and `sources`: the changes by each one of the request, or the reason why it is refused; `printed`: what
+    the script `reading` prints (`streams`); `installed`: the versions of the packages that move; `texts`: those of the request's
+    files; `problem`: the reason why the package manager gives no answer. Transactions and the script see the sources that can be used.
     """
-    answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}}
+    answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
     answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:
         manager = choice.manager(
             Settings(request.get("lock_timeout", Settings.lock_timeout), tuple(request["without"]))
         )
-        answers["sources"] = [_try_source(manager, one) for one in request["sources"]]
-        if request["transactions"]:
-            manager.prepare(request.get("max_age", LISTS_MAX_AGE), True)
-            answers["transactions"] = [_try_transaction(manager, one) for one in request["transactions"]]
-            moved = {row.split()[1].partition(":")[0] for one in answers["transactions"] for row in one["rows"]}
-            there = manager.read([]).installed
-            answers["installed"] = {name: there[name] for name in sorted(moved) if name in there}
+        with _sources(manager, request, answers):
+            if request.get("reading"):
+                answers["printed"] = streams.packed(request["reading"])
+            if request["transactions"]:
+                manager.prepare(request.get("max_age", LISTS_MAX_AGE), True)
+                answers["transactions"] = [_try_transaction(manager, one) for one in request["transactions"]]
+                moved = {row.split()[1].partition(":")[0] for one in answers["transactions"] for row in one["rows"]}
+                there = manager.read([]).installed
+                answers["installed"] = {name: there[name] for name in sorted(moved) if name in there}
     except Refused as refused:
         answers["problem"] = str(refused)
     return answers
@@ -55,6 +59,21 @@ def read_text(path: str) -> str | None:
         return None
 
 
+@contextlib.contextmanager
+def _sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, Any]) -> Iterator[None]:
+    """Inside, the sources that can be used are seen; `sources` of the answers says which."""
+    with contextlib.ExitStack() as stack:
+        if request["sources"]:
+            try:
+                found = stack.enter_context(ahead.opened(family.here()))
+                answers["sources"] = [_try_source(manager, one, found) for one in request["sources"]]
+                stack.enter_context(found.seen(request["without"]))
+            except Refused as refused:
+                stack.close()
+                answers["sources"] = [{"refused": str(refused), "files": []} for _ in request["sources"]]
+        yield
+
+
 def _try_transaction(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
     action = actions.judged if wanted["judge"] else actions.attempt
     try:
@@ -65,16 +84,18 @@ def _try_transaction(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, A
     return {"rows": rows, "refused": "", "another_driver": False}
 
 
-def _try_source(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _try_source(manager: Manager, wanted: Mapping[str, Any], sources: ahead.Ahead) -> dict[str, Any]:
     try:
-        found = repository.settle(manager, wanted, family.here(), True)
+        found = sources.try_source(manager, wanted)
     except (Refused, ValueError) as refused:
         return {"refused": str(refused), "files": []}
     return {"refused": "", "files": [one for one in found.get("diff", []) if "before_header" in one]}
 
 
 def main() -> None:
-    """Read the request, print the answer."""
+    """Read the request, print the answer. A signal that ends it leaves nothing behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
     request = json.load(sys.stdin)
     try:
         answers = answer(request)

@@ -9,7 +9,7 @@ import tempfile
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import openpgp, source_files, sources
-from .packages.apt_files import update
+from .packages.apt_files import try_source
 from .packages.commands import run, shortened
 from .packages.dnf import makecache
 from .packages.model import Manager, Refused
@@ -25,8 +25,10 @@ PROXIES = {
 Wanted = Mapping[str, Any]
 
 
-def settle(manager: Manager, wanted: Wanted, family: str, check: bool) -> dict[str, Any]:
-    """Have the source as it is wanted. `key` of it is the key, which the machine that runs Ansible has judged. Raises Refused."""
+def settle(manager: Manager, wanted: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
+    """Have the source as it is wanted. `key` of it is the key, which the machine that runs Ansible has judged. Raises Refused.
+
+    room: the folder that its index is tried in, and stays in."""
     told: list[dict[str, Any]]
     if not wanted["url"]:
         gone = absent(wanted, family, check)
@@ -38,7 +40,7 @@ def settle(manager: Manager, wanted: Wanted, family: str, check: bool) -> dict[s
     if planned["right"]:
         return {"changed": False, "comes": False}
     if not os.environ.get(BUNDLE):
-        tried(wanted, planned, family)
+        tried(wanted, planned, family, room)
     if not check:
         put(manager, wanted, planned, family)
     files = [planned["source"], planned["key"]]
@@ -73,9 +75,10 @@ def plan(wanted: Wanted, key: str, family: str) -> dict[str, Any]:
     return {**found, "fingerprints": fingerprints}
 
 
-def tried(wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
+def tried(wanted: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
     """Ask the repository for its index with this key and no other, without changing the host. Raises Refused."""
-    with tempfile.TemporaryDirectory(prefix="gpuprov-source-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = room or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuprov-source-"))
         os.chmod(folder, 0o755)  # apt reads it as a user of its own
         key = os.path.join(folder, "key.asc")
         _write(key, planned["key"]["text"])
@@ -133,10 +136,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
-    lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
-    os.makedirs(os.path.join(lists, "partial"))
-    _write(listed, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
-    return update(listed, "-o", f"Dir::State::lists={lists}")
+    return try_source(folder, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
 
 
 def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+AHEAD = "GPUPROV_SOURCES"
+"""In the environment where package sources are seen that are still to be added (`ahead`): a file with lines about them, as below."""
 # User names and passwords in URLs stay on the host. Keys that Debian and Ubuntu ship in trusted.gpg.d are not read.
-_FILES = r"""for f in %s; do
+_MASKED = "sed -e 's#//[^/@ ]*@#//***@#g'"
+_FILES = rf"""for f in %s; do
   [ -f "$f" ] || continue
-  t=$(sed -e 's#//[^/@ ]*@#//***@#g' -e 's/^/ /' "$f") && printf '@file %%s\n%%s\n' "$f" "$t" || echo "@unread $f"
+  t=$({_MASKED} -e 's/^/ /' "$f") && printf '@file %%s\n%%s\n' "$f" "$t" || echo "@unread $f"
 done
 """
 _DEBIAN = (
@@ -38,8 +41,10 @@ _SUSE = (
 
 SCRIPTS = {"debian": _DEBIAN, "redhat": _REDHAT, "suse": _SUSE}
 """Shell, by family. A file that cannot be read is a line `@unread FILE`."""
-END = "\necho @end"
-"""Shell: says that the answer is whole."""
+END = f"""
+[ -z "${{{AHEAD}:-}}" ] || [ ! -e "${AHEAD}" ] || {_MASKED} "${AHEAD}" || echo "@unread ${AHEAD}"
+echo @end"""
+"""Shell: tells of sources that are still to be added, and says that the answer is whole."""
 
 
 def unread(text: str) -> str:

@@ -81,7 +81,7 @@ def parse(output: str) -> dict[str, Any]:
         if line.startswith(" ") and here is not None:
             here.append(line[1:])
         elif word == "@file":
-            here = lines.setdefault(rest, [])
+            here = lines[rest] = []  # what is still to be written there is told last
         elif word == "@key":
             name, _, data = rest.rpartition(" ")
             told["keys"][name] = data

@@ -52,6 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
     transactions: tuple[Transaction, ...] = ()
     sources: tuple[Source, ...] = ()
     installed: dict[str, str] = {}
+    printed: str = ""
     texts: dict[str, str] = {}
 
 
@@ -60,12 +61,13 @@ def complete(
     foreseen: Mapping[str, tuple[RawHost, Foreseen]],
     *,
     limit: float,
+    keys: Keys | None = None,
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
     """Complete the plans of hosts that are not blocked: each host with something left to find out is asked once more. limit: seconds
-    for one host."""
-    keys: Keys = {}
+    for one host. keys: those of package sources that were tried so far."""
+    keys = {} if keys is None else keys
     hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
     known = {name: with_keys(foreseen[name][1], keys) for name in hosts}
     requests = {name: (foreseen[name][0], sent) for name, one in known.items() if (sent := request(one))}
@@ -103,7 +105,7 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
         for one in each
     ]
     diffs = [*_diffs(foreseen, answer), *(_diff(*f) for _, one in sources for f in map(_texts, one.files))]
-    exact = {name for (name, _), trial in trials if not trial.refused}
+    exact = {name for (name, _), trial in trials if not trial.refused and name not in foreseen.waits}
     known = {change for name in exact for change in foreseen.moves.get(name, ())}
     others = [one for one in plan.changes if one not in known]
     moves = [change for _, trial in trials for change in _moves(trial.rows, answer.installed)]

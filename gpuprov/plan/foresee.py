@@ -46,8 +46,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     `files`: those that differ, without their texts. `texts`: those whose texts are compared on the host. `moves`: packages and holds
     that failed checks of a capability name. `sources`: package sources to add. `driver`, `without`, `settings`: options of
-    gpuprov_packages. `unknown`: the reason why nothing is foreseen of a capability. `unmanaged`: what the spec asks for no longer;
-    `prune`: what the role is handed that takes it away.
+    gpuprov_packages. `waits`: what of a capability is decided only when a package source is there. `unknown`: the reason why nothing
+    is foreseen of a capability. `unmanaged`: what the spec asks for no longer; `prune`: what the role is handed that takes it away.
     """
 
     files: dict[str, tuple[Difference, ...]] = {}
@@ -58,6 +58,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     driver: dict[str, Any] = {}
     without: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
+    waits: dict[str, str] = {}
     unknown: dict[str, str] = {}
     unmanaged: tuple[Unmanaged, ...] = ()
     prune: dict[str, Any] = {}
@@ -78,7 +79,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
         """Return the same for the capabilities that run alone."""
         kept = {
             name: {key: one for key, one in getattr(self, name).items() if key in run}
-            for name in ("files", "texts", "packages", "moves", "sources", "unknown")
+            for name in ("files", "texts", "packages", "moves", "sources", "waits", "unknown")
         }
         comes = "nvidia_driver" in run
         return msgspec.structs.replace(
@@ -100,18 +101,21 @@ def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Prob
 def foresee(
     spec: HostSpec, facts: Facts, results: Sequence[Result] = (), only: Collection[str] | None = None
 ) -> Foreseen:
-    """Decide what the roles of a host would do, as they do it, by the same facts. only: of these capabilities."""
+    """Decide what the roles of a host would do, as they do it, by the same facts: those after nvidia_driver by the version that it
+    brings. only: of these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
     selected = _selected(spec, only)
+    host = spec
     for name in selected:
-        capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts)
+        capability, context = BY_NAME[name], Context(host, spec.capabilities[name], facts)
         if capability.desired is None:
             continue
         try:
             made = msgspec.to_builtins(capability.desired.make(context))
             files[name], texts[name] = _files(capability, context, made)
             values[name] = made
+            host = judging.with_driver(spec, made["version"]) if name == judging.DRIVER else host
         except ProbeFailed as error:
             unknown[name] = str(error)
         except Exception as error:
@@ -125,15 +129,23 @@ def foresee(
         files=files,
         texts=texts,
         packages={name: tuple(_packages(name, made)) for name, made in values.items()},
-        moves={name: frozenset(_moves_of_checks(name, results)) for name in selected},
-        sources={name: {**SOURCE, **block} for name, made in values.items() if (block := made.get("repository"))},
+        moves=moves_of(selected, results),
+        sources={name: source for name, made in values.items() if (source := _source(name, made))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=package_settings(spec.site),
+        waits={name: one["told"] for name, one in judging.waiting(values).items()},
         unknown=unknown,
         unmanaged=unmanaged,
         prune=prune,
     )
+
+
+def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys the host has."""
+    if block := made.get("repository"):
+        return {**SOURCE, **block}
+    return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
 
 
 def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
@@ -145,6 +157,9 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
     keys: those tried so far, which the hosts of a fleet share."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
+        if "files" in block:
+            sources[name] = block
+            continue
         source = msgspec.json.encode(block)
         if source not in keys:
             try:
@@ -166,14 +181,24 @@ def request(foreseen: Foreseen) -> dict[str, Any]:
     if not (wanted or paths or foreseen.sources):
         return {}
     return {
+        **question(foreseen),
         "transactions": [
             {**msgspec.to_builtins(one), "driver": {} if one.is_driver else foreseen.driver} for one in wanted
         ],
         "sources": list(foreseen.sources.values()),
         "texts": paths,
         "without": list(foreseen.without),
-        **foreseen.settings,
     }
+
+
+def question(foreseen: Foreseen) -> dict[str, Any]:
+    """Return a request that asks for nothing yet."""
+    return {"transactions": [], "sources": [], "texts": [], "without": [], **foreseen.settings}
+
+
+def moves_of(names: Iterable[str], results: Sequence[Result]) -> dict[str, frozenset[Change]]:
+    """Return the packages and holds that checks of these capabilities name."""
+    return {name: frozenset(_moves_of_checks(name, results)) for name in names}
 
 
 def _moves_of_checks(name: str, results: Iterable[Result]) -> Iterator[Change]:

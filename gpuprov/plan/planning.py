@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from gpuprov.errors import UnreachableError
@@ -10,10 +10,11 @@ from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.onhost import machine
+from gpuprov.plan.ahead import read_ahead
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.plan.exact import complete
-from gpuprov.plan.foresee import Foreseen
+from gpuprov.plan.foresee import Foreseen, Keys, with_keys
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, read
 from gpuprov.plan.show import Show
@@ -38,9 +39,10 @@ def plan(
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
     """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts where something is to be done are
-    asked once more, for the transactions of their package managers and the differences of files.
+    asked once more, for the transactions of their package managers and the differences of files, and before that, where a package
+    source is to be added, for what its index decides.
 
-    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for the second answer. on_read:
+    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for each of these answers. on_read:
     called with the readings by which the plans are made.
     """
     show, pace = show or Show(), pace or Pace()
@@ -80,10 +82,12 @@ class Planner:
         self._prune = prune
         self._plans: dict[str, HostPlan] = {}
         self._foreseen: dict[str, tuple[RawHost, Foreseen]] = {}
+        self._waiting: dict[str, Reading] = {}
+        self._keys: Keys = {}
         self._machines = dict.fromkeys(self._pairs, "")
 
-    def note(self, name: str, reading: Reading) -> None:
-        """Plan a host by its checks, and keep what its roles would do."""
+    def note(self, name: str, reading: Reading, first: Reading | None = None) -> None:
+        """Plan a host by its checks, and keep what its roles would do. first: the reading that decides which roles run, if another."""
         pair = self._pairs[name]
         (plan,) = plans_of(
             *([pair], {name: reading}),
@@ -91,22 +95,39 @@ class Planner:
             full=self._full,
             reboot=self._reboot,
             prune=self._prune,
+            first={name: first} if first else {},
         )
         if self._exact and reading.foreseen and plan.run and not plan.blocked:
-            self._foreseen[name] = pair[0], reading.foreseen.only(plan.run)
+            foreseen = reading.foreseen.only(plan.run)
+            self._foreseen[name] = pair[0], foreseen
+            if foreseen.waits and foreseen.sources:
+                self._waiting[name] = reading
         self._plans[name] = plan
         self._machines[name] = reading.facts.known(house.MACHINE) or ""
 
     def plans(self, timeout: float, pace: Pace, show: Show) -> list[HostPlan]:
-        """Return the plans of all hosts. timeout: seconds for the second answer of a host."""
-        made = self._plans | {
-            name: _duplicate(name, other) for name, other in machine.duplicates(self._machines).items()
-        }
+        """Return the plans of all hosts. timeout: seconds for each further answer of a host."""
+        others = machine.duplicates(self._machines)
+        self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
+        made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
         found = [made[name] for name in self._pairs]
         if not self._foreseen:
             return found
         with show.reading(list(self._foreseen), "asking package managers") as done:
-            return complete(found, self._foreseen, limit=timeout, pace=pace, on_done=done)
+            return complete(found, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
+
+    def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:
+        """Plan anew what waits for package sources that these hosts can use."""
+        waiting = {name: with_keys(self._foreseen[name][1], self._keys) for name in names}
+        asked = {n: (self._pairs[n], self._waiting[n], one) for n, one in waiting.items() if one.sources}
+        if not asked:
+            return
+        with show.reading(list(asked), "trying package sources") as done:
+            found = read_ahead(asked, self._capabilities, limit=timeout, pace=pace, on_done=done)
+        for name, reading in found.items():
+            self._foreseen.pop(name)
+            self.note(name, reading, self._waiting[name])
+        self._waiting.clear()
 
 
 def plans_of(
@@ -117,24 +138,27 @@ def plans_of(
     full: bool = False,
     reboot: bool = False,
     prune: bool = False,
+    first: Mapping[str, Reading] = {},
 ) -> list[HostPlan]:
-    """Return the plans that the checks alone decide."""
+    """Return the plans that the checks alone decide. first: readings by which apply will have decided which capabilities run, where
+    the plan is made by later ones."""
     now, plans = datetime.now(UTC), []
     for pair in pairs:
         reading = readings[pair[0].name]
         if reading.lost:
             plans.append(_away(pair[0].name, reading.lost))
             continue
+        decides = first.get(pair[0].name, reading)
         try:
             decision = decide(
                 pair,
-                reading.results,
-                reading.facts,
+                decides.results,
+                decides.facts,
                 full=full,
                 reboot=reboot,
                 only=capabilities,
-                foreseen=reading.differing,
-                prune=in_words(reading.prune) if prune else "",
+                foreseen=decides.differing,
+                prune=in_words(decides.prune) if prune else "",
             )
             left = reading.foreseen.unmanaged if reading.foreseen else ()
             plans.append(

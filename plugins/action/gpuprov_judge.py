@@ -18,8 +18,6 @@ Strings in it come from a host and are no templates.
 
 from __future__ import annotations
 
-import base64
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +27,11 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import missing
+from ansible.module_utils.gpuprov_onhost import missing, streams
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
-    from gpuprov.judge.judging import driver, facts_of, judge, script, waiting
+    from gpuprov.judge.judging import DRIVER, driver, facts_of, judge, script, waiting, with_driver
     from gpuprov.judge.variables import names, prepare, spec_of
     from gpuprov.shared import ended
 
@@ -41,9 +39,6 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
     MISSING = ""
 except ImportError as error:
     MISSING = str(error)
-
-
-DRIVER = "nvidia_driver"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -66,8 +61,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {**result, "changed": False, "desired": judged, "driver": driver(judged)}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
-            variables |= {f"{DRIVER}_version": version} if version else {}
-            spec = spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables)
+            spec = with_driver(
+                spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables), version
+            )
             preflight = moment != "now"
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
             there = facts_of(self._read(script(spec, only, preflight=preflight), known))
@@ -93,4 +89,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         ran = self._execute_module(module_name="gpuprov_judge", module_args=given, task_vars=known)
         if "printed" not in ran:
             raise AnsibleActionFail(ended.answer(ran) or "the host gave no answer")
-        return zlib.decompress(base64.b64decode(ran["printed"]))
+        printed: bytes = streams.unpacked(ran["printed"])
+        return printed

@@ -56,10 +56,7 @@ printed:
   returned: a script was given
 """
 
-import base64
-import subprocess
-import zlib
-
+from ansible.module_utils.gpuprov_onhost import streams
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 
 
@@ -75,9 +72,7 @@ def main() -> None:
         module.fail_json(
             msg="gpuprov_judge is an action: action_plugins of this project must be where Ansible looks for them"
         )
-    done = subprocess.run(["/bin/sh", "-s"], input=module.params["script"].encode(), capture_output=True, check=False)
-    printed = base64.b64encode(zlib.compress(done.stdout + b"\n" + done.stderr)).decode()
-    module.exit_json(changed=False, rc=done.returncode, printed=printed)
+    module.exit_json(changed=False, printed=streams.packed(module.params["script"]))
 
 
 if __name__ == "__main__":

@@ -103,10 +103,14 @@ def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
 
 def test_debians_components_come_first_unless_the_site_adds_them_itself() -> None:
     bare = {**FRESH, "package_index": "dkms | 3.0.10-8 | http://deb.debian.org/debian bookworm/main\n"}
-    archive = "archive|http://deb.debian.org/debian|bookworm|main|/usr/share/keyrings/debian.gpg|Debian\n"
+    archive = "archive|http://deb.debian.org/debian/|bookworm|main|Debian\n"
+    own = (
+        "Types: deb\n URIs: http://deb.debian.org/debian\n Suites: bookworm\n Signed-By: /usr/share/keyrings/debian.gpg"
+    )
+    bare["repositories"] = f"@arch amd64\n@file /etc/apt/sources.list.d/debian.sources\n {own}\n@end\n"
     made = make(context(debian_archives=archive, **bare))
     (text,) = made["components"].values()
-    stanza = "URIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: contrib non-free non-free-firmware\n"
+    stanza = "URIs: http://deb.debian.org/debian/\nSuites: bookworm\nComponents: contrib non-free non-free-firmware\n"
     assert f"Types: deb\n{stanza}Signed-By: /usr/share/keyrings/debian.gpg\n" in text
     assert made["later"]["told"].endswith("added contrib, non-free and non-free-firmware")
     assert made["sources"] == ["components", "judge"]

@@ -75,7 +75,7 @@ def test_the_words_of_a_silent_probe() -> None:
 
 def test_archives_that_are_not_the_distributions_own_are_an_answer() -> None:
     """A host whose only source is a flat repository of the site, as apt-get indextargets prints it."""
-    kept = "archive|file:/var/lib/gpuprov/packages/|./|$(COMPONENT)|$(SIGNED_BY)|$(ORIGIN)\n"
+    kept = "archive|file:/var/lib/gpuprov/packages/|./|$(COMPONENT)|$(ORIGIN)\n"
     assert Facts({"debian_archives": Output(kept)}).get(driver_packages.ARCHIVES) == ()
     with pytest.raises(ProbeFailed):
         Facts({"debian_archives": Output("E: what nobody knows")}).get(driver_packages.ARCHIVES)

@@ -292,7 +292,7 @@ def test_apt_sees_the_bundle_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_host_without_debians_own_archive_is_understood() -> None:
     """A mirror of another origin: there is nothing to add components from, and nothing wrong."""
-    facts = Facts({ARCHIVES.name: Output("archive|file:/srv/packages/|./|$(COMPONENT)|$(SIGNED_BY)|site\n", 0)})
+    facts = Facts({ARCHIVES.name: Output("archive|file:/srv/packages/|./|$(COMPONENT)|site\n", 0)})
     assert facts.get(ARCHIVES) == ()
 
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gpuprov.onhost import look
+from gpuprov.onhost import look, streams
 from gpuprov.plan.host_code import program
 from gpuprov.resources import Packages
+from gpuprov.simulate.repository import index
+from gpuprov.simulate.repository.signing import Signer
+from tests.e2e import package_repository as signed
+from tests.onhost import package_repository
 
 TRIED = {**msgspec.to_builtins(Packages(of="a tool")), "driver": {}}
 has_apt = pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is asked")
 
 
+NOTHING: dict[str, Any] = {"texts": [], "sources": [], "transactions": [], "without": [], "max_age": 10**9}
+
+
 def ask(**asked: Any) -> dict[str, Any]:
-    request = {"texts": [], "sources": [], "transactions": [], "without": [], "max_age": 10**9, **asked}
+    request = {**NOTHING, **asked}
     # -I and -S: without gpuprov itself, as on a host.
     done = subprocess.run(
         [sys.executable, "-IS", "-c", program(look.__name__)],
@@ -62,6 +74,73 @@ def test_a_source_that_cannot_be_is_refused_and_nothing_is_written() -> None:
     assert told["files"] == []
     assert "OpenPGP" in told["refused"]
     assert not Path("/etc/apt/sources.list.d/gpuprov-test.sources").exists()
+
+
+@pytest.fixture
+def room(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder for temporary files; apt reads in it as a user of its own."""
+    with tempfile.TemporaryDirectory(prefix="gpuprov-test-") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def block(key: signed.Key, url: str) -> dict[str, Any]:
+    named = {"name": "test", "of": "the site", "suite": "/", "components": [], "signed": "packages"}
+    return {**named, "url": url, "key": key.file.read_text(), "fingerprint": key.fingerprint}
+
+
+@has_apt
+@pytest.mark.skipif(not shutil.which("apt-ftparchive"), reason="apt-ftparchive is asked")
+def test_what_is_tried_and_read_sees_the_sources_that_are_still_to_be_added(room: Path, tmp_path: Path) -> None:
+    """And those that cannot be used are none, with what is tried beside them."""
+    keys = [signed.make_key(tmp_path / name) for name in ("good", "bad")]
+    for key in keys:
+        signed.end(key)
+    with tempfile.TemporaryDirectory(prefix="gpuprov-test-") as folder:
+        Path(folder).chmod(0o755)
+        package_repository.apt(Path(folder))
+        index.apt(Path(folder), index.Release("nobody", "nothing", ""), Signer(keys[0].home))
+        wanted = {**TRIED, "install": ["gp-user"]}
+        several = [block(keys[1], "file:/nowhere"), block(keys[0], f"file:{folder}")]
+        told = ask(sources=several, transactions=[wanted], reading="apt-cache madison gp-driver")
+        refused = ask(sources=several[:1], transactions=[wanted, TRIED])
+    assert told["problem"] == refused["problem"] == ""
+    assert [bool(one["refused"]) for one in told["sources"]] == [True, False]
+    assert sorted(told["transactions"][0]["rows"]) == [
+        *(f"Inst {name} {package_repository.NEW}-1" for name in ("gp-driver", "gp-lib")),
+        "Inst gp-user 1.0-1",
+    ]
+    assert streams.unpacked(told["printed"]).split()[2].decode() == f"{package_repository.NEW}-1"
+    assert "Unable to locate package gp-user" in refused["transactions"][0]["refused"]
+    assert refused["transactions"][1]["refused"] == ""
+    assert [*room.iterdir()] == []
+    assert not Path("/etc/apt/sources.list.d/gpuprov-test.sources").exists()
+
+
+@has_apt
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_nothing_is_left_where_it_is_ended(number: signal.Signals, room: Path, tmp_path: Path) -> None:
+    key = signed.make_key(tmp_path / "key")
+    signed.end(key)
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        request = json.dumps({**NOTHING, "sources": [block(key, url)]})
+        with subprocess.Popen(
+            [sys.executable, "-IS", "-c", program(look.__name__)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as asked:
+            assert asked.stdin
+            asked.stdin.write(request)
+            asked.stdin.close()
+            server.settimeout(60)
+            with server.accept()[0]:  # apt is there
+                assert [*room.iterdir()]
+                asked.send_signal(number)
+                assert asked.wait(30) == 1
+    assert [*room.iterdir()] == []
 
 
 def test_texts_are_those_of_short_files(tmp_path: Path) -> None:

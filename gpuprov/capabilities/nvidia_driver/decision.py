@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from string import digits
+from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
@@ -96,7 +97,7 @@ def repository(ctx: Ctx) -> dict[str, object]:
     return asked
 
 
-def components(ctx: Ctx, archives: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     """The file of Debian's components that its driver is in, where the host lacks them and the site lets gpuprov add them."""
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
@@ -106,10 +107,18 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str, str]]) -> dict[str, 
         return {}
     text = "# Managed by gpuprov: change the inventory, then apply again.\n"
     text += "# Components of the NVIDIA driver, from the archives that this host already takes main from.\n"
-    for address, suite, key in archives:
+    for address, suite in archives:
+        key = _signed_by(ctx.facts.get(REPOSITORIES), address, suite)
         text += f"\nTypes: deb\nURIs: {address}\nSuites: {suite}\nComponents: contrib non-free non-free-firmware\n"
         text += f"Signed-By: {key}\n" if key.startswith("/") else ""
     return {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}
+
+
+def _signed_by(told: Mapping[str, Any], address: str, suite: str) -> str:
+    """The key that the host's own source of this archive is trusted by: apt reads no list where another source of it says another."""
+    place = sources.served(address, told)
+    rows = [row for row in told["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
+    return next((row["signed_by"] for row in rows if sources.served(row["url"], told) == place), "")
 
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:

@@ -27,6 +27,17 @@ def update(listed: str, *options: str) -> str:
     return (ran.said or f"apt-get update ends with status {ran.status}") if ran.status else ""
 
 
+def try_source(folder: str, text: str) -> str:
+    """Fetch the lists of a source that the host does not have, into this folder; what was in the way. The source stays there, too."""
+    lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
+    os.makedirs(os.path.join(lists, "partial"))
+    with open(listed, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(listed, 0o644)
+    own = ("-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
+    return update(listed, *own)
+
+
 def waited(fetching: Callable[[], str], patience: float) -> str:
     """What was in the way of fetching lists. Their lock is waited for here: DPkg::Lock::Timeout is not of it."""
     until = time.monotonic() + patience
@@ -39,8 +50,12 @@ def fetch(name: str, patience: int) -> None:
     """Have the lists of gpuprov's source of this name; the others stay as they are. Raises Refused."""
     if problem := waited(lambda: update(source(name), "-o", "APT::Get::List-Cleanup=0"), patience):
         raise Refused(shortened(problem, 600))
-    # All sources together: what contradicts another would leave apt without any.
-    together = run(["apt-get", "indextargets"])
+    judge_sources({})
+
+
+def judge_sources(environment: Mapping[str, str]) -> None:
+    """Raise Refused where one source contradicts another, which leaves apt without any."""
+    together = run(["apt-get", "indextargets"], environment)
     if together.status:
         raise Refused(shortened(together.err, 600))
 

@@ -31,12 +31,12 @@ def opened(request: Request, expire: int = -1, available: bool = True, installed
     """
     base = dnf.Base()
     conf = base.conf
-    # Of a bundle: its packages are then all that dnf sees.
-    bundle = os.environ.get("GPUPROV_BUNDLE")
-    of_bundle = os.path.join(bundle, "dnf.conf") if bundle else None
-    if of_bundle and not os.path.exists(of_bundle):
-        raise Refused("%s is not there, and no other source may be asked" % of_bundle)
-    conf.read(of_bundle)
+    # Of a bundle: its packages are then all that dnf sees. Or of sources that are still to be added, beside the host's own.
+    folder = os.environ.get("GPUPROV_AHEAD") or os.environ.get("GPUPROV_BUNDLE")
+    settings = os.path.join(folder, "dnf.conf") if folder else None
+    if settings and not os.path.exists(settings):
+        raise Refused("%s is not there, and no other source may be asked" % settings)
+    conf.read(settings)
     conf.substitutions.update_from_etc(conf.installroot, varsdir=conf.varsdir)
     conf.exit_on_lock = True
     conf.install_weak_deps = False

@@ -15,7 +15,7 @@ import re
 import tempfile
 from typing import Collection, Iterable, Iterator, Mapping, Sequence
 
-from .. import files
+from .. import bundle, files
 
 CONFIGURATIONS = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 LOCKS = "/etc/zypp/locks"
@@ -26,9 +26,9 @@ TRUE = ("1", "yes", "true", "on", "always")
 def settings() -> configparser.ConfigParser:
     """zypp.conf as libzypp reads it: the host's own file or the vendor's, then what lies in the folders beside both, by name."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
-    of_bundle = os.path.join(os.environ.get("GPUPROV_BUNDLE") or "/nowhere", "zypp.conf")
-    if os.path.exists(of_bundle):
-        _read_into(parser, of_bundle)
+    of_run = os.path.join(bundle.folder() or "/nowhere", "zypp.conf")
+    if os.path.exists(of_run):
+        _read_into(parser, of_run)
         return parser
     first = next((path for path in CONFIGURATIONS if os.path.exists(path)), "")
     dropped: dict[str, str] = {}

@@ -65,10 +65,10 @@ def parse_building(output: Output) -> Building:
     return Building(frozenset(rest for kind, _, rest in there if kind == "there"), dict(parse_index(output)))
 
 
-def parse_archives(output: Output) -> tuple[tuple[str, str, str], ...]:
+def parse_archives(output: Output) -> tuple[tuple[str, str], ...]:
     rows = [line.split("|") for line in output.text.splitlines()]
-    mine = [row for row in rows if len(row) == 6 and row[0] == "archive" and (row[3], row[5]) == ("main", "Debian")]
-    return tuple(dict.fromkeys((row[1], row[2], row[4]) for row in mine))
+    mine = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
+    return tuple(dict.fromkeys((row[1], row[2]) for row in mine))
 
 
 _OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
@@ -103,16 +103,16 @@ BUILDING = Probe(
 ARCHIVES = Probe(
     "debian_archives",
     by_family(
-        "apt-get indextargets --format 'archive|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)|$(ORIGIN)' "
+        "apt-get indextargets --format 'archive|$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)' "
         "'Created-By: Packages'; true",
         "true",
         "true",
     ),
     parse_archives,
-    "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(SIGNED_BY)' 'Created-By: Packages'",
+    "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages'",
     blank=r"archive\|",
 )
-"""Debian's archives that the host takes `main` from: address, release, and the key that it is trusted by."""
+"""Debian's archives that the host takes `main` from: address and release."""
 KERNELS_HELD = Probe(
     "kernels_held",
     f"cat {HELD_KERNELS} 2>/dev/null; true",

@@ -12,6 +12,7 @@ def search(*patterns: str, form: str = NEVRA, streams: bool = False) -> str:
     wanted = " ".join(f"'{pattern}'" for pattern in patterns)
     whatever = "--disable-modular-filtering " if streams else ""
     return (
-        "dnf -q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
+        'dnf ${GPUPROV_AHEAD:+--config="$GPUPROV_AHEAD/dnf.conf"} '
+        "-q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
         f"""  repoquery --available --showduplicates {whatever}--arch "$(uname -m),noarch" --qf '{form}' {wanted}"""
     )

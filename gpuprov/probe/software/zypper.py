@@ -18,11 +18,11 @@ LOCKING = f"echo 'suse|'\n{_setting('locksfile[.]apply', 'apply')}"
 """Shell: whether libzypp heeds its locks, the last word as `apply|WORD`."""
 
 _SEARCH = r"""set --
-for d in "${GPUPROV_BUNDLE:-/var/cache/zypp}"/solv/*/solv; do
+for d in "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/var/cache/zypp}}"/solv/*/solv; do
   a=${d%%/solv}; a=${a##*/}
   awk -v a="[$a]" 'function done() { if (mine && on) found = 1 }
     /^\[/ { done(); mine = $0 == a; on = 1 } /^enabled *= *(0|no|false|off)/ { on = 0 }
-    END { done(); exit !found }' "${GPUPROV_BUNDLE:-/etc/zypp}"/repos.d/*.repo 2>/dev/null && set -- "$@" -r "$a"
+    END { done(); exit !found }' "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/etc/zypp}}"/repos.d/*.repo 2>/dev/null && set -- "$@" -r "$a"
 done
 [ $# = 0 ] || ZYPP_READONLY_HACK=1 zypper --xmlout --non-interactive --no-refresh search -s -t package "$@" %s 2>&1 |
   awk -F '"' -v arch="$(uname -m)" '

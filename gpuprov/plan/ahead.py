@@ -1,0 +1,93 @@
+"""Reads hosts as they would be with package sources that are still to be added: what waits for one is decided by its index, as apply
+decides it when the source is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.pace import Pace
+from gpuprov.gather.script import compose
+from gpuprov.judge import judging
+from gpuprov.onhost import look, streams
+from gpuprov.plan.exact import Answer
+from gpuprov.plan.foresee import Foreseen, Text, foresee, moves_of, question
+from gpuprov.plan.host_code import run_on_hosts
+from gpuprov.plan.read import Pair, Reading, probes_for
+from gpuprov.probe.base import Facts, Probe
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result, evaluate
+
+
+def read_ahead(
+    waiting: Mapping[str, tuple[Pair, Reading, Foreseen]],
+    only: frozenset[str] | None,
+    *,
+    limit: float,
+    pace: Pace | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> dict[str, Reading]:
+    """Return the readings by which these hosts are planned anew. waiting: the host, how it was read, and what is foreseen of it, with
+    the keys of its sources. limit: seconds for one host."""
+    scripts = dict[tuple[Probe[Any], ...], str]()
+    requests = dict[str, tuple[RawHost, dict[str, Any]]]()
+    for name, ((raw, spec), _, foreseen) in waiting.items():
+        probes = tuple(probes_for(spec, only=only))
+        script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
+        requests[name] = raw, {**question(foreseen), "sources": list(foreseen.sources.values()), "reading": script}
+    found = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done)
+    return {
+        name: decide_ahead(pair[1], reading, foreseen, found[name].answer or Answer(problem=found[name].problem), only)
+        for name, (pair, reading, foreseen) in waiting.items()
+    }
+
+
+def decide_ahead(
+    spec: HostSpec, reading: Reading, foreseen: Foreseen, answer: Answer, only: frozenset[str] | None
+) -> Reading:
+    """Return the reading with what is decided by a host's answer; where it has none, what waits for a source still does."""
+    refused = {name: one.refused for name, one in zip(foreseen.sources, answer.sources, strict=False) if one.refused}
+    if answer.problem:
+        refused = dict.fromkeys(foreseen.sources, f"its package source could not be tried: {answer.problem}")
+    sources = {name: block for name, block in foreseen.sources.items() if name not in refused}
+    unknown = {**foreseen.unknown, **refused}
+    kept = msgspec.structs.replace(foreseen, sources=sources, unknown=unknown)
+    if not sources:
+        return msgspec.structs.replace(reading, foreseen=kept)
+    try:
+        facts = judging.facts_of(streams.unpacked(answer.printed))
+    except (GpuprovError, ValueError) as error:
+        told = f"what waits for its package source could not be decided: {getattr(error, 'message', error)}"
+        unknown |= dict.fromkeys(sources, told)
+        return msgspec.structs.replace(reading, foreseen=msgspec.structs.replace(kept, unknown=unknown))
+    later = foresee(spec, facts, (), only)
+    results = tuple(_judged_anew(spec, facts, reading.results, later, only))
+    later = msgspec.structs.replace(
+        later,
+        sources=sources,
+        texts={name: (*_texts_of(foreseen, name), *each) for name, each in later.texts.items()},
+        unknown={**later.unknown, **refused},
+        moves=moves_of(later.packages, results),
+    )
+    return msgspec.structs.replace(reading, results=results, foreseen=later)
+
+
+def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
+    """What is written of a source that the second reading has."""
+    files = foreseen.sources.get(name, {}).get("files", ())
+    return [one for one in foreseen.texts.get(name, ()) if one.path in files]
+
+
+def _judged_anew(
+    spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
+) -> Iterable[Result]:
+    """What stops an apply is asked again of capabilities, as each role has it asked when the sources are there: by the driver that the
+    run brings, but for the driver's own. All else is as the host is."""
+    every = frozenset(spec.capabilities if only is None else only)
+    own = frozenset((judging.DRIVER,)) & every
+    asked = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]
+    anew = {one.check: one for host, of in asked for one in evaluate(host, facts, only=of, stops=True)}
+    return [anew.get(one.check, one) if one.stops and one.capability in every else one for one in results]
