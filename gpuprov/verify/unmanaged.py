@@ -40,16 +40,16 @@ def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[st
         return ()
     wanted, unsure = set[str](), set[str]()
     for name in host.capabilities:
+        wanted |= set(_possible(host, BY_NAME[name])) if name in BY_NAME else set()
         try:
             wanted |= receipts.mentioned(BY_NAME[name], Context(host, host.capabilities[name], facts), values[name])
         except (KeyError, ProbeFailed):
             unsure.add(name)
-            wanted |= set(_possible(host, BY_NAME[name])) if name in BY_NAME else set()
     return tuple(
         one
         for name, entry in receipt.capabilities.items()
         if name not in unsure
-        for one in _left(name, entry.resources, wanted, found, holds=name not in host.capabilities)
+        for one in _left(name, entry.resources, wanted, found, gone=name not in host.capabilities)
     )
 
 
@@ -106,29 +106,24 @@ def _block(one: Capability) -> str:
 
 
 def _left(
-    capability: str, entries: tuple[str, ...], wanted: set[str], found: Contents, *, holds: bool
+    capability: str, entries: tuple[str, ...], wanted: set[str], found: Contents, *, gone: bool
 ) -> Iterator[Unmanaged]:
-    """holds: those of packages too; of a capability of the spec its own transaction releases them."""
-    files = dict[str, str]()
-    for one in entries:
-        kind, _, name = one.partition(" ")
-        if kind == "file":
-            digest, _, path = name.partition(" ")
-            if f"file {path}" not in wanted:
-                files[path] = digest
+    """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it lacks now."""
+    listed = [one.partition(" ")[::2] for one in entries]
+    files = {path: digest for kind, name in listed if kind == "file" for digest, path in [name.partition(" ")[::2]]}
+    files = {path: digest for path, digest in files.items() if f"file {path}" not in wanted}
     for path, digest in files.items():
         if (entry := found.entries.get(path)) is not None:
             stays = "" if entry.kind == "f" and entry.sum == digest else "changed by others since it was applied"
             yield Unmanaged(capability=capability, kind="file", name=path, stays=stays)
-    for one in entries:
-        kind, _, name = one.partition(" ")
-        if kind == "unit" and one not in wanted and (unit := found.units.get(name)) is not None:
+    for kind, name in listed:
+        own = f"{FILES}{_file_of(name)}" in files
+        if kind == "unit" and (gone or own) and f"unit {name}" not in wanted and (unit := found.units.get(name)):
             runs = unit.active in RUNS
             if runs or unit.file in STARTS:
-                own = f"{FILES}{_file_of(name)}" in files
                 stays = "" if own else "a package brings it"
                 yield Unmanaged(capability=capability, kind="unit", name=name, runs=runs, stays=stays)
-        elif kind == "hold" and holds and one not in wanted:
+        elif kind == "hold" and gone and f"hold {name}" not in wanted:
             yield Unmanaged(capability=capability, kind="hold", name=name)
 
 

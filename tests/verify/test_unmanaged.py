@@ -126,6 +126,14 @@ def test_of_a_capability_of_the_spec_what_is_asked_for_no_longer_is_named_and_it
     assert find_unmanaged(spec, there, {"readings": {"absent": [old]}}) == (), "its own role removes it"
 
 
+def test_facts_that_a_capability_of_the_spec_lacks_now_make_nothing_unmanaged() -> None:
+    """MPS names no unit while its GPUs do not answer: they are asked for all the same."""
+    spec = HostSpec(name="gpu1", capabilities={"mps": Mps()})
+    remembered = receipt(mps=[f"file {SUM} {MPS}", f"file {SUM} {UNIT}", "unit gpuprov-mps@gpu-1.service", "hold x"])
+    there = known(remembered, file(MPS), file(UNIT), unit("gpuprov-mps@gpu-1.service", "active", "enabled"))
+    assert find_unmanaged(spec, there, {"mps": {}}) == ()
+
+
 @pytest.mark.parametrize("remembered", ["", "{", '{"capabilities": {"mps": {"digest": "1"}}}'])
 def test_nothing_is_named_without_a_receipt_that_lists_it(remembered: str) -> None:
     assert find_unmanaged(HOST, known(remembered, *THERE)) == ()
