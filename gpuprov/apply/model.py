@@ -25,16 +25,17 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
 
     act: prepare ends where something in service would be changed. reboot: permission for this run, whatever the spec says. full:
-    run every role, also where every check passes. prune: take away what the spec asks for no longer. break_lock: ids of locks that
-    are taken over. timeout: seconds that one act may take on a host. run: its name, by which it goes on elsewhere; default, a new
-    one. lease: seconds that a host stays locked for a run that is not heard of any more. checkpoint: keep, on hosts that verify
-    calls green, what they can be brought back to. asked_at: when the inventory was read, in UTC, where this run has not read it:
-    what a host was brought to since is not undone.
+    run every role, also where every check passes. prune: take away what the spec asks for no longer; prune_only: by host, of these
+    capabilities alone. break_lock: ids of locks that are taken over. timeout: seconds that one act may take on a host. run: its
+    name, by which it goes on elsewhere; default, a new one. lease: seconds that a host stays locked for a run that is not heard of
+    any more. checkpoint: keep, on hosts that verify calls green, what they can be brought back to. asked_at: when the inventory
+    was read, in UTC, where this run has not read it: what a host was brought to since is not undone.
     """
 
     act: Act = "apply"
     full: bool = False
     prune: bool = False
+    prune_only: dict[str, tuple[str, ...]] = {}
     reboot: bool = False
     yes: bool = False
     break_lock: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ NEVER = (
     "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov changed, "
     "and what programs wrote"
 )
+PRUNED = "goes, as far as the receipt lists it; packages, and what it set on the running host, stay"
 STAYS = "stays as it is, for the checkpoint says nothing of it"
 GO_ON = "gpuprov rollback once more goes on with it"
 
@@ -58,12 +59,17 @@ def rollback(
         return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
     for name, one in targets.items():
         show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
+        for each in one.pruned:
+            show.say(f"{name}: {each} {PRUNED}")
         for each in one.until_boot:
             show.say(f"{name}: {each}: {until_boot(each)}")
     show.say(NEVER)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
-    plain = msgspec.structs.replace(options, act="apply", run=run, only=None, checkpoint=False, asked_at="")
+    pruned = {name: one.pruned for name, one in begun.items()}
+    plain = msgspec.structs.replace(
+        options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
+    )
 
     def end(how: Mapping[str, Mapping[str, Any]]) -> None:
         asked = {

@@ -107,8 +107,7 @@ class _Rollout:
         self.readings: dict[str, Reading] = {}
         asked = {"full": options.full, "reboot": options.reboot, "prune": options.prune}
         self.planner = Planner(pairs, capabilities=options.only, **asked)
-        self.interrupted = False
-        self.stopped = ""
+        self.interrupted, self.stopped = False, ""
         self.log: Path | None = None
         self.laps = Laps()
 
@@ -123,8 +122,9 @@ class _Rollout:
             if not self.options.yes:
                 self.planner.note(name, reading)
 
+        chosen, pruned = self.options.only, self.options.prune_only
         with self.show.reading(list(pair_of), "reading") as done:
-            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
+            self.readings = read(self.pairs, only=chosen, prune_only=pruned, pace=self.pace, on_done=done, each=look)
         self.outcomes = {name: found[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
 

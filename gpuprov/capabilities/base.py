@@ -257,10 +257,10 @@ class Capability:
     which proves that a unit brings about then what fails now.
 
     `taken_away`: the block that takes away what it set up, for a host that goes back to where it had none; None: that stays.
-    `until_boot`: what of it stays until the next boot even so, for a person. `pruned`: where --prune takes it away, what the role is
-    handed beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed.
-    `sets_up`: it sets up something that could stay. `from_site`: what it needs comes from no package source, so that no bundle can
-    hold it.
+    `until_boot`: what of it stays until the next boot even so, for a person. `pruned`: where --prune takes it away, what the role
+    is handed beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up
+    something that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: what it needs
+    comes from no package source, so that no bundle can hold it.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
     names none. `shown_by`: the tests that show it, where no host of a Molecule scenario has it.
@@ -288,6 +288,7 @@ class Capability:
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True
+    serves_jobs: bool = False
     from_site: bool = False
     driverless: bool = False
     needs_gpu: bool = False

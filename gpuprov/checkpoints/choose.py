@@ -15,11 +15,13 @@ from gpuprov.render.spec_digest import is_comparable
 
 
 class Back(msgspec.Struct, frozen=True):
-    """Where a host goes back to. `stays`: capabilities that were applied since, and that no spec takes away; `until_boot`: those of
-    which something stays until the next boot."""
+    """Where a host goes back to. `pruned`: capabilities that were applied since, and of which what the receipt lists is taken away;
+    `stays`: those of which it lists nothing, and that no spec takes away; `until_boot`: those of which something stays until the next
+    boot."""
 
     checkpoint: Checkpoint
     values: dict[str, Any]
+    pruned: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
     until_boot: tuple[str, ...] = ()
 
@@ -47,8 +49,15 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     since |= set(checkpoints.half_way)
     added = [name for name in sorted(since) if not _asks(chosen.spec, name)]
     values = {**chosen.spec, **{name: gone for name in added if (gone := _taken_away(name)) is not None}}
-    stays = tuple(name for name in added if no_way_back.stays(name))
-    return Back(chosen, values, stays, tuple(name for name in sorted(since) if no_way_back.until_boot(name)))
+    stays = [name for name in added if no_way_back.stays(name)]
+    listed = {name for name, one in (receipt.capabilities if receipt else {}).items() if one.resources}
+    return Back(
+        chosen,
+        values,
+        tuple(name for name in stays if name in listed),
+        tuple(name for name in stays if name not in listed),
+        tuple(name for name in sorted(since) if no_way_back.until_boot(name)),
+    )
 
 
 def _taken_away(name: str) -> Mapping[str, Any] | None:

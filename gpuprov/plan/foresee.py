@@ -23,7 +23,7 @@ from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import package_settings
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
+from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, narrow_values, prune_values
 
 SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
 """Defaults of a package source."""
@@ -74,6 +74,11 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
             if found := [*moved, *files]:
                 reasons[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
         return reasons
+
+    def pruning(self, names: Collection[str]) -> Foreseen:
+        """Return the same with nothing taken away but what these capabilities brought."""
+        left = tuple(one for one in self.unmanaged if one.capability in names)
+        return msgspec.structs.replace(self, unmanaged=left, prune=narrow_values(self.prune, left, names))
 
     def only(self, run: Collection[str]) -> Foreseen:
         """Return the same for the capabilities that run alone."""

@@ -42,7 +42,7 @@ def no_way_back(
         yield from _packages(here, packages)
         new = [name for name in run if stays(name) and here.spec.get(name, False) is False]
         if new:
-            yield f"{', '.join(sorted(new))}: what is set up for the first time stays"
+            yield f"{', '.join(sorted(new))}: packages, and what is set on the running host, stay"
         yield from (f"{name}: {why}" for name in sorted(sets) if (why := until_boot(name)))
     if spec.on_failure == "rollback" and reboots:
         yield from _boot(facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -92,9 +92,11 @@ def read(
     on_done: Callable[[str], None] | None = None,
     each: Callable[[str, Reading], None] | None = None,
     keep: bool = True,
+    prune_only: Mapping[str, Collection[str]] = {},
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
-    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
+    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told. prune_only: by host,
+    the capabilities of which alone anything is to be taken away."""
     asked = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
@@ -105,6 +107,8 @@ def read(
         else:
             results = tuple(evaluate(specs[name], found, moments, only=only))
             foreseen = foresee(specs[name], found, results, only)
+            if name in prune_only:
+                foreseen = foreseen.pruning(prune_only[name])
             readings[name] = Reading(found.only(KEPT), results, foreseen=foreseen)
         if each:
             each(name, readings[name] if keep else readings.pop(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -64,20 +64,32 @@ def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
 def prune_values(host: HostSpec, facts: Facts, found: Sequence[Unmanaged]) -> dict[str, Any]:
     """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec.
 
-    `files`, `units`, `holds`: by name. `busy`: one of the units runs. `forgotten`: capabilities that the receipt names no longer then.
-    Beside them what these capabilities say (`Capability.pruned`). Raises ProbeFailed.
+    `files`, `units`, `holds`: by name. `busy`: users' programs may depend on a unit that runs. `forgotten`: capabilities that the
+    receipt names no longer then. Beside them what these capabilities say (`Capability.pruned`). Raises ProbeFailed.
     """
     receipt = facts.known(house.RECEIPT)
     gone = [name for name in receipt.capabilities if name not in host.capabilities] if receipt else []
+    values = _values(found, gone)
+    if values:
+        values |= {
+            key: value for one in _capabilities(gone) if one.pruned for key, value in one.pruned(host, facts).items()
+        }
+    return values
+
+
+def narrow_values(values: Mapping[str, Any], found: Sequence[Unmanaged], names: Collection[str]) -> dict[str, Any]:
+    """Return the values for these capabilities alone, none of which has values of its own (`Capability.pruned`)."""
+    gone = [name for name in values.get("forgotten", ()) if name in names]
+    return _values([one for one in found if one.capability in names], gone)
+
+
+def _values(found: Sequence[Unmanaged], gone: list[str]) -> dict[str, Any]:
     going = [one for one in found if not one.stays]
     if not (going or gone):
         return {}
-    return {
-        **{f"{kind}s": [one.name for one in going if one.kind == kind] for kind in KINDS},
-        "busy": any(one.runs for one in going),
-        "forgotten": gone,
-        **{key: value for one in _capabilities(gone) if one.pruned for key, value in one.pruned(host, facts).items()},
-    }
+    named = {f"{kind}s": [one.name for one in going if one.kind == kind] for kind in KINDS}
+    busy = any(one.runs and BY_NAME[one.capability].serves_jobs for one in going)
+    return {**named, "busy": busy, "forgotten": gone}
 
 
 def in_words(values: Mapping[str, Any]) -> str:

@@ -118,7 +118,11 @@ def test_what_was_set_up_since_is_taken_away_and_the_rest_is_named() -> None:
         "mps was there before"
     )
     assert one.stays == ("dcgm",)
-    assert one.until_boot == ()
+    assert (one.pruned, one.until_boot) == ((), ())
+    applied.capabilities["dcgm"] = Applied("2:a:b:c", BETWEEN, ("unit nvidia-dcgm.service",))
+    listed = back(found(BOTH[1]), applied)
+    assert isinstance(listed, Back)
+    assert (listed.pruned, listed.stays) == (("dcgm",), ())
 
 
 def test_what_stays_until_the_next_boot_is_named() -> None:

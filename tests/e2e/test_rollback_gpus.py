@@ -72,10 +72,14 @@ def test_mig_and_settings_go_back(lab: Lab, partitioned: Machine) -> None:
     assert site.sh(POWER) == "300.00 W\n" * 2
     assert not lab.run("verify", lab.inventory(mig(HALVES, 300), site), "--json").failed()
     planned = lab.run("plan", lab.inventory({**mig(HALVES, 300), "readings": {}}, site))
-    assert "rollback could not undo readings: what is set up for the first time stays" in planned.text, planned
+    assert "rollback could not undo readings: packages, and what is set on the running host, stay" in planned.text, (
+        planned
+    )
     first = lab.run("rollback", site.name, inventory, "--yes")
     assert first.code == 0, first
-    assert "gpu_settings stays as it is" in first.text, "it is named before it is asked"
+    assert "gpu_settings goes, as far as the receipt lists it" in first.text, "it is named before it is asked"
+    assert site.sh("ls -d /etc/systemd/system/gpuprov-gpu-settings.service 2>/dev/null || true") == ""
+    assert "gpu_settings" not in site.receipt()["capabilities"]
     assert devices(site, 0) == devices(site, 1) == {}, "MIG was added since"
     query = "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv,noheader"
     assert site.sh(query) == "Disabled, Disabled\n" * 2

@@ -68,7 +68,7 @@ def test_nothing_is_told_where_all_comes_back() -> None:
         (facts(files=FILES[:1], spec=DRIVER), {}, "nvidia-smi: not kept as files"),
         (facts(files=FILES, spec=DRIVER), {"moves": [Change(kind="package", name="docker.io", before="20.10")]},
          "docker.io: not in the checkpoint"),
-        (facts(files=FILES, spec=DRIVER), {"run": ("mps", "dcgm")}, "dcgm: what is set up for the first time stays"),
+        (facts(files=FILES, spec=DRIVER), {"run": ("mps", "dcgm")}, "dcgm: packages, and what is set on the running host, stay"),
         (facts(files=FILES, spec=DRIVER), {"sets": ("mps", "pcie")},
          "pcie: registers and interrupts that the checkpoint does not name stay as they are until the next boot"),
         (facts(), {}, "there is no checkpoint"),

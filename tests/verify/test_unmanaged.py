@@ -14,7 +14,7 @@ from gpuprov.plan.model import HostPlan
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.shown import fold_paths
 from gpuprov.spec.model import HostSpec
-from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
+from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, narrow_values, prune_values
 from tests.capabilities.asking import facts
 
 SUM, OTHER = "a" * 64, "b" * 64
@@ -150,6 +150,28 @@ def test_the_kernel_s_boot_entries_are_made_anew_and_what_stays_until_the_boot_i
     silent = facts(receipt=receipt(kernel=[f"file {SUM} {path}"]), contents="@contents\n" + file(path))
     with pytest.raises(ProbeFailed, match="os_release"):
         prune_values(HOST, silent, find_unmanaged(HOST, silent))
+
+
+def test_a_rollback_takes_away_what_was_brought_since_alone() -> None:
+    there = known(BROUGHT, *THERE)
+    found = find_unmanaged(HOST, there)
+    values = prune_values(HOST, there, found)
+    assert narrow_values(values, found, ("fabric_manager",)) == {
+        "files": [],
+        "units": [],
+        "holds": ["nvidia-fabricmanager-535"],
+        "busy": False,
+        "forgotten": ["fabric_manager"],
+    }
+    assert narrow_values(values, found, ()) == {}
+
+
+def test_a_timer_that_runs_keeps_no_job_waiting() -> None:
+    path = "/etc/systemd/system/gpuprov-readings.timer"
+    remembered = receipt(readings=[f"file {SUM} {path}", "unit gpuprov-readings.timer"])
+    there = known(remembered, file(path), unit("gpuprov-readings.timer", "active", "enabled"))
+    values = prune_values(HOST, there, find_unmanaged(HOST, there))
+    assert (values["units"], values["busy"]) == (["gpuprov-readings.timer"], False)
 
 
 def test_mig_stays_on_the_gpus() -> None:

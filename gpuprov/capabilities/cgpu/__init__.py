@@ -109,6 +109,7 @@ CAPABILITY = Capability(
     export_probes=(CGPU,),
     desired=DESIRED,
     resources=RESOURCES,
+    serves_jobs=True,
     carried=carried(MODULES),
     needs_gpu=True,
     from_site=True,

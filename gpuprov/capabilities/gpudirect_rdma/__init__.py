@@ -51,6 +51,7 @@ CAPABILITY = Capability(
     export_probes=(GPUDIRECT, pci.NVIDIA_FUNCTIONS, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
     desired=DESIRED,
     resources=RESOURCES,
+    serves_jobs=True,
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",

@@ -93,6 +93,7 @@ CAPABILITY = Capability(
     follows=("nvidia_driver", "mig"),
     desired=DESIRED,
     resources=RESOURCES,
+    serves_jobs=True,
     packages=True,
     presupposes={
         "active": ("mig.instances", *LOADED),

@@ -64,6 +64,7 @@ CAPABILITY = Capability(
     driverless=True,
     desired=DESIRED,
     resources=RESOURCES,
+    serves_jobs=True,
     carried=carried(EVERY),
     presupposes={
         **dict.fromkeys(("ports", "ipoib", "umad", "roce_settings", "roce_gids"), ("rdma.devices",)),
