@@ -88,7 +88,8 @@ def _values(found: Sequence[Unmanaged], gone: list[str]) -> dict[str, Any]:
     if not (going or gone):
         return {}
     named = {f"{kind}s": [one.name for one in going if one.kind == kind] for kind in KINDS}
-    busy = any(one.runs and BY_NAME[one.capability].serves_jobs for one in going)
+    harmless = {name for name, one in BY_NAME.items() if not one.serves_jobs}
+    busy = any(one.runs and one.capability not in harmless for one in going)
     return {**named, "busy": busy, "forgotten": gone}
 
 

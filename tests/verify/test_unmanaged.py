@@ -174,6 +174,15 @@ def test_a_timer_that_runs_keeps_no_job_waiting() -> None:
     assert (values["units"], values["busy"]) == (["gpuprov-readings.timer"], False)
 
 
+def test_a_capability_of_another_gpuprov_is_taken_away_like_all_others() -> None:
+    path = "/etc/systemd/system/gpuprov-later.service"
+    remembered = receipt(later=[f"file {SUM} {path}", "unit gpuprov-later.service"])
+    there = known(remembered, file(path), unit("gpuprov-later.service", "active", "enabled"))
+    values = prune_values(HOST, there, find_unmanaged(HOST, there))
+    assert (values["files"], values["busy"], values["forgotten"]) == ([path], True, ["later"])
+    assert in_words(values) == "no longer asked for: 1 file, 1 unit"
+
+
 def test_mig_stays_on_the_gpus() -> None:
     there = known(receipt(mig=[f"file {SUM} {MPS}"]), file(MPS))
     assert in_words(prune_values(HOST, there, find_unmanaged(HOST, there))) == (
