@@ -28,7 +28,7 @@ from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
 from gpuprov.plan.foresee import foresee
 from gpuprov.probe.host.contents import CONTENTS
-from gpuprov.resources import Absent, File, Resource, Unit, role_values
+from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import erdma_host
 from tests.capabilities.asking import facts, good
@@ -39,7 +39,7 @@ from tests.onhost.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
-KINDS = ("files", "programs", "units", "program", "absent", "on", "off")
+KINDS = ("files", "programs", "units", "program", "absent", "lines", "on", "off")
 UNDECIDED = {"fabric_manager"}
 """What the good host, a Debian with driver 535, has no packages of for this spec: its role is refused, and nothing is foreseen."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
@@ -77,6 +77,8 @@ class Tree:
         for one in self.resources:
             if isinstance(one, File) and one.text is None:
                 self.write(one.path, "compared by another check\n")
+            if isinstance(one, Lines) and not one.made:
+                self.write(one.path, "# as it came\nOTHER=1\n")
 
     @cached_property
     def resources(self) -> list[Resource]:
@@ -97,7 +99,7 @@ class Tree:
     def contents(self) -> str:
         """What the probe prints of this tree."""
         asked = asks(self.spec, BY_NAME)
-        for key in ("paths", "folders"):
+        for key in ("paths", "lines", "folders"):
             asked[key] = "\n".join(f"{self.root}{path}" for path in asked[key].splitlines())
         script = CONTENTS.script
         environment = {**os.environ, **asked}
@@ -133,6 +135,7 @@ class Tree:
 
         given: dict[str, Any] = {key: moved(values[key]) for key in ("files", "programs", "units")}
         given["absent"] = [f"{self.root}{path}" for path in values["absent"]]
+        given["lines"] = [{**one, "path": f"{self.root}{one['path']}"} for one in values["lines"]]
         done = self.ran("gpuprov_files", **given, disabled=values["off"], enabled=values["on"], check=check)
         headers = {shown["before_header"].removeprefix(str(self.root)) for shown in done["diff"]}
         found = (headers - {"units"}) | set(done["units"])
@@ -175,7 +178,7 @@ def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) 
     named = {one for names in failing.values() for one in names}
     would = tree.apply(check=True)
     assert would == named, (way, would ^ named)
-    paths = {one.path for one in tree.resources if isinstance(one, File | Absent)}
+    paths = {one.path for one in tree.resources if isinstance(one, File | Absent | Lines)}
     left_out = units or tree.capability.name in UNDECIDED
     assert left_out or tree.foreseen() & paths == named & paths, (way, tree.foreseen() ^ named)
     done = tree.apply(check=False)
@@ -310,6 +313,9 @@ def test_other_blocks_that_decide_on_units(
     tree.apply(check=False)
     tree.ask(block)
     tree.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
+    for one in tree.resources:
+        if isinstance(one, Lines):
+            tree.write(one.path, "OTHER=1\n")
     settles(tree, "another block", differs=bool(tree.failing()))
     wanted = next(one for one in tree.resources if isinstance(one, Unit))
     assert wanted.name == unit
