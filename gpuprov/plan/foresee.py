@@ -203,6 +203,6 @@ def _new_text(wanted: File | Lines, difference: Difference, found: contents.Cont
         after = before if before is None else lines.with_keys(before, wanted.keys)
         return None if after == before else after
     is_program = wanted.mode != PLAIN or path.startswith(f"{ABOVE}/")
-    if is_program or wanted.text is None or not difference.before.startswith((ABSENT, ANOTHER_TEXT)):
+    if is_program or not difference.before.startswith((ABSENT, ANOTHER_TEXT)):
         return None
     return wanted.text.replace(PYTHON, next(iter(found.pythons.get(path, ())), "/usr/bin/python3"))

@@ -9,7 +9,7 @@ from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Lines, Program, differences
 from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.resources.unit import Unit
-from gpuprov.resources.values import from_values, role_values
+from gpuprov.resources.values import role_values
 
 Resource = File | Program | Absent | Lines | Unit
 
@@ -23,7 +23,6 @@ __all__ = (
     "Resource",
     "Unit",
     "differences",
-    "from_values",
     "packages_of",
     "role_values",
 )

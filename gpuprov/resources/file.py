@@ -21,15 +21,16 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of root's with this text; None: another check compares it. In a unit's text PYTHON stands for an interpreter that the
-    host has. `differs`: how the host's text differs, in words, where the facts say so. `optional`: of a drop-in,
-    a host to which gpuprov was never applied does without."""
+    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has. `differs`: how the
+    host's text differs, in words, where the facts say so. `optional`: of a drop-in, a host to which gpuprov was never applied does
+    without. `by_meaning`: another check compares the text, by what it means."""
 
     path: str
-    text: str | None
+    text: str
     mode: int = PLAIN
     differs: str = ""
     optional: bool = False
+    by_meaning: bool = False
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -95,7 +96,7 @@ def _file(wanted: File, found: Contents) -> str:
         return ABSENT
     if entry.kind != "f":
         return KINDS.get(entry.kind, "no file")
-    if wanted.text is None:
+    if wanted.by_meaning:
         return _rights(entry, wanted.mode)
     texts = [wanted.text]
     if PYTHON in wanted.text:
@@ -140,6 +141,6 @@ def _loaded(wanted: File, found: Contents, ours: list[str]) -> Iterator[Differen
         return
     if told := unread(wanted.path, unit):
         yield Difference(wanted.path, told, "read by systemd")
-    for path, keys in shadows(wanted.path, wanted.text or "", unit, found.drop_ins, ours).items():
+    for path, keys in shadows(wanted.path, wanted.text, unit, found.drop_ins, ours).items():
         settings = ", ".join(key.partition(".")[2] for key in keys)
         yield Difference(path, f"sets {settings} in place of {wanted.path}", "set aside")

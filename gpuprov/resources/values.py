@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from gpuprov.onhost.files import PYTHON
@@ -22,7 +22,7 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     """
     values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
     for one in resources:
-        if isinstance(one, File) and one.text is not None:
+        if isinstance(one, File):
             kind = "programs" if one.mode == PROGRAM else "units" if PYTHON in one.text else "files"
             values[kind][one.path] = one.text
         elif isinstance(one, Program):
@@ -37,16 +37,3 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
             if one.active and not one.reboot and "run" in values:
                 values["run"].append({"name": one.name, "state": "restarted" if one.outdated else "started"})
     return values
-
-
-def from_values(values: Callable[[Any], Mapping[str, Any]]) -> Callable[[Any], Iterator[File | Absent]]:
-    """The resources among the values that a role gets: `files` by path, `judged`, files whose text another check compares, and
-    `absent`."""
-
-    def desired(ctx: Any) -> Iterator[File | Absent]:
-        made = values(ctx)
-        yield from (File(path, text) for path, text in made.get("files", {}).items())
-        yield from (File(path, None) for path in made.get("judged", ()))
-        yield from (Absent(path) for path in made.get("absent", ()))
-
-    return desired

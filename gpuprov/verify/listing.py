@@ -86,7 +86,7 @@ def _items(capability: str, resources: list[Resource], found: Contents) -> Itera
 def _shown(one: Resource, found: Contents) -> tuple[Kind, str, str, str | None]:
     if isinstance(one, File):
         python = next(iter(found.pythons.get(one.path, ())), PYTHON)
-        return "file", one.path, f"{one.mode:04o} root", one.text and one.text.replace(PYTHON, python)
+        return "file", one.path, f"{one.mode:04o} root", one.text.replace(PYTHON, python)
     if isinstance(one, Absent):
         return "absent", one.path, "absent", None
     if isinstance(one, Lines):

@@ -58,10 +58,10 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
     files = [one for one in wanted if isinstance(one, File)]
     lines = ["@contents", *(f"none|{one.path}" for one in wanted if isinstance(one, Absent))]
     for one in files:
-        said = (one.text or "").replace(PYTHON, INTERPRETER)
+        said = one.text.replace(PYTHON, INTERPRETER)
         given = f"entry|f|{one.mode:o}|0|0|{one.path}\nsum|{hashlib.sha256(said.encode()).hexdigest()}  {one.path}"
         lines.append((changed or {}).get(one.path, given) or f"none|{one.path}")
-        if PYTHON in (one.text or ""):
+        if PYTHON in one.text:
             lines += [f"python|{one.path}|{INTERPRETER}", f"sound|755|0|{INTERPRETER}"]
     for shared in (one for one in wanted if isinstance(one, Lines)):
         given = with_lines(shared.path, *(f"{key}={value}" for key, value in shared.keys.items()))

@@ -64,7 +64,7 @@ def test_a_file_is_shown_with_the_python_that_the_host_has() -> None:
     assert "stands for the Python" in report.stands_for(text)
 
 
-@pytest.mark.parametrize("name", [name for name in SPECS if name != "kubernetes"])
+@pytest.mark.parametrize("name", SPECS)
 def test_every_file_of_every_capability_has_a_text(name: str) -> None:
     for item in listed(name).items:
         if item.kind == "file":
