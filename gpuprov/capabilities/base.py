@@ -207,15 +207,18 @@ class Resources(Generic[F]):
     """What a capability's role brings about on a host, each thing said once: `desired`. It may raise ProbeFailed.
 
     Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
-    boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `units`: every unit that it may
-    set; `states`: how systemd has others, named by what the host has, by a probe of its own. `files_check`: what the check of its
-    files is called. `proves`: by such a check, the fields of the spec that it proves.
+    boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every file of others
+    that it may set lines in, `units`: every unit that it may set; `states`: how systemd has others, named by what the host has, by a
+    probe of its own. `coming`: what is desired once the packages of this run are there, by the probes of the role; None: the same.
+    `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
     paths: Callable[[HostSpec, F], Iterable[str]]
     probes: tuple[Probe[Any], ...] = ()
+    lines: tuple[str, ...] = ()
     units: Callable[[HostSpec, F], Iterable[str]] | None = None
+    coming: Callable[[Context[F]], Iterable[Resource]] | None = None
     states: Callable[[Context[F]], Mapping[str, Loaded]] | None = None
     files_check: str = "files"
     proves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

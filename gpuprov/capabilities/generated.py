@@ -16,7 +16,7 @@ from gpuprov.onhost.files import own_folders
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Probe, ProbeFailed
 from gpuprov.probe.host import contents, house
-from gpuprov.resources import Difference, File, Program, Resource, Unit, differences
+from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
 from gpuprov.shown import counted
 from gpuprov.spec.model import HostSpec
 
@@ -36,34 +36,41 @@ FILES = (
     "Every file, unit and program that gpuprov writes for it is there with that text, root's, with its mode, and systemd has read "
     "it; no drop-in of others changes what it says."
 )
+LINES = " The lines that it sets in files of others have their values, and root alone may write these."
 ENABLED = "Its units start at a boot, and those that would compete with them do not."
 ACTIVE = "Its units run, and those that would compete with them do not."
 UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
 
 
-def desired(capability: Capability, ctx: Context[Any]) -> list[Resource]:
-    """List the capability's resources for a host with these facts; programs as files with their texts."""
-    assert capability.resources is not None
-    found = list(capability.resources.desired(ctx))
+def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) -> list[Resource]:
+    """List the capability's resources for a host with these facts; programs as files with their texts. coming: once the packages of
+    this run are there."""
+    resources = capability.resources
+    assert resources is not None
+    found = list(((coming and resources.coming) or resources.desired)(ctx))
     carried = _carried(capability) if any(isinstance(one, Program) for one in found) else {}
     return [File(one.path, _text(carried[one.name])) if isinstance(one, Program) else one for one in found]
 
 
 def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
-    """Variables of the contents probe for a host with this spec: paths that its capabilities may write, units that they may set."""
-    paths, units = dict[str, None](), dict[str, None]()
+    """Variables of the contents probe for a host with this spec: paths that its capabilities may write, files of others in which they
+    may set lines, units that they may set."""
+    paths, lines, units = dict[str, None](), list[str](), dict[str, None]()
     for name, block in host.capabilities.items():
         if name in known and (resources := known[name].resources):
-            paths |= dict.fromkeys(resources.paths(host, block))
+            lines += resources.lines
+            paths |= dict.fromkeys((*resources.paths(host, block), *resources.lines))
             units |= dict.fromkeys(resources.units(host, block) if resources.units else ())
     units |= dict.fromkeys(filter(None, map(unit_of, paths)))
-    return {"paths": "\n".join(paths), "folders": "\n".join(sorted(own_folders(paths))), "units": "\n".join(units)}
+    told = {"paths": paths, "lines": lines, "folders": sorted(own_folders(paths)), "units": units}
+    return {name: "\n".join(each) for name, each in told.items()}
 
 
 def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     """Compare all files of the capability with the host's."""
     resources, known = desired(capability, ctx), ctx.facts.get(contents.CONTENTS)
-    wanted = [one for one in resources if isinstance(one, File)]
+    wanted = [one for one in resources if isinstance(one, File | Lines)]
+    lines = {one.path: one.keys for one in wanted if isinstance(one, Lines)}
     found = list(differences(resources, known))
     if not wanted and not found:
         return not_asked("the spec asks for no file of its own")
@@ -73,16 +80,24 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     needed = [
         one.path
         for one in found
-        if is_drop_in(one.path) and unit_of(one.path) in _units(resources) and one.path not in optional
+        if one.path not in optional
+        and (one.path in lines or (is_drop_in(one.path) and unit_of(one.path) in _units(resources)))
     ]
-    if never and found and not needed and all(one.path in known.missing for one in found):
+    if never and found and not needed and all(one.lacking for one in found):
         return not_asked(f"gpuprov has not applied it here, which writes {counted(len(wanted), 'file')}")
-    expected = f"{counted(len(wanted), 'file')} as gpuprov writes them"
+    own = [f"{counted(len(wanted) - len(lines), 'file')} as gpuprov writes them"] * (
+        len(wanted) > len(lines) or not lines
+    )
+    expected = "; ".join(
+        [*own, *(f"{path} with {' '.join(map('='.join, keys.items()))}" for path, keys in lines.items())]
+    )
     if not found:
         return ok(expected)
     changes = [Change(kind="file", name=one.path, before=one.before, after=one.after) for one in found]
     unit = unit_of(found[0].path)
-    show = f"ls -l {found[0].path}" + (f"; systemctl cat {unit}" if unit else "")
+    show = f"{'cat' if found[0].path in lines else 'ls -l'} {found[0].path}" + (
+        f"; systemctl cat {unit}" if unit else ""
+    )
     return fail(expected, "; ".join(described(found)), APPLY, changes=changes, evidence=show)
 
 
@@ -184,7 +199,8 @@ def _checks(capability: Capability, probe: Probe[Any]) -> Iterator[Check]:
         probes = (*resources.probes, probe, *more)
         return Check(f"{capability.name}.{name}", resources.proves.get(name, ()), probes, run, moment, words, shown)
 
-    yield made(resources.files_check, FILES, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
+    words = FILES + (LINES if resources.lines else "")
+    yield made(resources.files_check, words, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
     if resources.units:
         yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
         yield made("active", ACTIVE, lambda ctx: judge_units(capability, ctx, "now"), "now")

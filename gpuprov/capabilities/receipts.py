@@ -10,7 +10,7 @@ from gpuprov.onhost import sources
 from gpuprov.probe.base import Probe
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
-from gpuprov.resources import Absent, File, Program, Shared, Unit
+from gpuprov.resources import Absent, File, Program, Unit
 
 
 def probes(capability: Capability) -> tuple[Probe[Any], ...]:
@@ -27,7 +27,7 @@ def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, An
     """Return `entries`, and what the capability's own role takes away or switches off. Raises ProbeFailed."""
     own = set(_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
     for one in capability.resources.desired(ctx) if capability.resources else ():
-        if isinstance(one, Absent | Shared):
+        if isinstance(one, Absent):
             own.add(f"file {one.path}")
         elif isinstance(one, Unit):
             own.add(f"unit {one.name}")

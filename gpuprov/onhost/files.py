@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
+from . import lines
+
 PYTHON = "@PYTHON@"
 """What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
 
@@ -95,22 +97,19 @@ def _remove_empty_folders(path: str) -> None:
             folder = os.path.dirname(folder)
 
 
-def with_keys(path: str, keys: Mapping[str, str], *, missing: bool = False) -> Wanted:
-    """The file with these keys as lines KEY=VALUE, the last of each where it has several, and all else as it is. `missing`: one that
-    is not there counts as empty."""
+def with_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wanted:
+    """The file with these keys as lines KEY=VALUE, and all else as it is. `made`: one that is not there counts as empty."""
     try:
-        mode = stat.S_IMODE(os.lstat(path).st_mode)
-        with open(path, "rb") as file:
-            lines = file.read().decode("utf-8", "surrogateescape").splitlines()
+        mode = os.lstat(path).st_mode
     except FileNotFoundError:
-        if not missing:
+        if not made:
             raise Refused(f"{path} does not exist. Fix: install what brings it") from None
-        mode, lines = 0o644, []
-    for key, value in keys.items():
-        same = [place for place, line in enumerate(lines) if re.match(rf"\s*{re.escape(key)}\s*=", line)]
-        place = same[-1] if same else len(lines)
-        lines[place : place + 1] = [f"{key}={value}"]
-    return Wanted(path, "".join(f"{line}\n" for line in lines), mode & ~0o022, whole=False)
+        return Wanted(path, lines.with_keys("", keys), whole=False)
+    text = ""
+    if stat.S_ISREG(mode):
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8", "surrogateescape")
+    return Wanted(path, lines.with_keys(text, keys), lines.allowed(stat.S_IMODE(mode)), whole=False)
 
 
 def write(path: str, content: str, mode: int = 0o644) -> None:

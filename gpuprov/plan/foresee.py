@@ -13,12 +13,12 @@ from gpuprov.capabilities.base import Capability, Change, Context
 from gpuprov.capabilities.generated import desired as resources_of
 from gpuprov.errors import defect
 from gpuprov.judge import judging
-from gpuprov.onhost import repository_key
+from gpuprov.onhost import lines, repository_key
 from gpuprov.onhost.files import ABOVE, PYTHON
 from gpuprov.onhost.packages.model import Refused
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.host import contents
-from gpuprov.resources import Absent, Difference, File, Packages, differences, from_values
+from gpuprov.resources import Difference, File, Lines, Packages, differences
 from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import package_settings
@@ -223,32 +223,28 @@ def _files(
     capability: Capability, context: Context[Any], made: Mapping[str, Any]
 ) -> tuple[tuple[Difference, ...], tuple[Text, ...]]:
     """Return the files of a capability that differ, and apart those with a text, which is compared on the host."""
-    found = context.facts.get(contents.CONTENTS) if capability.resources else contents.NOTHING
-    wanted = list(from_values(lambda _: made)(context))
-    named = {one.path for one in wanted}
-    own = resources_of(capability, context) if capability.resources else []
-    wanted += [one for one in own if isinstance(one, File) and one.path not in named and one.text is not None]
-    programs = {one.path: one for one in own if isinstance(one, File)}
-    wanted = [programs.get(one.path, one) for one in wanted]
-    known = {*found.entries, *found.missing}
-    unread = [one for one in wanted if isinstance(one, File | Absent) and one.path not in known]
-    differing = {one.path: one for one in differences([one for one in wanted if one not in unread], found)}
-    texts = [
-        Text(one.path, one.text.replace(PYTHON, _python(one.path, found)), differing[one.path].before)
-        for one in wanted
-        if isinstance(one, File) and one.text is not None and _has_diff(one, differing.get(one.path))
-    ]
-    more = {**made.get("components", {}), **{one.path: one.text for one in unread if isinstance(one, File)}}
-    texts += [Text(path, text, "") for path, text in more.items() if text is not None]
+    texts = [Text(path, text, "") for path, text in made.get("components", {}).items()]
+    if capability.resources is None:
+        return (), tuple(texts)
+    found = context.facts.get(contents.CONTENTS)
+    wanted = resources_of(capability, context, coming=True)
+    differing = {one.path: one for one in differences(wanted, found)}
+    for one in wanted:
+        if isinstance(one, File | Lines) and one.path in differing:
+            text = _new_text(one, differing[one.path], found)
+            texts += [Text(one.path, text, differing[one.path].before)] if text is not None else []
     compared = {one.path for one in texts}
     return tuple(one for path, one in differing.items() if path not in compared), tuple(texts)
 
 
-def _has_diff(wanted: File, found: Difference | None) -> bool:
-    """Return True for a changed file of settings: the text of a program is not shown."""
-    is_program = wanted.mode != PLAIN or wanted.path.startswith(f"{ABOVE}/")
-    return found is not None and found.before.startswith((ABSENT, ANOTHER_TEXT)) and not is_program
-
-
-def _python(path: str, found: contents.Contents) -> str:
-    return next(iter(found.pythons.get(path, ())), "/usr/bin/python3")
+def _new_text(wanted: File | Lines, difference: Difference, found: contents.Contents) -> str | None:
+    """Return the text that apply gives a file of settings; None where it leaves it, and for a program, whose text is not shown."""
+    path = wanted.path
+    if isinstance(wanted, Lines):
+        before = "" if path in found.missing else found.texts.get(path)
+        after = before if before is None else lines.with_keys(before, wanted.keys)
+        return None if after == before else after
+    is_program = wanted.mode != PLAIN or path.startswith(f"{ABOVE}/")
+    if is_program or not difference.before.startswith((ABSENT, ANOTHER_TEXT)):
+        return None
+    return wanted.text.replace(PYTHON, next(iter(found.pythons.get(path, ())), "/usr/bin/python3"))

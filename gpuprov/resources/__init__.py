@@ -6,24 +6,23 @@ Checks, plans and the values of roles are readings of a list of these.
 from __future__ import annotations
 
 from gpuprov.resources.difference import Difference
-from gpuprov.resources.file import Absent, File, Program, Shared, differences
+from gpuprov.resources.file import Absent, File, Lines, Program, differences
 from gpuprov.resources.packages import Packages, packages_of
 from gpuprov.resources.unit import Unit
-from gpuprov.resources.values import from_values, role_values
+from gpuprov.resources.values import role_values
 
-Resource = File | Program | Absent | Shared | Unit
+Resource = File | Program | Absent | Lines | Unit
 
 __all__ = (
     "Absent",
     "Difference",
     "File",
+    "Lines",
     "Packages",
     "Program",
     "Resource",
-    "Shared",
     "Unit",
     "differences",
-    "from_values",
     "packages_of",
     "role_values",
 )

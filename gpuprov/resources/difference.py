@@ -6,8 +6,9 @@ import msgspec
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A path, what is wrong with it in words, and what apply makes of it."""
+    """A path, what is wrong with it in words, and what apply makes of it. `lacking`: nothing of it is there yet, of lines no key."""
 
     path: str
     before: str
     after: str = "written"
+    lacking: bool = False

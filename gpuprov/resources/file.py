@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import msgspec
 
+from gpuprov.onhost import lines
 from gpuprov.onhost.files import PYTHON, own_folders
 from gpuprov.onhost.unit_files import shadows, unit_of, unread
 from gpuprov.probe.base import ProbeFailed
@@ -20,15 +21,16 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of root's with this text; None: another check compares it. In a unit's text PYTHON stands for an interpreter that the
-    host has. `differs`: how the host's text differs, in words, where the facts say so. `optional`: of a drop-in,
-    a host to which gpuprov was never applied does without."""
+    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has. `differs`: how the
+    host's text differs, in words, where the facts say so. `optional`: of a drop-in, a host to which gpuprov was never applied does
+    without. `by_meaning`: another check compares the text, by what it means."""
 
     path: str
-    text: str | None
+    text: str
     mode: int = PLAIN
     differs: str = ""
     optional: bool = False
+    by_meaning: bool = False
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -44,10 +46,15 @@ class Absent(msgspec.Struct, frozen=True):
     path: str
 
 
-class Shared(msgspec.Struct, frozen=True):
-    """A file of others in which gpuprov sets lines: only who may write it is compared here."""
+class Lines(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of others in which these keys have these values, as lines KEY=VALUE, and which root alone may write. `made`: one that is
+    not there is made. `optional`: a host to which gpuprov was never applied does without. `why`: what the values are for, in words."""
 
     path: str
+    keys: Mapping[str, str]
+    made: bool = False
+    optional: bool = False
+    why: str = ""
 
 
 @lru_cache(maxsize=4096)
@@ -61,21 +68,20 @@ def differences(resources: Iterable[object], found: Contents) -> Iterator[Differ
     given = list(resources)
     wanted = [one for one in given if isinstance(one, File)]
     absent = [one.path for one in given if isinstance(one, Absent)]
+    shared = [one for one in given if isinstance(one, Lines)]
     ours = [one.path for one in wanted]
-    if unread := [path for path in (*ours, *absent) if path not in found.entries and path not in found.missing]:
+    asked = (*ours, *absent, *(one.path for one in shared))
+    if unread := [path for path in asked if path not in found.entries and path not in found.missing]:
         raise ProbeFailed(f"{unread[0]} was not read on the host")
     for one in wanted:
         if told := _file(one, found):
-            yield Difference(one.path, told)
+            yield Difference(one.path, told, lacking=told == ABSENT)
         else:
             yield from _loaded(one, found, ours)
     for path in absent:
         if path in found.entries:
             yield Difference(path, "there", "removed")
-    for path in (one.path for one in given if isinstance(one, Shared)):
-        entry = found.entries.get(path)
-        if entry is not None and entry.kind == "f" and (told := _rights(entry, entry.mode & ~0o022)):
-            yield Difference(path, told)
+    yield from filter(None, (_lines(one, found) for one in shared))
     own = own_folders(ours)
     for path, entry in found.entries.items():
         if path in own and (told := _rights(entry, PROGRAM)):
@@ -90,7 +96,7 @@ def _file(wanted: File, found: Contents) -> str:
         return ABSENT
     if entry.kind != "f":
         return KINDS.get(entry.kind, "no file")
-    if wanted.text is None:
+    if wanted.by_meaning:
         return _rights(entry, wanted.mode)
     texts = [wanted.text]
     if PYTHON in wanted.text:
@@ -106,6 +112,22 @@ def _file(wanted: File, found: Contents) -> str:
     return _rights(entry, wanted.mode)
 
 
+def _lines(wanted: Lines, found: Contents) -> Difference | None:
+    entry, path = found.entries.get(wanted.path), wanted.path
+    if entry is not None and entry.kind != "f":
+        return Difference(path, KINDS.get(entry.kind, "no file"), "refused: move it away")
+    if entry is not None and path not in found.texts:
+        raise ProbeFailed(f"{path} cannot be read, or is larger than {lines.LARGEST} KiB", "see what is in it")
+    wrong = lines.differing(found.texts.get(path, ""), wanted.keys)
+    if entry is not None and not wrong:
+        return Difference(path, told) if (told := _rights(entry, lines.allowed(entry.mode))) else None
+    before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())
+    told = before if entry else ABSENT
+    after = ", ".join(f"{key}={wanted.keys[key]}" for key in wrong)
+    lacking = not any(wrong.values()) and len(wrong) == len(wanted.keys)
+    return Difference(path, f"{told} ({wanted.why})" if wanted.why else told, after, lacking)
+
+
 def _rights(entry: Entry, mode: int) -> str:
     if (entry.owner, entry.group) != (0, 0):
         return f"of {entry.owner}:{entry.group}, not root's"
@@ -119,6 +141,6 @@ def _loaded(wanted: File, found: Contents, ours: list[str]) -> Iterator[Differen
         return
     if told := unread(wanted.path, unit):
         yield Difference(wanted.path, told, "read by systemd")
-    for path, keys in shadows(wanted.path, wanted.text or "", unit, found.drop_ins, ours).items():
+    for path, keys in shadows(wanted.path, wanted.text, unit, found.drop_ins, ours).items():
         settings = ", ".join(key.partition(".")[2] for key in keys)
         yield Difference(path, f"sets {settings} in place of {wanted.path}", "set aside")

@@ -14,7 +14,7 @@ from gpuprov.onhost.files import PYTHON
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.host import contents
 from gpuprov.probe.host.contents import Contents
-from gpuprov.resources import Absent, File, Resource, Shared, Unit, differences
+from gpuprov.resources import Absent, File, Lines, Resource, Unit, differences
 from gpuprov.resources.unit import in_words
 from gpuprov.spec.model import HostSpec
 
@@ -86,10 +86,10 @@ def _items(capability: str, resources: list[Resource], found: Contents) -> Itera
 def _shown(one: Resource, found: Contents) -> tuple[Kind, str, str, str | None]:
     if isinstance(one, File):
         python = next(iter(found.pythons.get(one.path, ())), PYTHON)
-        return "file", one.path, f"{one.mode:04o} root", one.text and one.text.replace(PYTHON, python)
+        return "file", one.path, f"{one.mode:04o} root", one.text.replace(PYTHON, python)
     if isinstance(one, Absent):
         return "absent", one.path, "absent", None
-    if isinstance(one, Shared):
-        return "lines", one.path, "lines of its own, the rest is the site's", None
+    if isinstance(one, Lines):
+        return "lines", one.path, ", ".join(map("=".join, one.keys.items())), None
     assert isinstance(one, Unit)
     return "unit", one.name, in_words(one), None

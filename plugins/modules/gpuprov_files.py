@@ -9,7 +9,7 @@ short_description: Text files as they should be, and units at each boot
 description:
   - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
   - Missing folders are made. A path that holds a link or a folder is refused.
-  - Of a file with lines KEY=VALUE that something else brings, single keys can be set.
+  - Of a file with lines KEY=VALUE that something else brings, single lines can be set.
   - Where a file of systemd's changes, systemd reads its files anew.
 author: gpuprov
 options:
@@ -32,14 +32,24 @@ options:
       it. No difference is shown of these: they are programs, not settings.
     type: dict
     default: {}
-  keys:
-    description: By the absolute path of a file that is there, values by key; its other lines stay as they are.
-    type: dict
-    default: {}
-  environment:
-    description: Like C(keys), of a file that is made where there is none.
-    type: dict
-    default: {}
+  lines:
+    description: Files that something else brings, in which single lines KEY=VALUE are set; their other lines stay as they are.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Its absolute path.
+        type: str
+        required: true
+      keys:
+        description: Values by key.
+        type: dict
+        required: true
+      made:
+        description: The file is made where there is none.
+        type: bool
+        default: false
   units:
     description: Like C(files), where C(@PYTHON@) stands for the Python that runs this module on the host.
     type: dict
@@ -101,10 +111,16 @@ from ansible.module_utils.gpuprov_onhost.files import (
     bring_about,
     differences,
     extra,
-    with_keys,
+    with_lines,
 )
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.wanted_units import Wanted as Unit
+
+LINES = {
+    "path": {"type": "str", "required": True},
+    "keys": {"type": "dict", "required": True},
+    "made": {"type": "bool", "default": False},
+}
 
 
 def main() -> None:
@@ -113,8 +129,7 @@ def main() -> None:
         "absent": {"type": "list", "elements": "path", "default": []},
         "programs": {"type": "dict", "default": {}},
         "role_files": {"type": "dict", "default": {}},
-        "keys": {"type": "dict", "default": {}},
-        "environment": {"type": "dict", "default": {}},
+        "lines": {"type": "list", "elements": "dict", "default": [], "options": LINES},
         "units": {"type": "dict", "default": {}},
         "disabled": {"type": "list", "elements": "str", "default": []},
         "enabled": {"type": "list", "elements": "str", "default": []},
@@ -132,16 +147,16 @@ def main() -> None:
     wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
     check = module.check_mode
-    keys = [(path, values, check) for path, values in module.params["keys"].items()]
-    keys += [(path, values, True) for path, values in module.params["environment"].items()]
-    if wrong := [path for path, *_ in (*wanted, *keys) if not path.startswith("/")]:
+    lines = module.params["lines"]
+    paths = [one.path for one in wanted] + [one["path"] for one in lines]
+    if wrong := [path for path in paths if not path.startswith("/")]:
         module.fail_json(msg=f"{wrong[0]} is no absolute path")
     try:
         off = [Unit(name, enabled=False, active=False) for name in module.params["disabled"]]
         turned = [one.name for one in wanted_units.ensure(off, check=check)]
         wanted += [
-            with_keys(path, {key: str(value) for key, value in values.items()}, missing=missing)
-            for path, values, missing in keys
+            with_lines(one["path"], {key: str(value) for key, value in one["keys"].items()}, made=one["made"] or check)
+            for one in lines
         ]
         wanted += extra(wanted)
         texts_of = {one.path: one.content for one in wanted if one.content is not None and one.whole}

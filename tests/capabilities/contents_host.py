@@ -10,10 +10,11 @@ from typing import Any
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, Context
 from gpuprov.capabilities.generated import asks, desired
+from gpuprov.catalog import fabric
 from gpuprov.onhost.files import PYTHON
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.resources import Absent, File, Resource, Unit
+from gpuprov.resources import Absent, File, Lines, Resource, Unit
 from gpuprov.spec.model import HostSpec
 
 INTERPRETER = "/usr/bin/python3"
@@ -38,6 +39,11 @@ def unit(name: str, active: str, file: str, said: str = "") -> Also:
     return Also("".join([*(f"unit|{line}\n" for line in shown.split("\n")[:-1]), f"said|{name}|{said}\n" * bool(said)]))
 
 
+def with_lines(path: str, *lines: str) -> str:
+    """A file of others with these lines."""
+    return "\n".join([f"entry|f|644|0|0|{path}", f"lines|{path}", *(f"text|{line}" for line in lines)])
+
+
 def resources(capability: Capability, ctx: Context[Any]) -> list[Resource]:
     """What a host with these facts should have; nothing where nobody can say it."""
     try:
@@ -52,11 +58,14 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
     files = [one for one in wanted if isinstance(one, File)]
     lines = ["@contents", *(f"none|{one.path}" for one in wanted if isinstance(one, Absent))]
     for one in files:
-        said = (one.text or "").replace(PYTHON, INTERPRETER)
+        said = one.text.replace(PYTHON, INTERPRETER)
         given = f"entry|f|{one.mode:o}|0|0|{one.path}\nsum|{hashlib.sha256(said.encode()).hexdigest()}  {one.path}"
         lines.append((changed or {}).get(one.path, given) or f"none|{one.path}")
-        if PYTHON in (one.text or ""):
+        if PYTHON in one.text:
             lines += [f"python|{one.path}|{INTERPRETER}", f"sound|755|0|{INTERPRETER}"]
+    for shared in (one for one in wanted if isinstance(one, Lines)):
+        given = with_lines(shared.path, *(f"{key}={value}" for key, value in shared.keys.items()))
+        lines.append((changed or {}).get(shared.path, given) or f"none|{shared.path}")
     states = {one.name: one for one in wanted if isinstance(one, Unit)}
     for name in dict.fromkeys([*filter(None, (unit_of(one.path) for one in files)), *states]):
         mine = [one.path for one in files if unit_of(one.path) == name]
@@ -78,14 +87,19 @@ def own(wanted: list[Resource], changed: Mapping[str, str] | None = None, *more:
 
 @cache
 def nothing() -> str:
-    """A host of whose files gpuprov has written none; ON are on."""
+    """A host of whose files gpuprov has written none, with Fabric Manager's own; ON are on."""
     blocks = {one.name: one.fragment() for one in CAPABILITIES if one.resources}
     asked = asks(HostSpec(name="gpu1", capabilities=blocks), BY_NAME)
     units = [
         unit(name, "active", "enabled") if name in ON else unit(name, "inactive", "")
         for name in asked["units"].splitlines()
     ]
-    return "\n".join(["@contents", *(f"none|{path}" for path in asked["paths"].splitlines()), *units]) + "\n"
+    config = fabric.configuration_file()
+    paths = [
+        with_lines(path, "FABRIC_MODE=0", "LOG_LEVEL=4") if path == config else f"none|{path}"
+        for path in asked["paths"].splitlines()
+    ]
+    return "\n".join(["@contents", *paths, *units]) + "\n"
 
 
 def whole(host: HostSpec, facts: Facts) -> str:

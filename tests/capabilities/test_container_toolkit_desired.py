@@ -58,7 +58,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
      {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "on": list(catalogue.OWN_UNITS), "off": [],
-      "environment": {}, "absent": [catalogue.REFRESH_DROP_IN]}),
+      "lines": [], "absent": [catalogue.REFRESH_DROP_IN]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
     ("none", ContainerToolkit(), {"container_engines": CLOCK + podman()}, {"engines": []}),
@@ -92,7 +92,8 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
     assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
     assert found["on"] == list(catalogue.REFRESH_UNITS)
-    assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
+    keys = {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}
+    assert found["lines"] == [{"path": catalogue.REFRESH_ENVIRONMENT, "keys": keys, "made": True}]
 
 
 def test_what_crio_runs_containers_with_is_named_where_nothing_else_is_found(tmp_path: Path) -> None:

@@ -7,11 +7,19 @@ import pytest
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from tests.capabilities.asking import NO_GPU, PODMAN, Row, ask, judge
-from tests.capabilities.contents_host import Also, unit
+from tests.capabilities.contents_host import Also, unit, with_lines
 from tests.capabilities.toolkit_host import GPU, MIG, OLD, VERSION, cdi, docker, toolkit
 from tests.capabilities.toolkit_rows import DOCKER, engines, row
 
 PATH, SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"
+ENVIRONMENT, OUTPUT = catalogue.REFRESH_ENVIRONMENT, catalogue.OUTPUT_VARIABLE
+
+
+def told(*lines: str) -> dict[str, Also]:
+    """What the toolkit's own refresh unit is told."""
+    return {"contents": Also(with_lines(ENVIRONMENT, *lines))}
+
+
 ROWS = [
     row("as the GPUs", "cdi", None, {}, "pass", "/var/run/cdi/nvidia.yaml: 0"),
     row(
@@ -161,20 +169,25 @@ ROWS = [
         "gpuprov-cdi-refresh.path is not-found",
         "gpuprov apply",
     ),
-    row("written to the directory", "cdi_refresh", None, {}, "pass", "/var/run/cdi/nvidia.yaml"),
+    row("written to the directory", "files", None, {}, "pass", f"{ENVIRONMENT} with {OUTPUT}=/var/run/cdi/nvidia.yaml"),
     row(
         "elsewhere",
-        "cdi_refresh",
+        "files",
         ContainerToolkit(cdi_directory="/etc/cdi"),
-        {},
+        told(f"{OUTPUT}=/var/run/cdi/nvidia.yaml"),
         "fail",
-        "says /var/run/cdi/nvidia.yaml",
-        change="file /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env: /var/run/cdi/nvidia.yaml -> /etc/cdi/nvidia.yaml",
+        f"{ENVIRONMENT}: {OUTPUT}=/var/run/cdi/nvidia.yaml",
+        change=f"file {ENVIRONMENT}: {OUTPUT}=/var/run/cdi/nvidia.yaml -> {OUTPUT}=/etc/cdi/nvidia.yaml",
     ),
-    row("its own default", "cdi_refresh", None, {"container_toolkit": toolkit(output="")}, "pass"),
     row(
-        "an old release", "cdi_refresh", None, {"container_toolkit": toolkit(OLD, output="")}, "n/a", "no refresh unit"
+        "its own default where another place is asked for, on a host to which it was never applied",
+        "files",
+        ContainerToolkit(cdi_directory="/etc/cdi"),
+        told(f"# {OUTPUT}=/etc/cdi/nvidia.yaml"),
+        "fail",
+        f"{OUTPUT} is not set",
     ),
+    row("an old release", "files", None, {"container_toolkit": toolkit(OLD)}, "pass", "3 files as gpuprov writes them"),
     row("nothing is lost", "daemon_reload", DOCKER, {}, "pass", "mode cdi, 2 device files linked"),
     row(
         "a device without its link",

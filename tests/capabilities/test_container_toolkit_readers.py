@@ -14,6 +14,7 @@ from gpuprov.catalog import engines as known
 from gpuprov.probe.containers.container_toolkit import CDI, CDI_ANSWERS
 from gpuprov.shared import engines as files
 from tests.capabilities.asking import Row, ask, judge
+from tests.capabilities.contents_host import Also, with_lines
 from tests.capabilities.test_container_toolkit_desired import made
 from tests.capabilities.toolkit_host import cdi, containerd, crio, docker, podman, toolkit
 from tests.capabilities.toolkit_rows import EXACT, engines, row
@@ -21,6 +22,8 @@ from tests.capabilities.toolkit_rows import EXACT, engines, row
 FILE = "/var/run/cdi/nvidia.yaml"
 GIDS = {"cdi_specifications": cdi(of="0.7.0", fields=("additionalGids",))}
 PLAIN = toolkit(flags="")
+ENVIRONMENT, FLAGS = catalogue.REFRESH_ENVIRONMENT, catalogue.FLAGS_VARIABLE
+OUTPUT = f"{catalogue.OUTPUT_VARIABLE}={FILE}"
 ANSWER = r"""podman time="2026-11-28T05:18:19Z" level=debug msg="The following error was triggered when refreshing the CDI registry: 1 error occurred:\n\t* failed to load CDI Spec: failed to parse CDI Spec \"/var/run/cdi/nvidia.yaml\": failed to unmarshal CDI Spec: error unmarshaling JSON: while decoding JSON: json: unknown field \"additionalGids\"\n\n"
 """  # noqa: E501 (as podman 4.3.1 of Debian 12 prints it)
 BOTH = "podman Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all, gpuprov.invalid/none=none\n"
@@ -156,43 +159,25 @@ ROWS = [
     ),
     row(
         "the feature is not there for the next boot",
-        "cdi_refresh",
+        "files",
         None,
-        {"container_toolkit": PLAIN},
+        {"container_toolkit": PLAIN, "contents": Also(with_lines(ENVIRONMENT, OUTPUT))},
         "fail",
-        "FEATURE_FLAGS lacks no-additional-gids-for-device-nodes: podman 4.3.1 could not read",
+        f"{FLAGS} is not set (podman 4.3.1 could not read the specification of a boot)",
         "gpuprov apply",
-        f"file {catalogue.REFRESH_ENVIRONMENT}:  -> no-additional-gids-for-device-nodes",
     ),
     row(
         "beside a feature of the site's",
-        "cdi_refresh",
+        "files",
         None,
-        {"container_toolkit": toolkit(flags='"a,b"')},
+        {
+            "container_toolkit": toolkit(flags='"a,b"'),
+            "contents": Also(with_lines(ENVIRONMENT, OUTPUT, f'{FLAGS}="a,b"')),
+        },
         "fail",
-        change=f"file {catalogue.REFRESH_ENVIRONMENT}: a,b -> a,b,no-additional-gids-for-device-nodes",
+        f'{FLAGS}="a,b" (podman',
     ),
-    row(
-        "among features of the site's",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit(flags="a,no-additional-gids-for-device-nodes")},
-        "pass",
-    ),
-    row(
-        "all engines read it",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": PLAIN, **engines(podman("5.1.0"), crio())},
-        "pass",
-    ),
-    row(
-        "a toolkit that writes no groups",
-        "cdi_refresh",
-        None,
-        {"container_toolkit": toolkit("1.18.2", flags="")},
-        "pass",
-    ),
+    row("as it is set", "files", None, {"container_toolkit": PLAIN}, "pass", f"{FLAGS}={catalogue.WITHOUT_GIDS}"),
     row(
         "podman 4.2, which reads no file that names GPUs by number",
         "engines",
@@ -242,34 +227,30 @@ def test_a_release_that_is_as_known_is_not_called_newer() -> None:
     ],
 )
 def test_the_unit_of_each_boot_leaves_out_what_an_engine_cannot_read(host: str, flags: str | None) -> None:
-    found = made(None, None, container_toolkit=PLAIN, **engines(host))
-    assert found["environment"][catalogue.REFRESH_ENVIRONMENT].get(catalogue.FLAGS_VARIABLE) == flags
+    assert keys(None, PLAIN, host).get(FLAGS) == flags
+
+
+def keys(block: ContainerToolkit | None, there: str, host: str, **more: str) -> dict[str, str]:
+    """What the toolkit's own refresh unit is told."""
+    lines = made(block, None, container_toolkit=there, **engines(host), **more)["lines"]
+    return dict(lines[0]["keys"]) if lines else {}
 
 
 def test_features_of_the_sites_stay_and_an_old_toolkit_gets_none() -> None:
-    environment = made(None, None, container_toolkit=toolkit(flags="a"), **engines(podman()))["environment"]
-    assert environment[catalogue.REFRESH_ENVIRONMENT][catalogue.FLAGS_VARIABLE] == f"a,{catalogue.WITHOUT_GIDS}"
-    assert made(EXACT, None, container_toolkit=PLAIN, **engines(podman()))["environment"] == {}
+    assert keys(None, toolkit(flags="a"), podman())[FLAGS] == f"a,{catalogue.WITHOUT_GIDS}"
+    for there, host in (
+        (toolkit(flags=f"a,{catalogue.WITHOUT_GIDS}"), podman()),
+        (PLAIN, podman("5.1.0") + crio()),
+    ):
+        assert FLAGS not in keys(None, there, host)
+    assert keys(EXACT, PLAIN, podman()) == {}
+    old = toolkit("1.18.2", flags="")
+    assert FLAGS not in ask("container_toolkit.files", None, container_toolkit=old, **engines(podman())).found
 
 
 def test_what_is_to_be_installed_decides() -> None:
     """`version: any` installs 1.20 on a host without a toolkit."""
-    environment = made(None, None, container_toolkit=toolkit("", flags=""), packages="", **engines(podman()))[
-        "environment"
-    ]
-    assert environment[catalogue.REFRESH_ENVIRONMENT][catalogue.FLAGS_VARIABLE] == catalogue.WITHOUT_GIDS
-
-
-def test_where_the_check_passes_nothing_more_is_asked_for() -> None:
-    for host in (podman(), podman("5.1.0"), docker(version="26.0.0"), crio()):
-        for there in (PLAIN, toolkit(), toolkit(flags="a")):
-            passes = (
-                ask("container_toolkit.cdi_refresh", None, container_toolkit=there, **engines(host)).status == "pass"
-            )
-            asked = made(None, None, container_toolkit=there, **engines(host))["environment"][
-                catalogue.REFRESH_ENVIRONMENT
-            ]
-            assert passes == (catalogue.FLAGS_VARIABLE not in asked), (host, there)
+    assert keys(None, toolkit("", flags=""), podman(), packages="")[FLAGS] == catalogue.WITHOUT_GIDS
 
 
 def test_the_catalogue_is_in_order_and_agrees_with_what_turns_cdi_on() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.probe.base import ProbeFailed
 from tests.capabilities.asking import BARE, GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
-from tests.capabilities.contents_host import unit
+from tests.capabilities.contents_host import Also, unit, with_lines
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
@@ -51,6 +51,7 @@ def fm(check: str) -> str:
     return f"fabric_manager.{check}"
 
 
+CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 SHARED = FabricManager(fabric_mode="shared-nvswitch", settings={"LOG_LEVEL": 3})
 ROWS = [
     Row("of the driver's version", fm("version"), None, {}, "pass", f"{NAME} {VERSION}-1"),
@@ -268,25 +269,20 @@ ROWS = [
         "in the multicast team request setup 6130285411925746235. (and 1 more)",
     ),
     Row("no journal", fm("log"), None, {"fabric_manager": daemon(log="")}, "skip", "nothing"),
-    Row("the mode is set", fm("settings"), None, {}, "pass", "FABRIC_MODE=0"),
+    Row("the mode is set", fm("files"), None, {}, "pass", f"{CONFIG} with FABRIC_MODE=0"),
     Row(
         "another mode and level",
-        fm("settings"),
+        fm("files"),
         SHARED,
-        {},
+        {"contents": Also(with_lines(CONFIG, "FABRIC_MODE=0", "LOG_LEVEL=4"))},
         "fail",
-        "FABRIC_MODE=0 LOG_LEVEL=4",
+        f"{CONFIG}: FABRIC_MODE=0, LOG_LEVEL=4",
         "gpuprov apply",
-        change="file /usr/share/nvidia/nvswitch/fabricmanager.cfg: FABRIC_MODE=0 LOG_LEVEL=4 -> FABRIC_MODE=1 LOG_LEVEL=3",
+        change=f"file {CONFIG}: FABRIC_MODE=0, LOG_LEVEL=4 -> FABRIC_MODE=1, LOG_LEVEL=3",
     ),
-    Row(
-        "as asked",
-        fm("settings"),
-        SHARED,
-        {"fabric_manager": daemon(settings={"FABRIC_MODE": 1, "LOG_LEVEL": 3})},
-        "pass",
-    ),
-    Row("no file", fm("settings"), None, {"fabric_manager": daemon(settings={})}, "fail", "no /usr/share"),
+    Row("as asked", fm("files"), SHARED, {}, "pass", "FABRIC_MODE=1 LOG_LEVEL=3"),
+    Row("no file", fm("files"), None, {"contents": f"@contents\nnone|{CONFIG}\n"}, "fail", f"{CONFIG}: absent"),
+    Row("its own file is read", fm("settings"), None, {}, "pass", CONFIG),
     Row(
         "another file is read",
         fm("settings"),
@@ -296,7 +292,7 @@ ROWS = [
         "started with /etc/site.cfg",
         "systemctl cat",
     ),
-    Row("written, and the daemon is dead", fm("settings"), None, {"fabric_manager": DEAD}, "pass"),
+    Row("the daemon is dead", fm("settings"), None, {"fabric_manager": DEAD}, "n/a", "no daemon runs"),
 ]
 
 
@@ -312,5 +308,4 @@ def test_a_distribution_without_known_packages_is_an_error() -> None:
 
 def test_truth_values_are_written_as_numbers() -> None:
     block = FabricManager(settings={"LOG_APPEND_TO_LOG": True})
-    text = daemon(settings={"FABRIC_MODE": 0, "LOG_APPEND_TO_LOG": 1})
-    assert ask(fm("settings"), block, fabric_manager=text).status == "pass"
+    assert "LOG_APPEND_TO_LOG=1" in ask(fm("files"), block).found

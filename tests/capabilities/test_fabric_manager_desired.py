@@ -22,6 +22,7 @@ from tests.capabilities.test_fabric_manager_hardware import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
 
 OWN, CONFIG = f"{NAME}={VERSION}-1", "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+LINES = [{"path": CONFIG, "keys": {"FABRIC_MODE": "0"}, "made": False}]
 DRIVER, OTHER = NvidiaDriver(version="535"), NvidiaDriver(version="580")
 LIVES = units(fabric=("active", "enabled"))
 INDEX = offered(nvidia_fabricmanager_535="535.309.01-1 535.261.03-1", libnvidia_nscq_535="535.261.03-1")
@@ -69,7 +70,7 @@ def test_a_host_that_has_it_keeps_it() -> None:
     found = made()
     assert (found["install"], found["remove"], found["stop"], found["later"]) == ([], [], False, {})
     assert (found["hold"], found["release"]) == ([NAME], [])
-    assert found["config"] == {CONFIG: {"FABRIC_MODE": "0"}}
+    assert found["lines"] == LINES
     runtime = found["runtime"]
     assert (runtime["enabled"], runtime["starts"], runtime["stop"], runtime["told"]) == (
         [found["unit"]],
@@ -117,7 +118,7 @@ def test_with_a_driver_that_moves_it_comes_in_the_drivers_transaction(
 ) -> None:
     found = made(None, driver, **changed)
     assert (found["install"], found["remove"], found["hold"], found["release"]) == ([], [], [], [])
-    assert found["config"] == {CONFIG: {"FABRIC_MODE": "0"}}, "check mode says what will be written"
+    assert found["lines"] == LINES, "check mode says what will be written"
 
 
 def test_in_a_run_without_the_driver_what_is_installed_is_followed() -> None:
@@ -212,7 +213,7 @@ def test_a_package_without_its_configuration_is_refused() -> None:
     with pytest.raises(ProbeFailed, match=r"fabricmanager\.cfg does not exist, although nvidia-fabricmanager-535") as e:
         made(fabric_manager=bare)
     assert e.value.hint.startswith(f"apt-get install --reinstall {NAME} with -o Dpkg::Options::=--force-confmiss")
-    assert made(**MISSING)["config"], "what is not installed yet has none"
+    assert made(**MISSING)["lines"], "what is not installed yet has none"
 
 
 def test_a_daemon_with_an_older_configuration_is_restarted_with_gpus_reset() -> None:
@@ -250,7 +251,8 @@ def test_a_tray_gets_imex_with_its_domain() -> None:
     assert found["files"]["/etc/nvidia-imex/nodes_config.cfg"] == f"{NODES_HEADER}192.0.2.1\n192.0.2.2\n"
     drop_in = found["files"]["/etc/systemd/system/nvidia-imex.service.d/90-gpuprov.conf"]
     assert "\nAfter=network-online.target\n" in drop_in
-    assert found["config"]["/etc/nvidia-imex/config.cfg"]["IMEX_CMD_ENABLED"] == "1"
+    (lines,) = found["lines"]
+    assert (lines["path"], lines["keys"]["IMEX_CMD_ENABLED"]) == ("/etc/nvidia-imex/config.cfg", "1")
     assert "/etc/nvidia-imex/nodes_config.cfg" in found["read"]
     assert (found["runtime"]["starts"], found["runtime"]["stop"], found["reboot"]) == (True, False, "")
     old = made(TRAY, None, **{**TRAY_PROBES, "imex": imex_host.tray(written=LATER)})["runtime"]
@@ -268,7 +270,7 @@ def test_channel_0_needs_a_reboot_where_the_driver_was_loaded_without() -> None:
 
 def test_under_kubernetes_the_unit_is_off() -> None:
     found = made(FabricManager(imex=Imex(service="disabled")), None, **TRAY_PROBES)
-    assert (found["files"], found["config"], found["hold"]) == ({}, {}, ["nvidia-imex"])
+    assert (found["files"], found["lines"], found["hold"]) == ({}, [], ["nvidia-imex"])
     runtime = found["runtime"]
     assert (runtime["disabled"], runtime["enabled"], runtime["starts"], runtime["stop"]) == (
         [found["unit"]],

@@ -8,7 +8,7 @@ from gpuprov.capabilities import fabric_manager
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, followers
-from gpuprov.catalog.fabric import IMEX_DROP_IN, IMEX_NODES
+from gpuprov.catalog.fabric import IMEX_CONFIG, IMEX_DROP_IN, IMEX_NODES
 from gpuprov.catalog.fabric import IMEX_UNIT as UNIT
 from gpuprov.probe.base import Output
 from gpuprov.probe.gpus.imex import parse, parse_domain
@@ -16,8 +16,8 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, units, with_own_files
-from tests.capabilities.contents_host import Also, unit
-from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
+from tests.capabilities.contents_host import Also, unit, with_lines
+from tests.capabilities.imex_host import HERE, PACKAGE, STARTED, THERE, TRAY, VERSION, domain, tray
 from tests.probe import published
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
@@ -93,7 +93,7 @@ ROWS = [
     ("imex_alive", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_nodes", {}, "pass", "2 members"),
     ("imex_nodes", {"imex": tray(address="")}, "fail", "no address"),
-    ("imex_nodes", {"imex": tray(settings=SETTINGS[:1])}, "fail", "IMEX_CMD_ENABLED=missing IMEX_CMD_PORT=missing"),
+    ("files", {"contents": Also(with_lines(IMEX_CONFIG, "IMEX_CMD_PORT=50005"))}, "fail", "IMEX_CMD_ENABLED is not set"),
     ("imex_domain", {}, "pass", "UP, 2 members"),
     ("imex_domain", {"imex": tray(told=domain("READY", "UNAVAILABLE", state="DEGRADED"))}, "fail", f"{THERE} is UNAVAILABLE"),
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail", f"{HERE} is not connected to {THERE}"),

@@ -10,6 +10,8 @@ import pytest
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.generated import asks
+from gpuprov.catalog import container_toolkit as catalogue
+from gpuprov.catalog.fabric import IMEX_CONFIG
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import is_drop_in, unit_of
 from gpuprov.probe.base import Output, ProbeFailed
@@ -18,6 +20,7 @@ from gpuprov.resources import File, Unit
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host
 from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.contents_host import with_lines
 from tests.capabilities.specs import SPECS
 
 WRITE = [one.name for one in CAPABILITIES if one.resources]
@@ -68,7 +71,7 @@ def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
             "mode 0666": f"entry|f|666|0|0|{one.path}\n{digest}",
             "of 1000:0": f"entry|f|{one.mode:o}|1000|0|{one.path}\n{digest}",
         }
-        if one.text is not None:
+        if not one.by_meaning:
             empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
             ways |= {"another text": f"{entry}\nsum|{empty}  {one.path}"}
         for told, lines in ways.items():
@@ -159,6 +162,23 @@ def test_what_was_never_applied_here_is_not_red_for_files_that_are_to_come() -> 
     assert host.ask({host.wanted[0].path: f"entry|f|644|0|0|{host.wanted[0].path}"}).status == "fail"
     host.texts["receipt"] = "{"
     assert host.ask({host.wanted[0].path: ""}).status == "fail"
+
+
+def test_what_was_never_applied_here_needs_the_lines_that_no_program_does_without() -> None:
+    """Of the toolkit's own refresh unit another place is red, and none is its default; nvidia-imex needs each of its lines."""
+    host, path = Host("container_toolkit"), catalogue.REFRESH_ENVIRONMENT
+    host.texts["receipt"] = ""
+    gone = {one.path: "" for one in host.wanted}
+    for lines, status in (
+        ("", "n/a"),
+        (with_lines(path, "# as it came"), "n/a"),
+        (with_lines(path, f"{catalogue.OUTPUT_VARIABLE}=/etc/cdi/nvidia.yaml"), "fail"),
+    ):
+        assert host.ask({**gone, path: lines}).status == status, lines
+    host = Host("fabric_manager")
+    host.texts["receipt"] = ""
+    assert host.ask({IMEX_CONFIG: with_lines(IMEX_CONFIG, "LOG_LEVEL=4")}).status == "fail"
+    assert host.ask({IMEX_CONFIG: ""}).status == "fail"
 
 
 def test_a_file_that_nobody_looked_at_is_not_called_absent() -> None:

@@ -10,12 +10,15 @@ import pytest
 import yaml
 from msgspec import convert
 
+from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.kubernetes import documents, layout
-from gpuprov.capabilities.kubernetes.desired import texts
+from gpuprov.capabilities.kubernetes.desired import desired
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.fleet import build_spec
 from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.probe.base import Facts
+from gpuprov.resources import File
 from gpuprov.spec.model import HostSpec, RawHost
 
 EIGHT = {"gpu": {"model": "A100-SXM4-80GB", "count": 8}}
@@ -34,10 +37,16 @@ def host_of(block: dict[str, Any], **others: Any) -> HostSpec:
     return spec
 
 
+def texts(spec: HostSpec) -> dict[str, str]:
+    """The text of each file, by its name in gpuprov's folder."""
+    found = desired(Context(spec, spec.capabilities["kubernetes"], Facts({})))  # type: ignore[arg-type]
+    return {one.path.rpartition("/")[2]: one.text for one in found if isinstance(one, File)}
+
+
 def rendered(block: dict[str, Any], **others: Any) -> dict[str, Any]:
     """Each file as YAML says it."""
     spec = host_of(block, **others)
-    made = texts(spec, spec.capabilities["kubernetes"])  # type: ignore[arg-type]
+    made = texts(spec)
     assert all(text.startswith("# Managed by gpuprov") for text in made.values())
     return {name: yaml.safe_load(text) for name, text in made.items()}
 

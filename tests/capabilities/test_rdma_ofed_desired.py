@@ -67,7 +67,7 @@ def test_a_host_that_has_it() -> None:
     assert answer["ofed"]["openibd"] | {"unload": []} == {
         "unit": "openibd.service", "replace": [], "unload": [], "start": False, "left": "",
     }  # fmt: skip
-    assert answer["ofed"]["settings"] == {"/etc/infiniband/openib.conf": {"ONBOOT": "yes"}}
+    assert answer["lines"] == [{"path": "/etc/infiniband/openib.conf", "keys": {"ONBOOT": "yes"}, "made": False}]
     assert answer["ofed"]["files"]["/etc/apt/preferences.d/gpuprov-doca"].endswith(
         "\nPackage: dkms\nPin: release l=DOCA-HOST*\nPin-Priority: -1\n"
     )
@@ -192,6 +192,10 @@ def test_openibd_is_never_restarted_under_what_uses_it(row: str) -> None:
 
 def test_before_it_is_installed_nothing_is_asked_of_openibd() -> None:
     answer = made(block(openib_conf={"SRP_LOAD": False}), **NONE)["ofed"]
-    assert (answer["openibd"], answer["settings"], answer["hold"]) == (None, {}, [])
-    there = made(block(openib_conf={"SRP_LOAD": False, "SET_IPOIB_CM": "auto"}))["ofed"]["settings"]
-    assert list(there.values()) == [{"ONBOOT": "yes", "SRP_LOAD": "no", "SET_IPOIB_CM": "auto"}]
+    assert (answer["openibd"], answer["hold"]) == (None, [])
+
+
+def test_keys_of_openibs_configuration() -> None:
+    (lines,) = made(block(openib_conf={"SRP_LOAD": False, "SET_IPOIB_CM": "auto"}))["lines"]
+    assert lines["keys"] == {"ONBOOT": "yes", "SRP_LOAD": "no", "SET_IPOIB_CM": "auto"}
+    assert made(Rdma(fabric="roce", stack="inbox"))["lines"] == []

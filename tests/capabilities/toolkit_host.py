@@ -113,7 +113,6 @@ def toolkit(
     mode: str = "auto",
     *more: str,
     config: str = "",
-    output: str = "/var/run/cdi/nvidia.yaml",
     flags: str = "no-additional-gids-for-device-nodes",
 ) -> str:
     """nvidia-ctk, its configuration, device files with their links; `more` are further lines."""
@@ -123,7 +122,6 @@ def toolkit(
         "linked /dev/nvidiactl",
     ]
     lines += [f"flags {flags}"] * bool(flags)
-    lines += [f"output {output}"] * bool(output)
     return "\n".join([*lines, *more]) + "\n"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, receipts
 from gpuprov.capabilities.base import Capability, Context
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
@@ -27,9 +29,10 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.onhost.files import ABOVE
 from gpuprov.onhost.unit_files import unit_of
 from gpuprov.plan.foresee import foresee
+from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.host.contents import CONTENTS
 from gpuprov.probe.host.house import RECEIPT_FILE
-from gpuprov.resources import Absent, File, Resource, Unit, role_values
+from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 from tests.capabilities import erdma_host
@@ -41,7 +44,7 @@ from tests.onhost.modules import on_host, ran
 
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
-KINDS = ("files", "programs", "units", "program", "absent", "on", "off")
+KINDS = ("files", "programs", "units", "program", "absent", "lines", "on", "off")
 UNDECIDED = {"fabric_manager"}
 """What the good host, a Debian with driver 535, has no packages of for this spec: its role is refused, and nothing is foreseen."""
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="files of root's are made")
@@ -51,11 +54,16 @@ class Tree:
     """A host's file system in a folder, the capability's resources on it, and what checks and modules say of it."""
 
     def __init__(
-        self, name: str, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+        self,
+        name: str,
+        root: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        block: Fragment | None = None,
     ) -> None:
         self.capability: Capability = BY_NAME[name]
         self.root, self.capsys = root, capsys
-        self.block = SPECS[name]
+        self.block = block or SPECS[name]
         self.spec = HostSpec(name="gpu1", capabilities={name: self.block})
         programs = root / "bin"
         programs.mkdir(parents=True)
@@ -76,9 +84,9 @@ class Tree:
         for unit in units - {one.path.rpartition("/")[2] for one in self.files}:
             self.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
 
-        for one in self.resources:
-            if isinstance(one, File) and one.text is None:
-                self.write(one.path, "compared by another check\n")
+        for shared in self.lines:
+            if not shared.made:
+                self.write(shared.path, "# as it came\nOTHER=1\n")
 
     @cached_property
     def resources(self) -> list[Resource]:
@@ -87,7 +95,11 @@ class Tree:
 
     @cached_property
     def files(self) -> list[File]:
-        return [one for one in self.resources if isinstance(one, File) and one.text is not None]
+        return [one for one in self.resources if isinstance(one, File)]
+
+    @property
+    def lines(self) -> list[Lines]:
+        return [one for one in self.resources if isinstance(one, Lines)]
 
     def write(self, path: str, text: str) -> Path:
         place = Path(f"{self.root}{path}")
@@ -96,17 +108,19 @@ class Tree:
         place.chmod(0o644)
         return place
 
+    def read(self, path: str) -> str:
+        place = Path(f"{self.root}{path}")
+        return place.read_bytes().decode(errors="replace") if place.exists() else ""
+
     def contents(self) -> str:
         """What the probe prints of this tree."""
         asked = asks(self.spec, BY_NAME)
-        for key in ("paths", "folders"):
+        for key in ("paths", "lines", "folders"):
             asked[key] = "\n".join(f"{self.root}{path}" for path in asked[key].splitlines())
         script = CONTENTS.script
         environment = {**os.environ, **asked}
-        done = subprocess.run(
-            ["sh", "-c", script], env=environment, check=False, capture_output=True, text=True, errors="replace"
-        )
-        return done.stdout.replace(str(self.root), "")
+        done = subprocess.run(["sh", "-c", script], env=environment, check=False, capture_output=True)
+        return done.stdout.decode(errors="replace").replace(str(self.root), "")
 
     def unmanaged(self) -> tuple[tuple[Unmanaged, ...], dict[str, Any]]:
         """What a host is left with whose spec asks for the capability no longer, and what takes it away."""
@@ -138,12 +152,13 @@ class Tree:
                 found[check.id] = {change.name for change in outcome.changes}
         return found
 
-    def foreseen(self) -> set[str]:
-        """Files that a plan says would be written."""
+    def foreseen(self) -> dict[str, str | None]:
+        """Files that a plan says would be written, those of settings with their texts."""
         known = foresee(self.spec, facts(**{**MORE, **self.told}, contents=self.contents()))
         name = self.capability.name
         assert known.unknown == {} or name in UNDECIDED, known.unknown
-        return {one.path for one in known.files.get(name, ())} | {one.path for one in known.texts.get(name, ())}
+        files = dict.fromkeys(one.path for one in known.files.get(name, ()))
+        return {**files, **{one.path: one.text for one in known.texts.get(name, ())}}
 
     def apply(self, *, check: bool) -> set[str]:
         """What the modules change, by path and unit, called as roles call them: units that should be off first, then files."""
@@ -154,6 +169,7 @@ class Tree:
 
         given: dict[str, Any] = {key: moved(values[key]) for key in ("files", "programs", "units")}
         given["absent"] = [f"{self.root}{path}" for path in values["absent"]]
+        given["lines"] = [{**one, "path": f"{self.root}{one['path']}"} for one in values["lines"]]
         done = self.ran("gpuprov_files", **given, disabled=values["off"], enabled=values["on"], check=check)
         headers = {shown["before_header"].removeprefix(str(self.root)) for shown in done["diff"]}
         found = (headers - {"units"}) | set(done["units"])
@@ -191,14 +207,15 @@ def tree(
 def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) -> None:
     """What checks name is what modules change, in check mode and without; then nothing is left to name or to change. units: no file
     was altered."""
-    failing = tree.failing()
+    failing, before = tree.failing(), {one.path: tree.read(one.path) for one in tree.lines}
     assert bool(failing) == differs, (way, failing)
     named = {one for names in failing.values() for one in names}
     would = tree.apply(check=True)
     assert would == named, (way, would ^ named)
-    paths = {one.path for one in tree.resources if isinstance(one, File | Absent)}
+    paths = {one.path for one in tree.resources if isinstance(one, File | Absent | Lines)}
     left_out = units or tree.capability.name in UNDECIDED
-    assert left_out or tree.foreseen() & paths == named & paths, (way, tree.foreseen() ^ named)
+    foreseen = tree.foreseen()
+    assert left_out or foreseen.keys() & paths == named & paths, (way, foreseen.keys() ^ named)
     done = tree.apply(check=False)
     # A unit whose file alone was gone is on again when the file is there.
     assert {one for one in named - done if not any(path.endswith(f"/{one}") for path in done)} == set(), (
@@ -209,7 +226,10 @@ def settles(tree: Tree, way: str, *, differs: bool = True, units: bool = False) 
     assert done <= named, (way, done - named)
     assert tree.failing() == {}, way
     assert tree.apply(check=False) == set(), way
-    assert units or tree.foreseen() == set(), way
+    assert units or tree.foreseen() == {}, way
+    for one in tree.lines:
+        if one.path in foreseen:
+            assert foreseen[one.path] == (tree.read(one.path) if before[one.path] != tree.read(one.path) else None), way
 
 
 @pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
@@ -238,7 +258,8 @@ def test_all_files_altered_each_in_another_way(tree: Tree) -> None:
     tree.apply(check=False)
     for turn in range(1 if len(tree.files) > 3 else 2):
         for number, one in enumerate(tree.files):
-            WAYS[[*WAYS][(number + turn * 3) % len(WAYS)]](Path(f"{tree.root}{one.path}"))
+            ways = [*WAYS.values()][2 if one.by_meaning else 0 :]  # another check compares the text by what it means
+            ways[(number + turn * 3) % len(ways)](Path(f"{tree.root}{one.path}"))
         named = {path for names in tree.failing().values() for path in names}
         assert {one.path for one in tree.files} <= named
         settles(tree, f"altered, {turn}", differs=bool(tree.files))
@@ -263,6 +284,103 @@ def test_what_should_not_be_there_and_what_others_put_beside(tree: Tree) -> None
             tree.write(f"{folder}/90-site.conf", "[Service]\nExecStart=\nExecStart=/bin/true\n")
             beside = True
     settles(tree, "beside", differs=beside)
+
+
+def appended(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(path.read_text() + text)
+
+
+def changed(old: str, new: str) -> Callable[[Path], object]:
+    def change(path: Path) -> None:
+        text = path.read_bytes()
+        assert re.search(old.encode(), text), (old, text)
+        path.write_bytes(re.sub(old.encode(), new.encode(), text))
+
+    return change
+
+
+LINES: dict[str, FabricManager | ContainerToolkit | Rdma] = {
+    "fabric_manager": FabricManager(settings={"LOG_LEVEL": 3}),
+    "container_toolkit": ContainerToolkit(cdi_directory="/etc/cdi"),
+    "rdma": Rdma(fabric="roce", stack="doca-ofed"),
+}
+"""Blocks of which lines are set in files of others."""
+LINE_WAYS: dict[str, tuple[Callable[[Path, str], object], bool]] = {
+    "another value": (lambda path, key: changed(rf"(?m)^{key}=.*", f"{key}=9")(path), True),
+    "commented": (lambda path, key: changed(rf"(?m)^{key}=", f"#{key}=")(path), True),
+    "commented with another value": (lambda path, key: appended(f"#{key}=9\n # {key}=9\n")(path), False),
+    "without a value": (lambda path, key: changed(rf"(?m)^{key}=.*", f"{key}=")(path), True),
+    "gone": (lambda path, key: changed(rf"(?m)^{key}=.*\n", "")(path), True),
+    "emptied": (lambda path, _key: path.write_text(""), True),
+    "set again, to another value": (lambda path, key: appended(f"{key}=9\n")(path), True),
+    "set before, to another value": (lambda path, key: changed(rf"(?m)^{key}=", f"{key}=9\n{key}=")(path), False),
+    "blanks around the =": (lambda path, key: changed(rf"(?m)^{key}=", f"{key} = ")(path), True),
+    "blanks around the line": (lambda path, key: changed(rf"(?m)^{key}=(.*)", rf" \t{key}=\1 ")(path), False),
+    "quoted": (lambda path, key: changed(rf"(?m)^{key}=(.*)", rf'{key}="\1"')(path), False),
+    "half quoted": (lambda path, key: changed(rf"(?m)^{key}=(.*)", rf'{key}="\1')(path), True),
+    "with a comment": (lambda path, key: changed(rf"(?m)^{key}=(.*)", rf"{key}=\1 # so")(path), True),
+    "of a longer name": (lambda path, key: changed(rf"(?m)^{key}=", f"X_{key}=")(path), True),
+    "with carriage returns": (lambda path, _key: changed(r"\n", r"\r\n")(path), True),
+    "behind a form feed": (lambda path, key: changed(rf"(?m)^{key}=", f"OTHER=1\f{key}=")(path), True),
+    "without the last line's end": (lambda path, _key: changed(r"\n\Z", "")(path), False),
+    "bytes that are no text": (lambda path, key: path.write_bytes(path.read_bytes() + b"\xff=1\n"), False),
+    "more of the site's": (lambda path, _key: appended("SITE=1\n\n# theirs")(path), False),
+    "writable for its group": (lambda path, _key: path.chmod(0o664), True),
+    "read by root alone": (lambda path, _key: path.chmod(0o600), False),
+    "of another user": (lambda path, _key: os.chown(path, 1000, 0), True),
+}
+"""Ways in which such a file may be, each of one key's line, and whether it differs so."""
+
+
+@pytest.fixture
+def with_lines(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Tree:
+    return Tree(request.param, tmp_path, capsys, monkeypatch, LINES[request.param])
+
+
+@pytest.mark.parametrize("with_lines", LINES, indirect=True)
+def test_lines_in_files_of_others(with_lines: Tree) -> None:
+    tree = with_lines
+    settles(tree, "as it came")
+    (shared,) = tree.lines
+    path = Path(f"{tree.root}{shared.path}")
+    as_wanted = path.read_text()
+    assert as_wanted.startswith("" if shared.made else "# as it came\nOTHER=1\n")
+    for way, (alter, differs) in LINE_WAYS.items():
+        for key in shared.keys:
+            path.write_text(as_wanted)
+            path.chmod(0o644)
+            os.chown(path, 0, 0)
+            alter(path, key)
+            named = {one for names in tree.failing().values() for one in names}
+            assert named == ({shared.path} if differs else set()), way
+            settles(tree, way, differs=differs)
+
+
+@pytest.mark.parametrize("with_lines", LINES, indirect=True)
+def test_what_no_lines_can_be_set_in(with_lines: Tree) -> None:
+    """A link is refused, so that nothing of another place is written; what is missing comes with its package, or is made."""
+    tree = with_lines
+    tree.apply(check=False)
+    (shared,) = tree.lines
+    path = Path(f"{tree.root}{shared.path}")
+    given = role_values([shared], "lines")["lines"]
+    given[0]["path"] = str(path)
+    path.rename(f"{path}.kept")
+    path.symlink_to(f"{path}.kept")
+    assert tree.failing() == {f"{tree.capability.name}.files": {shared.path}}
+    assert "is a symbolic link" in ran(tree.capsys, "gpuprov_files", lines=given)["msg"]
+    path.unlink()
+    assert tree.failing() == {f"{tree.capability.name}.files": {shared.path}}
+    done = ran(tree.capsys, "gpuprov_files", lines=given)
+    assert done["changed"] if shared.made else "Fix: install what brings it" in done["msg"]
+    path.write_text("x" * (64 << 10) + "\n")
+    with pytest.raises(ProbeFailed, match="is larger than 64 KiB"):
+        tree.failing()
 
 
 STATES = (("enabled", "failed"), ("disabled", "active"), ("enabled-runtime", "inactive"), ("enabled", "active"))
@@ -364,6 +482,8 @@ def test_other_blocks_that_decide_on_units(
     tree.apply(check=False)
     tree.ask(block)
     tree.write(f"/usr/lib/systemd/system/{unit}", "[Service]\nExecStart=/usr/bin/true\n")
+    for one in tree.lines:
+        tree.write(one.path, "OTHER=1\n")
     settles(tree, "another block", differs=bool(tree.failing()))
     wanted = next(one for one in tree.resources if isinstance(one, Unit))
     assert wanted.name == unit

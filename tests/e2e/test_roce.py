@@ -89,8 +89,8 @@ def test_faults(lab: Lab, site: Machine) -> None:
 
     site.sh("sed -i 's/^ONBOOT=.*/ONBOOT=no/' /etc/infiniband/openib.conf; apt-mark unhold mlnx-tools")
     found = failures(lab, folder)
-    assert set(found) == {"rdma.ofed_openibd", "rdma.ofed_held"}
-    assert "ONBOOT=no" in found["rdma.ofed_openibd"]["found"]
+    assert set(found) == {"rdma.files", "rdma.ofed_held"}
+    assert "ONBOOT=no" in found["rdma.files"]["found"]
 
 
 def test_settings_that_are_asked_for_no_more(lab: Lab, site: Machine) -> None:

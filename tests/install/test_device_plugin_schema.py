@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.kubernetes.desired import texts
 from gpuprov.fleet import build_spec
 from gpuprov.simulate import image
 from gpuprov.spec.model import RawHost
+from tests.capabilities.test_kubernetes_documents import texts
 
 pytestmark = [pytest.mark.install, pytest.mark.slow]
 MODULE, VERSION = "github.com/NVIDIA/k8s-device-plugin", "v0.19.3"
@@ -117,7 +117,7 @@ def test_the_plugin_reads_what_is_rendered(
 ) -> None:
     spec, problems = build_spec(RawHost(name="gpu1", values={"kubernetes": block}))
     assert spec, problems
-    rendered = texts(spec, spec.capabilities["kubernetes"])["device-plugin.yaml"]  # type: ignore[arg-type]
+    rendered = texts(spec)["device-plugin.yaml"]
     file = tmp_path / "config.yaml"
     file.write_text(rendered, encoding="utf-8")
     found, said = read(reader, file)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import files
-from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_keys
+from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_lines
 from tests import here
 from tests.onhost.modules import on_host, ran
 
@@ -87,7 +87,7 @@ def test_lines_are_set_in_no_file_that_a_site_has_linked_elsewhere(tmp_path: Pat
     other.write_text("A=1\n")
     place.symlink_to(other)
     with pytest.raises(Refused, match="is a symbolic link, where gpuprov keeps a file"):
-        bring_about([with_keys(str(place), {"A": "2"})])
+        bring_about([with_lines(str(place), {"A": "2"})])
     assert other.read_text() == "A=1\n"
 
 
@@ -95,7 +95,7 @@ def test_a_file_with_lines_of_gpuprovs_is_not_left_for_others_to_write(tmp_path:
     place = tmp_path / "daemon.cfg"
     place.write_text("A=1\n")
     place.chmod(0o666)
-    bring_about([with_keys(str(place), {"A": "1"})])
+    bring_about([with_lines(str(place), {"A": "1"})])
     assert place.stat().st_mode & 0o7777 == 0o644
 
 
@@ -110,26 +110,34 @@ def test_keys_of_a_file_are_set_and_all_else_is_left(tmp_path: Path) -> None:
     place = tmp_path / "daemon.cfg"
     place.write_text("# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\n FABRIC_MODE = 2\nA.B=1")
     place.chmod(0o640)
-    wanted = with_keys(str(place), {"FABRIC_MODE": "0", "A.B": "2", "NEW": "x y"})
+    wanted = with_lines(str(place), {"FABRIC_MODE": "0", "A.B": "2", "NEW": "x y"})
     bring_about([wanted])
     assert place.read_text() == "# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\nFABRIC_MODE=0\nA.B=2\nNEW=x y\n"
     assert place.stat().st_mode & 0o7777 == 0o640
-    assert differences([with_keys(str(place), {"FABRIC_MODE": "0", "NEW": "x y"})]) == []
+    assert differences([with_lines(str(place), {"FABRIC_MODE": "0", "NEW": "x y"})]) == []
     with pytest.raises(Refused, match=r"none\.cfg does not exist\. Fix: install what brings it"):
-        with_keys(str(tmp_path / "none.cfg"), {"A": "1"})
-    assert with_keys(str(tmp_path / "none.cfg"), {"A": "1"}, missing=True).content == "A=1\n"
+        with_lines(str(tmp_path / "none.cfg"), {"A": "1"})
+    assert with_lines(str(tmp_path / "none.cfg"), {"A": "1"}, made=True).content == "A=1\n"
 
 
-def test_the_module_sets_keys_and_in_check_mode_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place, keys = tmp_path / "daemon.cfg", {"FABRIC_MODE": 0}
-    planned = ran(capsys, "gpuprov_files", check=True, keys={str(place): keys})
+def test_a_pipe_in_the_place_of_such_a_file_is_refused_unread(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Refused, match="is no file"):
+        bring_about([with_lines(str(tmp_path / "pipe"), {"A": "2"})])
+
+
+def test_the_module_sets_lines_and_in_check_mode_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "daemon.cfg"
+    lines = [{"path": str(place), "keys": {"FABRIC_MODE": 0}}]
+    planned = ran(capsys, "gpuprov_files", check=True, lines=lines)
     assert (planned["changed"], planned["diff"][0]["after"]) == (True, "FABRIC_MODE=0\n")
-    assert "does not exist" in ran(capsys, "gpuprov_files", keys={str(place): keys})["msg"]
+    assert "does not exist" in ran(capsys, "gpuprov_files", lines=lines)["msg"]
     place.write_text("FABRIC_MODE=1\n")
-    assert ran(capsys, "gpuprov_files", keys={str(place): keys})["paths"] == [str(place)]
+    assert ran(capsys, "gpuprov_files", lines=lines)["paths"] == [str(place)]
     assert place.read_text() == "FABRIC_MODE=0\n"
-    assert not ran(capsys, "gpuprov_files", keys={str(place): keys})["changed"]
-    assert ran(capsys, "gpuprov_files", keys={"daemon.cfg": keys})["msg"] == "daemon.cfg is no absolute path"
+    assert not ran(capsys, "gpuprov_files", lines=lines)["changed"]
+    relative = [{"path": "daemon.cfg", "keys": {}}]
+    assert ran(capsys, "gpuprov_files", lines=relative)["msg"] == "daemon.cfg is no absolute path"
 
 
 def test_a_unit_is_started_by_the_python_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,11 +165,9 @@ def test_a_problem_stops_it_before_anything_is_written(tmp_path: Path, capsys: p
     assert (planned["changed"], planned["warnings"]) == (True, ["no module loads. Fix: build one"])
 
 
-def test_keys_of_an_environment_come_into_a_file_that_may_be_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_come_into_a_file_that_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "etc" / "refresh.env"
-    given: dict[str, Any] = {"environment": {str(place): {"OUTPUT": "/etc/cdi/nvidia.yaml"}}}
+    given: dict[str, Any] = {"lines": [{"path": str(place), "keys": {"OUTPUT": "/etc/cdi/nvidia.yaml"}, "made": True}]}
     assert ran(capsys, "gpuprov_files", **given)["changed"]
     assert place.read_text() == "OUTPUT=/etc/cdi/nvidia.yaml\n"
     assert not ran(capsys, "gpuprov_files", **given)["changed"]

@@ -64,7 +64,7 @@ def test_a_file_is_shown_with_the_python_that_the_host_has() -> None:
     assert "stands for the Python" in report.stands_for(text)
 
 
-@pytest.mark.parametrize("name", [name for name in SPECS if name != "kubernetes"])
+@pytest.mark.parametrize("name", SPECS)
 def test_every_file_of_every_capability_has_a_text(name: str) -> None:
     for item in listed(name).items:
         if item.kind == "file":
@@ -79,7 +79,7 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
         ("readings", "/etc/passwd", "nothing that the specs ask for", "without --file lists them"),
         ("persistence", DROP_IN, "should not be there", "lists what should be"),
         ("persistence", DAEMON, "is a unit", "gpuprov plan"),
-        ("kubernetes", "/etc/gpuprov/kubernetes/node-labels.yaml", "not of gpuprov's making alone", "gpuprov plan"),
+        ("fabric_manager", "/etc/nvidia-imex/config.cfg", "not of gpuprov's making alone", "gpuprov plan"),
     ],
 )
 def test_a_path_without_a_text_is_an_error(name: str, path: str, told: str, hint: str) -> None:

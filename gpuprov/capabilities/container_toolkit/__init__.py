@@ -102,7 +102,7 @@ CAPABILITY = Capability(
     packages=True,
     presupposes={
         **dict.fromkeys(
-            ("held", "configured", "mode", "cdi_refresh", "daemon_reload", "files", "enabled"),
+            ("held", "configured", "mode", "daemon_reload", "files", "enabled"),
             ("container_toolkit.packages",),
         ),
         "registered": ("container_toolkit.packages", "container_toolkit.configured"),

@@ -6,15 +6,14 @@ import re
 
 from gpuprov import reading
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     effective_mode,
-    modern,
     registrable,
     specification_file,
 )
-from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old, unread
+from gpuprov.capabilities.container_toolkit.readers import needed_flags, unread
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.onhost.cdi import SPECIFICATION, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
@@ -104,36 +103,6 @@ def of_other_driver(found: Specification, version: str) -> str:
 
 
 @check(
-    "container_toolkit.cdi_refresh",
-    *(TOOLKIT, ENGINES),
-    fields=("cdi_directory",),
-    moment="next-boot",
-    evidence="cat /etc/nvidia-container-toolkit/*.env",
-)
-def refresh(ctx: Ctx) -> Outcome:
-    """The toolkit's own refresh unit is told to write the CDI specification to the directory asked for, so that each engine can
-    read it."""
-    toolkit, place = ctx.facts.get(TOOLKIT), catalogue.REFRESH_ENVIRONMENT
-    if not modern(toolkit.version):
-        return not_asked("this release has no refresh unit of its own; gpuprov's says it in its text")
-    expected = f"a specification at {specification_file(ctx.fragment)}"
-    if not toolkit.version:
-        return fail(expected, "nvidia-ctk is not there", "see container_toolkit.packages")
-    written = toolkit.output or f"/var/run/cdi/{SPECIFICATION}"
-    if written != specification_file(ctx.fragment):
-        change = Change(kind="file", name=place, before=written, after=specification_file(ctx.fragment))
-        return fail(expected, f"{place} says {written}", APPLY, changes=[change])
-    if missing := [
-        flag for flag in needed_flags(ctx.fragment, ctx.facts, toolkit.version) if flag not in toolkit.flags
-    ]:
-        after = ",".join([*toolkit.flags, *missing])
-        change = Change(kind="file", name=place, before=",".join(toolkit.flags), after=after)
-        told = f"{catalogue.FLAGS_VARIABLE} lacks {' '.join(missing)}: {', '.join(too_old(ctx.fragment, ctx.facts))} could not read"
-        return fail(expected, f"{told} the specification of a boot", APPLY, changes=[change])
-    return ok(expected)
-
-
-@check(
     "container_toolkit.daemon_reload",
     *(TOOLKIT, ENGINES),
     fields=("mode",),
@@ -175,4 +144,4 @@ def _by_systemd(name: str, engine: dict[str, object]) -> bool:
     return "SystemdCgroup = true" in str(engine.get("dump", ""))
 
 
-CHECKS = (specification, refresh, daemon_reload)
+CHECKS = (specification, daemon_reload)

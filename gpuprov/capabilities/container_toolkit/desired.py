@@ -17,13 +17,13 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     runners,
     specification_file,
 )
-from gpuprov.capabilities.container_toolkit.readers import needed_flags
+from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old
 from gpuprov.catalog import container_toolkit as catalogue
-from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
+from gpuprov.onhost.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
 from gpuprov.probe.containers.container_engines import ENGINES
 from gpuprov.probe.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.probe.software.repositories import REPOSITORIES
-from gpuprov.resources import Absent, File, Resource, Shared, Unit, role_values
+from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.shared import engines, resolve
 
 OWN_FILES = tuple(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS)
@@ -75,6 +75,8 @@ ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=FILE
 [Install]
 WantedBy=multi-user.target
 """
+DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
+"""Where the toolkit's own unit writes unless it is told otherwise."""
 Ctx = Context[ContainerToolkit]
 
 
@@ -123,18 +125,21 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
     return rf"/{header}/,/^[[:space:]]*\[/s|^[[:space:]]*{key}[[:space:]]*=.*|{key} = {value}|"
 
 
-def refresh_environment(ctx: Ctx, version: str) -> dict[str, str]:
-    """What the toolkit's own unit is told: where to write, and the features without which an engine could not read it; the site's
-    features stay."""
-    there = ctx.facts.get(TOOLKIT).flags
+def refresh_environment(ctx: Ctx, version: str) -> Lines:
+    """What the toolkit's own unit is told, where gpuprov's units have it in their text: where to write, and the features without which
+    an engine could not read it; the site's features stay."""
+    there, place = ctx.facts.get(TOOLKIT).flags, specification_file(ctx.fragment)
     missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in there]
     flags = {catalogue.FLAGS_VARIABLE: ",".join([*there, *missing])} if missing else {}
-    return {catalogue.OUTPUT_VARIABLE: specification_file(ctx.fragment), **flags}
-
-
-def environment(ctx: Ctx, version: str) -> dict[str, dict[str, str]]:
-    """Variables by the file of the toolkit's own unit; gpuprov's units have them in their text."""
-    return {catalogue.REFRESH_ENVIRONMENT: refresh_environment(ctx, version)} if modern(version) else {}
+    return Lines(
+        path=catalogue.REFRESH_ENVIRONMENT,
+        keys={catalogue.OUTPUT_VARIABLE: place, **flags},
+        made=True,
+        optional=place == DEFAULT_PLACE and not missing,
+        why=f"{', '.join(too_old(ctx.fragment, ctx.facts))} could not read the specification of a boot"
+        if missing
+        else "",
+    )
 
 
 def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
@@ -146,8 +151,8 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
     whole = resolve.order(version) >= resolve.order(catalogue.MAKES_UVM)
     yield from (File(path, text, optional=whole) for path, text in texts.items())
     yield from (Absent(path) for path in (*OWN_FILES, catalogue.REFRESH_DROP_IN) if path not in texts)
-    yield from (Shared(path) for path in environment(ctx, version))
     if new:
+        yield refresh_environment(ctx, version)
         yield from (Unit(name=name, enabled=False, active=False) for name in catalogue.OWN_UNITS)
     yield from (Unit(name=name, enabled=True) for name in (catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS))
 
@@ -164,18 +169,16 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
     `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
-    mode. Of each boot: what is `configured`, and `environment`."""
+    mode. Of each boot: what is `configured`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
-    version = decision.version or toolkit.version
     return {
         "later": waiting(ctx, decision),
         "repository": repository(ctx),
         **packages(ctx, decision),
         "engines": list(registrable(ctx.fragment, ctx.facts)),
-        "drop_ins": modern(version),
+        "drop_ins": modern(decision.version or toolkit.version),
         "settings": settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts)),
-        **role_values(configured(ctx, version), "files", "absent", "on", "off"),
-        "environment": environment(ctx, version),
+        **role_values(coming(ctx), "files", "absent", "lines", "on", "off"),
     }
 
 
@@ -184,12 +187,19 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     return configured(ctx, ctx.facts.get(TOOLKIT).version)
 
 
-PATHS = (*OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE, catalogue.REFRESH_ENVIRONMENT)
+def coming(ctx: Ctx) -> Iterator[Resource]:
+    """The same for the toolkit that is installed when the role has done its work."""
+    return configured(ctx, decided(ctx).version or ctx.facts.get(TOOLKIT).version)
+
+
+PATHS = (*OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE)
 """Every file that the role may write."""
 RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,
     (TOOLKIT, ENGINES),
+    lines=(catalogue.REFRESH_ENVIRONMENT,),
+    coming=coming,
     units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
     proves={"files": ("cdi_directory",), "enabled": ("cdi_directory",)},
 )

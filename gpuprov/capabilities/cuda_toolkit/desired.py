@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired, Resources
@@ -14,7 +14,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
-from gpuprov.resources import from_values
+from gpuprov.resources import Absent, File, Resource, role_values
 
 Ctx = Context[CudaToolkit]
 PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.
@@ -76,21 +76,14 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
     return ""
 
 
-def written(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path, `absent`: files that should not be there."""
-    return (
-        {"files": {catalogue.PROFILE: PROFILE}, "absent": []}
-        if ctx.fragment.path
-        else {
-            "files": {},
-            "absent": [catalogue.PROFILE],
-        }
-    )
+def desired(ctx: Ctx) -> Iterator[Resource]:
+    """The file for login shells, or none."""
+    yield File(catalogue.PROFILE, PROFILE) if ctx.fragment.path else Absent(catalogue.PROFILE)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then `hold` and `release`,
-    `commands` for the default, `files`: text by path, `absent`: files that should not be there. `broken`: why a compiler is none."""
+    `commands` for the default, what its resources are. `broken`: why a compiler is none."""
     block, facts = ctx.fragment, ctx.facts
     decision = decide(block, there(ctx.host, facts))
     state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))
@@ -105,11 +98,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "release": [] if block.hold else packages,
         "broken": broken(decision, block.parts, installed(facts), state),
         "commands": [] if decision.problem else default_commands(decision.default, state),
-        **written(ctx),
+        **role_values(desired(ctx), "files", "absent"),
     }
 
 
-RESOURCES = Resources(from_values(written), lambda _host, _block: (catalogue.PROFILE,))
+RESOURCES = Resources(desired, lambda _host, _block: (catalogue.PROFILE,))
 DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,

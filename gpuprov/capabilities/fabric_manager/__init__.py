@@ -151,8 +151,8 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     packages=True,
     presupposes={
-        **dict.fromkeys(("held", "settings"), ("fabric_manager.version",)),
-        "enabled": ("fabric_manager.version", "fabric_manager.imex_version"),
+        "held": ("fabric_manager.version",),
+        **dict.fromkeys(("files", "enabled"), ("fabric_manager.version", "fabric_manager.imex_version")),
         "active": ("fabric_manager.version", "fabric_manager.imex_version", *LOADED),
         "registered": ("fabric_manager.active", *LOADED),
         "imex_held": ("fabric_manager.imex_version",),

@@ -26,7 +26,7 @@ from gpuprov.probe.gpus import fabric, mig
 from gpuprov.probe.gpus.imex import IMEX
 from gpuprov.probe.host import system, systemd
 from gpuprov.probe.host.family import words
-from gpuprov.resources import File, Resource, Shared, Unit, role_values
+from gpuprov.resources import File, Lines, Resource, Unit, role_values
 from gpuprov.shown import counted
 
 Ctx = Context[FabricManager]
@@ -133,11 +133,11 @@ def note(ctx: Ctx, found: Daemon) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The daemon's unit, on, or off where Kubernetes starts the daemon; and the files that it reads."""
+    """The daemon's unit, on, or off where Kubernetes starts the daemon; and what it reads."""
     found = daemon(ctx)
     yield from (File(path, text) for path, text in files(ctx.fragment).items())
-    if settings(ctx.fragment):
-        yield Shared(found.config)
+    if keys := settings(ctx.fragment):
+        yield Lines(path=found.config, keys=keys)
     if package_only(ctx.fragment):
         yield Unit(name=found.unit, enabled=False, active=False)
         return
@@ -153,7 +153,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     )
 
 
-def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
+def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
     """What is done with the daemon, as the tasks of the last stage take it.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
@@ -161,7 +161,6 @@ def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
     start, as they may hold partitions of a run before: https://github.com/NVIDIA/gpu-driver-container/pull/909
     """
     there, loaded = found.seen.version, ctx.facts.get(nvidia.DRIVER).version
-    values = role_values(desired(ctx), "files", "on", "off", "run")
     starts, now, boards = bool(values["run"]) and bool(there) and there == loaded, found.life(), generation(ctx.facts)
     machine = not ctx.facts.get(system.CONTAINER)
     before = starts and now == "old" and machine and boards >= catalogue.REGISTERS_SINCE
@@ -223,40 +222,36 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
-    """`of`: what it is called. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it waits for. `config`:
-    keys and values by the file they go into, `files`: text by path. `reboot`: the reason for one. `unit`, `process`, `read` (its
-    files): of the daemon, with which is done what `runtime` says."""
+    """`of`: what it is called. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it waits for. What its
+    files and lines are. `reboot`: the reason for one. `unit`, `process`, `read` (its files): of the daemon, with which is done what
+    `runtime` says."""
     decision, found = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)
     missing_config(ctx, found, decision)
-    wanted = settings(ctx.fragment)
+    values = role_values(desired(ctx), "files", "lines", "on", "off", "run")
     return {
         "later": waiting(ctx, decision),
         "of": what(ctx.fragment),
         "hint": "name another driver's version, or correct what it reports",
         **transaction(ctx, Decision() if decision.problem else decision, found.life()),
-        "config": {found.config: wanted} if wanted else {},
-        "files": files(ctx.fragment),
+        "lines": values["lines"],
+        "files": values["files"],
         "reboot": reboot(ctx),
         "unit": found.unit,
         "process": found.process,
         "read": list(found.files),
-        "runtime": runtime(ctx, found),
+        "runtime": runtime(ctx, found, values),
     }
-
-
-def _configuration(block: FabricManager) -> str:
-    """The file in which the settings are."""
-    return catalogue.IMEX_CONFIG if of_tray(block) else catalogue.configuration_file()
 
 
 RESOURCES = Resources(
     desired,
-    lambda _host, block: (*files(block), _configuration(block)),
+    lambda _host, block: files(block),
     (fabric.DAEMON, fabric.STATE, IMEX, systemd.SYSTEMD_UNITS, nvidia.DRIVER, system.CONTAINER),
+    lines=(catalogue.configuration_file(), catalogue.IMEX_CONFIG),
     units=lambda _host, block: (catalogue.IMEX_UNIT if of_tray(block) else catalogue.UNIT,),
-    proves={"files": ("imex",), "enabled": ("imex",), "active": ("imex",)},
+    proves={"files": ("fabric_mode", "settings", "imex"), "enabled": ("imex",), "active": ("imex",)},
 )
 DESIRED = Desired(
     (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),

@@ -20,7 +20,6 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus import fabric
 from gpuprov.probe.gpus.imex import IMEX
-from gpuprov.probe.gpus.imex import Imex as State
 from gpuprov.probe.host import pci, system
 from gpuprov.probe.host.family import words
 from gpuprov.shared import resolve
@@ -123,27 +122,16 @@ def alive(ctx: Ctx) -> Outcome:
     "fabric_manager.imex_nodes",
     IMEX,
     fields=("imex",),
-    evidence=f"cat {catalogue.IMEX_CONFIG}; hostname -I",
+    evidence="hostname -I",
 )
 def nodes(ctx: Ctx) -> Outcome:
-    """This host is among the members, and config.cfg has what the daemon needs to find them."""
+    """This host is among the members."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
     listed = " ".join(wanted)
     if not set(wanted) & state.addresses:
         told = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
         return fail(f"one of {listed}", told, "correct fabric_manager.imex.nodes")
-    wrong = {key: state.daemon.settings.get(key, "missing") for key in _differing(state)}
-    if wrong:
-        told = " ".join(f"{key}={value}" for key, value in wrong.items())
-        after = " ".join(f"{key}={catalogue.IMEX_SETTINGS[key]}" for key in wrong)
-        change = Change(kind="file", name=catalogue.IMEX_CONFIG, before=told, after=after)
-        return fail(after, told, APPLY, changes=[change])
     return ok(counted(len(wanted), "member"), listed)
-
-
-def _differing(state: State) -> list[str]:
-    found = state.daemon.settings
-    return [key for key, value in catalogue.IMEX_SETTINGS.items() if found.get(key) != value]
 
 
 @in_domains

@@ -17,7 +17,6 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     library_part,
     machine_without_driver,
     package,
-    wanted_settings,
 )
 from gpuprov.capabilities.fabric_manager.log import JOURNAL, log
 from gpuprov.catalog import fabric as catalogue
@@ -121,18 +120,13 @@ def registered(ctx: Ctx) -> Outcome:
 
 @check("fabric_manager.settings", fabric.DAEMON, fields=("fabric_mode", "settings"))
 def settings(ctx: Ctx) -> Outcome:
-    """Each setting stands in fabricmanager.cfg, which is the file that the daemon reads."""
-    wanted, daemon = wanted_settings(ctx.fragment), ctx.facts.get(fabric.DAEMON)
-    listed, file = " ".join(f"{key}={value}" for key, value in wanted.items()), catalogue.configuration_file()
-    wrong = {key: daemon.settings.get(key, "") for key, value in wanted.items() if daemon.settings.get(key) != value}
-    if wrong or not daemon.configured:
-        told = " ".join(f"{key}={value or 'missing'}" for key, value in wrong.items())
-        change = Change(kind="file", name=file, before=told, after=listed)
-        return fail(listed, told if daemon.configured else f"no {file}", "gpuprov apply", changes=[change])
-    process = daemon.process(DAEMON)
-    if process and (other := _other_file(process.command, file)):
+    """The running daemon was started with fabricmanager.cfg, in which fabric_manager.files compares the settings."""
+    process, file = ctx.facts.get(fabric.DAEMON).process(DAEMON), catalogue.configuration_file()
+    if process is None:
+        return not_asked("no daemon runs: see fabric_manager.active")
+    if other := _other_file(process.command, file):
         return fail(f"the daemon reads {file}", f"it was started with {other}", f"systemctl cat {UNIT}")
-    return ok(listed)
+    return ok(f"the daemon reads {file}")
 
 
 def _other_file(command: str, file: str) -> str:

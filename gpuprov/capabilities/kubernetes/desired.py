@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
@@ -10,31 +11,21 @@ from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe.containers import kubernetes
-from gpuprov.resources import from_values
-from gpuprov.spec.model import HostSpec
+from gpuprov.resources import Absent, File, Resource, role_values
 
 
-def texts(host: HostSpec, block: Kubernetes) -> dict[str, str]:
-    """The text of each file, by its name in gpuprov's folder."""
-    made = documents.documents(host, block)
-    return {name: HEADER + documents.text(document) for name, document in made.items()}
-
-
-def written(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """`files`: text by path. `absent`: files of ours that the spec no longer asks for."""
-    made = texts(ctx.host, ctx.fragment)
-    return {
-        "files": {f"{kubernetes.DIRECTORY}/{name}": text for name, text in made.items()},
-        "absent": [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES if name not in made],
-    }
+def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
+    """The node's files, and none that the spec no longer asks for. kubernetes.files compares them by what they mean: a spec that
+    export made says more than the one that was applied."""
+    made = documents.documents(ctx.host, ctx.fragment)
+    for name in catalogue.FILES:
+        path = f"{kubernetes.DIRECTORY}/{name}"
+        yield File(path, HEADER + documents.text(made[name]), by_meaning=True) if name in made else Absent(path)
 
 
 def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """What is `written`. `label`: the command that sets the labels."""
-    return {
-        **written(ctx),
-        "label": label(ctx),
-    }
+    """What its resources are. `label`: the command that sets the labels."""
+    return {**role_values(desired(ctx), "files", "absent"), "label": label(ctx)}
 
 
 def label(ctx: Context[Kubernetes]) -> list[str]:
@@ -50,14 +41,8 @@ def label(ctx: Context[Kubernetes]) -> list[str]:
     return [*command, *wrong] if wrong else []
 
 
-def judged(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """The files that kubernetes.files compares by what they mean: a spec that export made says more than the one that was applied."""
-    made = written(ctx)
-    return {"judged": list(made["files"]), "absent": made["absent"]}
-
-
 RESOURCES = Resources(
-    from_values(judged),
+    desired,
     lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES],
     files_check="contents",
 )

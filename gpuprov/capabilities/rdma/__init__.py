@@ -70,7 +70,8 @@ CAPABILITY = Capability(
         **dict.fromkeys(("ports", "ipoib", "umad", "roce_settings", "roce_gids"), ("rdma.devices",)),
         "rate": ("rdma.devices", "rdma.ports"),
         **dict.fromkeys(
-            ("ofed_held", "ofed_loaded", "ofed_built", "ofed_openibd", "enabled", "active"), ("rdma.ofed_release",)
+            ("ofed_held", "ofed_loaded", "ofed_built", "ofed_openibd", "files", "enabled", "active"),
+            ("rdma.ofed_release",),
         ),
         **dict.fromkeys(("erdma_mode", "erdma_parameters", "erdma_ports"), ("rdma.erdma_driver",)),
         "efa_interfaces": ("rdma.efa_driver",),

@@ -60,7 +60,7 @@ def configured(ctx: Ctx) -> Iterator[Resource]:
         else:
             yield Unit(name=part.SERVICE, enabled=False, active=False)
     yield from infiniband.units(ctx)
-    yield from ofed.units(ctx)
+    yield from ofed.configured(ctx)
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -76,7 +76,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     `of` what they are, `hint` the way out where they cannot be installed. What is `configured`.
     `unit`: what sets devices at boot, and has to set them `now`. `initramfs`: images may be older than what is in modprobe.d.
     `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
-    values = role_values(configured(ctx), "files", "units", "program", "absent", "on", "off")
+    values = role_values(configured(ctx), "files", "units", "program", "absent", "lines", "on", "off")
     del values["on"]
     return {
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
@@ -135,6 +135,7 @@ RESOURCES = Resources(
     desired,
     lambda _host, _block: (*OWN, CONFIG, *limits.PATHS),
     tuple(dict.fromkeys((DEVICES, HOST, ROCE, NCCL, OFED, system.CONTAINER, limits.DROP_INS, *erdma_decision.PROBES))),
+    lines=(ofed_catalogue.CONFIG,),
     units=lambda _host, _block: (*(part.SERVICE for part in PARTS), OPENSM_UNIT, ofed_catalogue.UNIT),
-    proves={"files": BY_UNIT, **dict.fromkeys(("enabled", "active"), (*BY_UNIT, "opensm", "ofed"))},
+    proves={"files": (*BY_UNIT, "ofed"), **dict.fromkeys(("enabled", "active"), (*BY_UNIT, "opensm", "ofed"))},
 )

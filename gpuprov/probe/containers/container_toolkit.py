@@ -16,8 +16,8 @@ GPU_KIND = "nvidia.com/gpu"
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
 
-    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `output`: where nvidia-cdi-refresh writes,
-    if it was told; `flags`: the features of its specification that it was told of.
+    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the features of
+    the specification that nvidia-cdi-refresh was told of.
     `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
     `spares`: those of cri-o's packages, which are on no PATH.
     """
@@ -27,7 +27,6 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
     linked: tuple[str, ...] = ()
     unlinked: tuple[str, ...] = ()
-    output: str = ""
     flags: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     runners: tuple[str, ...] = ()
@@ -90,7 +89,6 @@ def parse_toolkit(output: Output) -> Toolkit:
         complaint=complaint,
         linked=tuple(found.get("linked", [])),
         unlinked=tuple(found.get("unlinked", [])),
-        output=(found.get("output") or [""])[-1],
         flags=tuple(re.findall(r"[^\s,\"']+", (found.get("flags") or [""])[-1])),
         leftovers=tuple(found.get("leftover", [])),
         runners=tuple(found.get("runner", [])),
@@ -177,7 +175,7 @@ for d in /dev/nvidia*; do
   n=$(stat -L -c '%t %T' "$d"); l=/dev/char/$((0x${n% *})):$((0x${n#* }))
   if [ -e "$l" ]; then echo "linked $d"; else echo "unlinked $d"; fi
 done
-sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p; s/^NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=/flags /p' \
+sed -n 's/^NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=/flags /p' \
   /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null
 for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
   /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gpuprov.onhost import lines
 from gpuprov.onhost.unit_files import SHOW, Loaded, parse_show
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import house
@@ -25,7 +26,8 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path.
+    """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path,
+    `texts`: of files in which lines are set.
     `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change. `said`: by unit that
     failed what its program printed last."""
 
@@ -33,25 +35,24 @@ class Contents(msgspec.Struct, frozen=True):
     missing: frozenset[str]
     units: Mapping[str, Loaded]
     drop_ins: Mapping[str, str]
+    texts: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
     said: Mapping[str, str]
 
 
-NOTHING = Contents({}, frozenset(), {}, {}, {}, frozenset(), {})
-
-
 def parse(output: Output) -> Contents:
     entries: dict[str, Entry] = {}
-    drop_ins: dict[str, list[str]] = {}
+    drop_ins: dict[str, str] = {}
+    texts: dict[str, str] = {}
     pythons: dict[str, list[str]] = {}
     sums: dict[str, str] = {}
     sound: set[str] = set()
     shown: list[str] = []
     missing: set[str] = set()
     said: dict[str, str] = {}
-    current = ""
-    for line in output.text.splitlines():
+    current, into = "", drop_ins
+    for line in output.text.split("\n"):
         kind, _, rest = line.partition("|")
         if kind == "entry":
             what, mode, owner, group, path = rest.split("|", 4)
@@ -66,10 +67,11 @@ def parse(output: Output) -> Contents:
         elif kind == "said":
             unit, _, text = rest.partition("|")
             said[unit] = text.strip() or said.get(unit, "")
-        elif kind == "dropin":
-            drop_ins[current := rest] = []
+        elif kind in ("dropin", "lines"):
+            current, into = rest, drop_ins if kind == "dropin" else texts
+            into[current] = ""
         elif kind == "text" and current:
-            drop_ins[current].append(rest)
+            into[current] += f"{rest}\n"
         elif kind == "python":
             path, _, python = rest.partition("|")
             pythons.setdefault(path, []).append(python)
@@ -81,7 +83,8 @@ def parse(output: Output) -> Contents:
         {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
         frozenset(missing),
         parse_show("\n".join(shown)),
-        {path: "".join(f"{line}\n" for line in lines) for path, lines in drop_ins.items()},
+        drop_ins,
+        texts,
         {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
         frozenset(sound),
         said,
@@ -109,6 +112,9 @@ find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's
 for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
 [ -z "$paths" ] || show $paths -maxdepth 0
 [ -z "$folders" ] || show $folders
+[ -z "$lines" ] || for p in $(find $lines -maxdepth 0 -type f -readable -size -{lines.LARGEST + 1}k); do
+echo "lines|$p"; head -c {lines.LARGEST << 10} -- "$p" | sed 's/^/text|/'; echo
+done
 for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
 echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
 [ -z "$units" ] || {{
@@ -129,5 +135,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and all that is in $folders, and of $units how systemd has loaded them; beside them what the receipt lists. By
-_SYSTEMD_UNIT the journal has only what a unit's own programs wrote: systemd.journal-fields(7)."""
+"""Reads $paths and all that is in $folders, the texts of $lines, and of $units how systemd has loaded them; beside them what the
+receipt lists. By _SYSTEMD_UNIT the journal has only what a unit's own programs wrote: systemd.journal-fields(7)."""

@@ -8,7 +8,6 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import BESIDE
 from gpuprov.capabilities.rdma.ofed.decision import release_of
-from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.ofed.rules import rules
 from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.probe.base import Facts
@@ -161,28 +160,17 @@ def built(ctx: Ctx) -> Outcome:
 
 @check("rdma.ofed_openibd", OFED, fields=("ofed",), moment="next-boot")
 def openibd(ctx: Ctx) -> Outcome:
-    """openibd has the settings that are asked for, and loaded OFED's modules without skipping any."""
+    """openibd loaded OFED's modules without skipping any at its last start."""
     if answer := other_stack(ctx):
         return answer
     state = ctx.facts.get(OFED)
-    asked = conf(ctx.fragment)
-    if state.settings is None:
-        return fail(f"{catalogue.CONFIG}", "it does not exist", f"{APPLY}: it comes with OFED's packages")
-    wrong = {key: value for key, value in {"ONBOOT": "yes", **asked}.items() if state.settings.get(key) != value}
-    if wrong:
-        told = ", ".join(f"{key}={state.settings.get(key, 'not set')}" for key in wrong)
-        changes = [
-            Change(kind="setting", name=f"{catalogue.CONFIG} {key}", before=state.settings.get(key, ""), after=value)
-            for key, value in wrong.items()
-        ]
-        return fail(", ".join(f"{key}={value}" for key, value in wrong.items()), told, APPLY, changes=changes)
     if state.skipped:
         told = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
         return fail("OFED's modules loaded by openibd", told, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL"))
-    return ok(", ".join(f"{key}={value}" for key, value in {"ONBOOT": "yes", **asked}.items()))
+    return ok("openibd skipped no module")
 
 
-def conf(block: Rdma) -> dict[Key, str]:
+def conf(block: Rdma) -> dict[str, str]:
     """Keys of openib.conf as the file has them."""
     words = {True: "yes", False: "no"}
     return {key: value if isinstance(value, str) else words[value] for key, value in block.ofed.openib_conf.items()}

@@ -15,7 +15,7 @@ from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES
-from gpuprov.resources import Unit
+from gpuprov.resources import Lines, Unit
 
 Ctx = Context[Rdma]
 PIN = f"""{HEADER}\
@@ -26,7 +26,7 @@ Pin-Priority: -1
 """
 NOTHING: dict[str, Any] = {
     "asked": False,
-    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "settings": {}, "reboot": "", "openibd": None,
+    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "reboot": "", "openibd": None,
 }  # fmt: skip
 
 
@@ -60,14 +60,13 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """`source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path, before
-    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `settings`: of
-    openibd's configuration. `reboot`: why only that brings its modules in. `openibd`: None where it is not there; see there."""
+    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`: why
+    only that brings its modules in. `openibd`: None where it is not there; see there."""
     if not asked(ctx):
         return NOTHING
     state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     kind = family(ctx.facts.get(system.OS_RELEASE)) or ""
     theirs = [name for name in catalogue.packages(kind, held=True) if name in there]
-    keys = {catalogue.CONFIG: {"ONBOOT": "yes", **conf(ctx.fragment)}}
     return {
         "asked": True,
         "source": decision.source,
@@ -78,7 +77,6 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "build": [
             ["dkms", "install", f"{name}/{version}", "-k", release] for release, name, version in state.unbuilt()
         ],
-        "settings": keys if state.settings is not None else {},
         "reboot": waits(ctx),
         "openibd": openibd(ctx) if catalogue.PROFILE in there else None,
     }
@@ -90,9 +88,10 @@ def waits(ctx: Ctx) -> str:
     return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
 
 
-def units(ctx: Ctx) -> Iterator[Unit]:
-    """openibd, where its stack is asked for."""
+def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
+    """openibd and its settings, where its stack is asked for."""
     if asked(ctx):
+        yield Lines(path=catalogue.CONFIG, keys={"ONBOOT": "yes", **conf(ctx.fragment)})
         why = waits(ctx)
         fix = "/etc/init.d/openibd status, on the host"
         yield Unit(name=catalogue.UNIT, enabled=True, active=None if why else True, waits=why, fix=fix)

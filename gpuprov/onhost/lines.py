@@ -1,0 +1,44 @@
+"""Single lines KEY=VALUE in a file that something else brings. One comparison for the controller and for hosts.
+
+The last line of a key is in force, as for a shell and for systemd. Blanks around a line, and quotes around its value, change nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping
+
+LARGEST = 64
+"""KiB of such a file that is read."""
+
+
+def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
+    """By key that has another value, the line with it; empty where none is set."""
+    found = {}
+    for line in text.split("\n"):
+        match = re.match(r"\s*([^\s=#]+)\s*=", line)
+        if match and match.group(1) in keys:
+            found[match.group(1)] = line
+    return {key: found.get(key, "") for key, value in keys.items() if not _says(found.get(key, ""), key, value)}
+
+
+def with_keys(text: str, keys: Mapping[str, str]) -> str:
+    """The text with these values, each in the place of its key's last line or at the end; all else as it is."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    wrong = differing(text, keys)
+    for key, line in wrong.items():
+        place = len(lines) - 1 - lines[::-1].index(line) if line else len(lines)
+        lines[place : place + 1] = [f"{key}={keys[key]}"]
+    return "".join(f"{line}\n" for line in lines) if wrong else text
+
+
+def allowed(mode: int) -> int:
+    """The mode that such a file keeps: nobody but its owner, root, writes it."""
+    return mode & ~0o022
+
+
+def _says(line: str, key: str, value: str) -> bool:
+    line = line.strip(" \t")
+    return line in (f"{key}={value}", f'{key}="{value}"')
