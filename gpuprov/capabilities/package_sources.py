@@ -20,6 +20,8 @@ from gpuprov.spec import repository as block
 
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
 """What `coming` looks at."""
+SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
+"""Defaults of a package source."""
 SHOWN = (
     "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
     "gpg --show-keys /etc/apt/keyrings/gpuprov-*"

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Capability, Context
 from gpuprov.onhost import sources
 from gpuprov.probe.base import Probe
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
+from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.resources import Absent, File, Program, Unit
 
 
 def probes(capability: Capability) -> tuple[Probe[Any], ...]:
     """Return the probes that `entries` needs."""
-    return (system.OS_RELEASE, *(capability.resources.probes if capability.resources else ()))
+    own = capability.resources.probes if capability.resources else ()
+    return (*package_sources.COMING, *own) if "repository" in capability.fragment.__struct_fields__ else own
 
 
 def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> list[str]:
@@ -42,6 +45,11 @@ def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any
             yield f"unit {one.name}"
     for packages in capability.desired.packages(values) if capability.desired and values else ():
         yield from (f"hold {name}" for name in packages.hold)
-    name, kind = (values.get("repository") or {}).get("name"), family(ctx.facts.get(system.OS_RELEASE))
-    if name and kind:
-        yield from (f"file {path}" for path in (sources.path(name, kind), sources.key_path(name, kind)))
+    yield from (f"file {path}" for path in values.get("components", ()))
+    if block := values.get("repository"):
+        kind = family(ctx.facts.get(system.OS_RELEASE))
+        if kind:
+            name = package_sources.standing(ctx.facts.get(REPOSITORIES), {**package_sources.SOURCE, **block}, kind)[
+                "name"
+            ]
+            yield from (f"file {path}" for path in (sources.path(name, kind), sources.key_path(name, kind)))

@@ -14,6 +14,7 @@ import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
 from .files import read, remove, settle, write
+from .systemd import FILES
 
 FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
@@ -52,7 +53,7 @@ def known() -> tuple[dict[str, Entry], str]:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
         return {
-            name: _entry(one["digest"], one["applied_at"], one.get("resources", ())) for name, one in entries.items()
+            name: _entry(one["digest"], one["applied_at"], one.get("resources")) for name, one in entries.items()
         }, ""
     except FileNotFoundError:
         return {}, ""
@@ -60,19 +61,45 @@ def known() -> tuple[dict[str, Entry], str]:
         return {}, str(error) or type(error).__name__
 
 
-def _entry(digest: str, at: str, resources: Iterable[str]) -> Entry:
-    return {"digest": digest, "applied_at": at, "resources": list(resources)}
+def _entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
+    """One capability's entry. Without `resources` it is an earlier gpuprov's, which listed nothing."""
+    more = {} if resources is None else {"resources": list(resources)}
+    return {"digest": digest, "applied_at": at, **more}
 
 
-def listed(resources: Iterable[str]) -> Iterator[str]:
-    """Yield these resources as a receipt lists them: of `file PATH`, the sum of what is there; nothing where no file is."""
-    for one in resources:
+def digest_of(path: str) -> str:
+    """Return the SHA-256 of a file; empty for a link, and where no file is."""
+    if not os.path.isfile(path) or os.path.islink(path):
+        return ""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
+    """Yield these resources as a receipt lists them: of `file PATH`, the sum of what is there; nothing where no file is. Of those
+    before, also the files that are still there as they were, and the units of such."""
+    now = list(resources)
+    for one in now:
         kind, _, name = one.partition(" ")
         if kind != "file":
             yield one
-        elif os.path.isfile(name) and not os.path.islink(name):
-            with open(name, "rb") as file:
-                yield f"file {hashlib.sha256(file.read()).hexdigest()} {name}"
+        elif digest := digest_of(name):
+            yield f"file {digest} {name}"
+    kept = set()
+    for one in before:
+        kind, _, name = one.partition(" ")
+        if kind == "file":
+            digest, _, path = name.partition(" ")
+            if f"file {path}" not in now and digest_of(path) == digest:
+                kept.add(path)
+                yield one
+    yield from (one for one in before if one.startswith("unit ") and one not in now and unit_file(one[5:]) in kept)
+
+
+def unit_file(unit: str) -> str:
+    """Return where a unit of gpuprov's has its file: of an instance, its template's."""
+    name, at, rest = unit.partition("@")
+    return FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
 
 
 def applied(
@@ -103,8 +130,8 @@ def applied(
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
         for name, digest in given.items():
-            before = entries.get(name, {}).get("resources", [])
-            entries[name] = _entry(digest, now, listed(resources[name]) if name in resources else before)
+            before = entries.get(name, {}).get("resources")
+            entries[name] = _entry(digest, now, listed(resources[name], before or ()) if name in resources else before)
         receipt = {
             "schema": 2,
             "applied_at": now,

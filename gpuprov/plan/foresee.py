@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities import BY_NAME, HOUSE
+from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Capability, Change, Context
 from gpuprov.capabilities.generated import desired as resources_of
+from gpuprov.capabilities.package_sources import SOURCE
 from gpuprov.errors import defect
 from gpuprov.judge import judging
 from gpuprov.onhost import lines, repository_key
@@ -23,11 +24,7 @@ from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.overrides import package_settings
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, narrow_values, prune_values
-
-SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
-"""Defaults of a package source."""
-
+from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 
 Keys = dict[bytes, tuple[str, str]]
 """The key of each package source, and the reason where there is none."""
@@ -75,10 +72,10 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
                 reasons[name] = f"differs: {found[0]}" + (f" and {len(found) - 1} more" if found[1:] else "")
         return reasons
 
-    def pruning(self, names: Collection[str]) -> Foreseen:
+    def pruning(self, spec: HostSpec, facts: Facts, names: Collection[str]) -> Foreseen:
         """Return the same with nothing taken away but what these capabilities brought."""
         left = tuple(one for one in self.unmanaged if one.capability in names)
-        return msgspec.structs.replace(self, unmanaged=left, prune=narrow_values(self.prune, left, names))
+        return msgspec.structs.replace(self, unmanaged=left, prune=prune_values(spec, facts, left, names))
 
     def only(self, run: Collection[str]) -> Foreseen:
         """Return the same for the capabilities that run alone."""
@@ -125,11 +122,7 @@ def foresee(
             unknown[name] = str(error)
         except Exception as error:
             unknown[name] = "; ".join(defect(f"what {name} brings about", error))
-    unmanaged, prune = find_unmanaged(spec, facts, values), dict[str, Any]()
-    try:
-        prune = prune_values(spec, facts, unmanaged)
-    except ProbeFailed as error:
-        unknown[HOUSE.name] = str(error)
+    unmanaged = find_unmanaged(spec, facts, values)
     return Foreseen(
         files=files,
         texts=texts,
@@ -142,7 +135,7 @@ def foresee(
         waits={name: one["told"] for name, one in judging.waiting(values).items()},
         unknown=unknown,
         unmanaged=unmanaged,
-        prune=prune,
+        prune=prune_values(spec, facts, unmanaged),
     )
 
 

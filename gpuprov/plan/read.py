@@ -108,7 +108,7 @@ def read(
             results = tuple(evaluate(specs[name], found, moments, only=only))
             foreseen = foresee(specs[name], found, results, only)
             if name in prune_only:
-                foreseen = foreseen.pruning(prune_only[name])
+                foreseen = foreseen.pruning(specs[name], found, prune_only[name])
             readings[name] = Reading(found.only(KEPT), results, foreseen=foreseen)
         if each:
             each(name, readings[name] if keep else readings.pop(name))

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Capability, Change, Context
-from gpuprov.onhost.systemd import FILES
+from gpuprov.onhost.receipt import unit_file
 from gpuprov.onhost.wanted_units import RUNS, STARTS
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import contents, house
@@ -19,24 +19,28 @@ from gpuprov.spec.model import HostSpec
 
 Kind = Literal["file", "unit", "hold"]
 KINDS = get_args(Kind)
+CHANGED = "changed by others since it was applied"
+OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the block once more, then prune"
 
 
 class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
     """A file, a unit or a hold that is there as it was applied. `capability`: whose it was. `runs`: a unit that runs now. `stays`: the
-    reason why --prune leaves it as it is; empty where it takes it away."""
+    reason why --prune leaves it as it is; empty where it takes it away. `unknown`: nobody knows how it is, so that the receipt goes on
+    naming its capability."""
 
     capability: str
     kind: Kind
     name: str
     runs: bool = False
     stays: str = ""
+    unknown: bool = False
 
 
 def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[str, Any]] = {}) -> tuple[Unmanaged, ...]:
     """List what the host's receipt names and its spec does not. values: what roles are handed, by capability; of one of the spec
     without them, nothing is listed. Nor is anything of a host without a sound receipt."""
-    receipt, found = facts.known(house.RECEIPT), facts.known(contents.CONTENTS)
-    if receipt is None or receipt.damaged or found is None:
+    receipt = facts.known(house.RECEIPT)
+    if receipt is None or receipt.damaged:
         return ()
     wanted, unsure = set[str](), set[str]()
     for name in host.capabilities:
@@ -45,12 +49,37 @@ def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[st
             wanted |= receipts.mentioned(BY_NAME[name], Context(host, host.capabilities[name], facts), values[name])
         except (KeyError, ProbeFailed):
             unsure.add(name)
-    return tuple(
-        one
-        for name, entry in receipt.capabilities.items()
-        if name not in unsure
-        for one in _left(name, entry.resources, wanted, found, gone=name not in host.capabilities)
-    )
+            entry = receipt.capabilities.get(name)
+            wanted |= {" ".join(one) for one in _listed(entry.resources or ())} if entry else set()
+    found = list[Unmanaged]()
+    for name, entry in receipt.capabilities.items():
+        gone = name not in host.capabilities
+        if gone:
+            found += _gone(host, facts, name, entry, wanted)
+        elif name not in unsure and (there := facts.known(contents.CONTENTS)):
+            found += _left(name, entry.resources or (), wanted, there, gone=False)
+    return tuple(found)
+
+
+def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, wanted: set[str]) -> Iterator[Unmanaged]:
+    """Yield what is left of a capability that the spec has no block of."""
+    if entry.resources is None:
+        yield Unmanaged(capability=name, kind="file", name="what it brought", stays=OLD, unknown=True)
+        return
+    try:
+        there, known = facts.get(contents.CONTENTS), BY_NAME.get(name)
+        for kind, one in _listed(entry.resources):
+            if kind == "file" and one not in there.entries and one not in there.missing:
+                raise ProbeFailed(f"{one} was not read on the host")
+            if kind == "unit" and one not in there.units:
+                raise ProbeFailed(f"systemd of the host did not say how it has {one}")
+        if known and known.pruned:
+            known.pruned(host, facts)
+        yield from _left(name, entry.resources, wanted, there, gone=True)
+    except ProbeFailed as error:
+        for kind, one in _listed(entry.resources):
+            if f"{kind} {one}" not in wanted and kind in KINDS:
+                yield Unmanaged(capability=name, kind=kind, name=one, stays=str(error), unknown=True)  # type: ignore[arg-type]
 
 
 def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
@@ -61,36 +90,73 @@ def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
         yield from (f"unit {name}" for name in (resources.units(host, block) if resources.units else ()))
 
 
-def prune_values(host: HostSpec, facts: Facts, found: Sequence[Unmanaged]) -> dict[str, Any]:
-    """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec.
+def _listed(entries: Iterable[str]) -> list[tuple[str, str]]:
+    """Return kind and name of each entry of a receipt."""
+    pairs = [one.partition(" ")[::2] for one in entries]
+    return [(kind, name.partition(" ")[2] if kind == "file" else name) for kind, name in pairs]
 
-    `files`, `units`, `holds`: by name. `busy`: users' programs may depend on a unit that runs. `forgotten`: capabilities that the
-    receipt names no longer then. Beside them what these capabilities say (`Capability.pruned`). Raises ProbeFailed.
+
+def _sums(entries: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 of each file among the entries of a receipt, by path."""
+    files = [one.split(" ", 2) for one in entries if one.startswith("file ")]
+    return {path: digest for _, digest, path in (one for one in files if len(one) == 3)}
+
+
+def _left(
+    capability: str, entries: Iterable[str], wanted: set[str], found: Contents, *, gone: bool
+) -> Iterator[Unmanaged]:
+    """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it lacks now."""
+    sums = {path: digest for path, digest in _sums(entries).items() if f"file {path}" not in wanted}
+    changed = {path for path, one in found.entries.items() if path in sums and (one.kind, one.sum) != ("f", sums[path])}
+    for path in sums:
+        if path in found.entries:
+            yield Unmanaged(capability=capability, kind="file", name=path, stays=CHANGED if path in changed else "")
+    for kind, name in _listed(entries):
+        file = unit_file(name)
+        if (
+            kind == "unit"
+            and (gone or file in sums)
+            and f"unit {name}" not in wanted
+            and (unit := found.units.get(name))
+        ):
+            runs = unit.active in RUNS
+            stays = (
+                "its file was changed by others" if file in changed else "" if file in sums else "a package brings it"
+            )
+            if runs or unit.file in STARTS:
+                yield Unmanaged(capability=capability, kind="unit", name=name, runs=runs, stays=stays)
+        elif kind == "hold" and gone and f"hold {name}" not in wanted:
+            yield Unmanaged(capability=capability, kind="hold", name=name)
+
+
+def prune_values(
+    host: HostSpec, facts: Facts, found: Sequence[Unmanaged], names: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec. names: of these
+    capabilities alone.
+
+    `files`: by path the sum that a file must have to go. `units`, `holds`: by name. `busy`: users' programs may depend on one of the
+    units. `forgotten`: capabilities that the receipt names no longer then. Beside them what these say (`Capability.pruned`).
     """
     receipt = facts.known(house.RECEIPT)
-    gone = [name for name in receipt.capabilities if name not in host.capabilities] if receipt else []
-    values = _values(found, gone)
-    if values:
-        values |= {
-            key: value for one in _capabilities(gone) if one.pruned for key, value in one.pruned(host, facts).items()
-        }
-    return values
-
-
-def narrow_values(values: Mapping[str, Any], found: Sequence[Unmanaged], names: Collection[str]) -> dict[str, Any]:
-    """Return the values for these capabilities alone, none of which has values of its own (`Capability.pruned`)."""
-    gone = [name for name in values.get("forgotten", ()) if name in names]
-    return _values([one for one in found if one.capability in names], gone)
-
-
-def _values(found: Sequence[Unmanaged], gone: list[str]) -> dict[str, Any]:
-    going = [one for one in found if not one.stays]
+    applied = {
+        name: one for name, one in (receipt.capabilities if receipt else {}).items() if names is None or name in names
+    }
+    unknown = {one.capability for one in found if one.unknown}
+    gone = [name for name in applied if name not in host.capabilities and name not in unknown]
+    going = [one for one in found if not one.stays and one.capability in applied]
     if not (going or gone):
         return {}
-    named = {f"{kind}s": [one.name for one in going if one.kind == kind] for kind in KINDS}
+    sums = {path: digest for one in applied.values() for path, digest in _sums(one.resources or ()).items()}
     harmless = {name for name, one in BY_NAME.items() if not one.serves_jobs}
-    busy = any(one.runs and one.capability not in harmless for one in going)
-    return {**named, "busy": busy, "forgotten": gone}
+    return {
+        "files": {one.name: sums[one.name] for one in going if one.kind == "file"},
+        "units": [one.name for one in going if one.kind == "unit"],
+        "holds": [one.name for one in going if one.kind == "hold"],
+        "busy": any(one.kind == "unit" and one.capability not in harmless for one in going),
+        "forgotten": gone,
+        **{key: value for one in _capabilities(gone) if one.pruned for key, value in one.pruned(host, facts).items()},
+    }
 
 
 def in_words(values: Mapping[str, Any]) -> str:
@@ -118,28 +184,6 @@ def _block(one: Capability) -> str:
     return f"{one.name}: {{{rows}}}"
 
 
-def _left(
-    capability: str, entries: tuple[str, ...], wanted: set[str], found: Contents, *, gone: bool
-) -> Iterator[Unmanaged]:
-    """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it lacks now."""
-    listed = [one.partition(" ")[::2] for one in entries]
-    files = {path: digest for kind, name in listed if kind == "file" for digest, path in [name.partition(" ")[::2]]}
-    files = {path: digest for path, digest in files.items() if f"file {path}" not in wanted}
-    for path, digest in files.items():
-        if (entry := found.entries.get(path)) is not None:
-            stays = "" if entry.kind == "f" and entry.sum == digest else "changed by others since it was applied"
-            yield Unmanaged(capability=capability, kind="file", name=path, stays=stays)
-    for kind, name in listed:
-        own = f"{FILES}{_file_of(name)}" in files
-        if kind == "unit" and (gone or own) and f"unit {name}" not in wanted and (unit := found.units.get(name)):
-            runs = unit.active in RUNS
-            if runs or unit.file in STARTS:
-                stays = "" if own else "a package brings it"
-                yield Unmanaged(capability=capability, kind="unit", name=name, runs=runs, stays=stays)
-        elif kind == "hold" and gone and f"hold {name}" not in wanted:
-            yield Unmanaged(capability=capability, kind="hold", name=name)
-
-
 def lines(found: Iterable[Unmanaged]) -> list[str]:
     """Describe them by capability and by what becomes of them: `mps: /etc/gpuprov/{a,b} (REASON)`."""
     alike: dict[tuple[str, str], list[str]] = {}
@@ -162,9 +206,3 @@ def changes_of(found: Iterable[Unmanaged]) -> Iterator[Change]:
             yield Change(kind="service", name=one.name, before="active" if one.runs else "enabled", after="disabled")
         else:
             yield Change(kind="hold", name=one.name, before="held", after="not held")
-
-
-def _file_of(unit: str) -> str:
-    """Return the name of a unit's file: of an instance, its template."""
-    name, at, rest = unit.partition("@")
-    return f"{name}@.{rest.rpartition('.')[2]}" if at else unit

@@ -22,6 +22,12 @@ options:
     type: list
     elements: path
     default: []
+  absent_if:
+    description: >-
+      Files that should not be there, each by its absolute path with the SHA-256 that it must have to be removed. One that others have
+      changed is left, with a warning.
+    type: dict
+    default: {}
   programs:
     description: Like C(files), and executable.
     type: dict
@@ -101,9 +107,10 @@ units:
   returned: always
 """
 
+import os
 import sys
 
-from ansible.module_utils.gpuprov_onhost import reasons, systemd, unit_files, wanted_units
+from ansible.module_utils.gpuprov_onhost import reasons, receipt, systemd, unit_files, wanted_units
 from ansible.module_utils.gpuprov_onhost.files import (
     PYTHON,
     Refused,
@@ -127,6 +134,7 @@ def main() -> None:
     options = {
         "files": {"type": "dict", "default": {}},
         "absent": {"type": "list", "elements": "path", "default": []},
+        "absent_if": {"type": "dict", "default": {}},
         "programs": {"type": "dict", "default": {}},
         "role_files": {"type": "dict", "default": {}},
         "lines": {"type": "list", "elements": "dict", "default": [], "options": LINES},
@@ -146,6 +154,11 @@ def main() -> None:
     own = module.params["units"].items()
     wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
+    for path, digest in module.params["absent_if"].items():
+        if receipt.digest_of(path) == digest:
+            wanted.append(Wanted(path, None))
+        elif os.path.lexists(path):
+            module.warn(f"{path} was changed by others since gpuprov wrote it: it is left to them")
     check = module.check_mode
     lines = module.params["lines"]
     paths = [one.path for one in wanted] + [one["path"] for one in lines]

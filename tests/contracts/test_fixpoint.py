@@ -413,7 +413,8 @@ def test_what_the_spec_asks_for_no_longer_is_named_and_goes(tree: Tree) -> None:
     assert {one.name for one in found if one.kind == "unit" and one.stays} == {
         name for name in on if name not in own and f"{name.partition('@')[0]}@.service" not in own
     }
-    tree.ran("gpuprov_files", disabled=values["units"], absent=[f"{tree.root}{path}" for path in values["files"]])
+    removed = {f"{tree.root}{path}": digest for path, digest in values["files"].items()}
+    tree.ran("gpuprov_files", disabled=values["units"], absent_if=removed)
     assert not [path for path in brought if Path(f"{tree.root}{path}").exists()]
     assert all(one.stays for one in tree.unmanaged()[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -39,6 +40,21 @@ def test_empty_folders_of_its_own_go_with_their_last_file(tmp_path: Path, monkey
     assert not (tmp_path / "lib/gpuprov").exists()
     assert beside.exists()
     assert (tmp_path / "etc/profile.d").is_dir(), "a folder of others stays"
+
+
+def test_a_file_is_removed_only_as_it_was_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine, theirs, link = (tmp_path / name for name in ("mine", "theirs", "link"))
+    for one in (mine, theirs):
+        one.write_text("a\n")
+    digest = hashlib.sha256(b"a\n").hexdigest()
+    theirs.write_text("b\n")
+    link.symlink_to(theirs)
+    given = {str(one): digest for one in (mine, theirs, link, tmp_path / "gone")}
+    done = ran(capsys, "gpuprov_files", absent_if=given)
+    assert done["paths"] == [str(mine)]
+    assert [one.name for one in sorted(tmp_path.iterdir())] == ["link", "theirs"]
+    assert len(done["warnings"]) == 2
+    assert "changed by others" in str(done["warnings"])
 
 
 def test_a_mode_alone_is_put_right_without_writing(tmp_path: Path) -> None:

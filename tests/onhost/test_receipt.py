@@ -78,7 +78,20 @@ def test_it_lists_what_each_capability_brought_with_the_sums_of_its_files(
     ask("applied", ["kernel"], digests={"kernel": "2"})
     assert listed() == expected, "an apply that lists nothing forgets nothing"
     ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": []})
-    assert listed() == []
+    assert listed() == expected[:1], "a file that is still there is not forgotten by an apply that does not want it"
+    there.write_text("another\n")
+    ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": ["unit x.service"]})
+    assert listed() == ["unit x.service"], "what others changed is theirs"
+
+
+def test_an_entry_of_an_earlier_gpuprov_is_told_from_one_that_brought_nothing(folder: Path, ask: Ask) -> None:
+    folder.mkdir()
+    old = {"digest": "1", "applied_at": "2026-01-01T00:00:00Z"}
+    (folder / "receipt.json").write_text(json.dumps({"schema": 1, "capabilities": {"mps": old, "pcie": old}}))
+    ask("applied", ["pcie"], digests={"pcie": "2"}, resources={"pcie": []})
+    entries = json.loads((folder / "receipt.json").read_text())["capabilities"]
+    assert entries["mps"] == old
+    assert entries["pcie"]["resources"] == []
 
 
 def test_what_was_taken_away_is_forgotten(folder: Path, ask: Ask) -> None:

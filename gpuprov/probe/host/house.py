@@ -16,11 +16,12 @@ DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them."""
+    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them; None: an earlier gpuprov's, which
+    did not."""
 
     digest: str
     applied_at: str = ""
-    resources: tuple[str, ...] = ()
+    resources: tuple[str, ...] | None = None
 
 
 class Receipt(msgspec.Struct, frozen=True):
