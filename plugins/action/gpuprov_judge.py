@@ -11,7 +11,7 @@ judged by the driver that is to come, which is in what was `judged`. Nothing is 
 nothing had waited (`later` of what it brings about). What still waits is refused; in check mode, which adds no source, it is said.
 
 What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
-`resources`, of `now`, is what each of `capabilities` has on the host then, for the receipt.
+`resources`, of `now`, is what each of `capabilities` has on the host then, for the receipt, beside what was told of others before.
 `driver` is what gpuprov_packages keeps packages of another driver away by.
 Strings in it come from a host and are no templates.
 """
@@ -55,10 +55,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
         judged = self._task.args.get("judged") or {}
         version = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))
+        before = (known.get("gpuprov_judged") or {}).get("resources") or {}
         checking = bool(known.get("ansible_check_mode"))
         waited = waiting({name: judged[name] for name in only if name in judged})
         if (moment == "now" and checking and judged) or (moment == "sources" and not (version or waited)):
-            return {**result, "changed": False, "desired": judged, "driver": driver(judged)}
+            return {**result, "changed": False, "desired": judged, "driver": driver(judged), "resources": before}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
             spec = with_driver(
@@ -80,7 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         told = "; ".join(one["told"] for one in waited.values())
         shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
         desired = {**judged, **verdict.desired}
-        found = {"desired": desired, "driver": driver(desired), "resources": verdict.resources}
+        found = {"desired": desired, "driver": driver(desired), "resources": {**before, **verdict.resources}}
         return {**result, **shown, "changed": bool(waited), **found}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:

@@ -62,7 +62,8 @@ def ask(
     action = plugin.ActionModule.__new__(plugin.ActionModule)
     action._task = SimpleNamespace(args={"capabilities": ["cuda_toolkit"], "moment": "sources", **asked})
     action._templar = SimpleNamespace(template=lambda value: value)
-    known = {**variables, "inventory_hostname": "gpu1", "ansible_check_mode": checking}
+    before = {"resources": {"gpu_settings": ["unit gpuprov-gpu-settings.service"]}}
+    known = {**variables, "inventory_hostname": "gpu1", "ansible_check_mode": checking, "gpuprov_judged": before}
     answer: dict[str, Any] = action.run(None, known)
     return answer
 
@@ -104,6 +105,15 @@ def test_the_driver_that_was_resolved_is_what_toolkits_are_judged_by(
     assert ask(plugin, monkeypatch, host(), judged=judged("535.261.03"))["desired"]["cuda_toolkit"]["install"]
     with pytest.raises(plugin.AnsibleActionFail, match=r"cuda_toolkit\.driver: driver 520\.61\.05"):
         ask(plugin, monkeypatch, host(), judged=judged("520.61.05"))
+
+
+def test_what_was_told_of_others_for_the_receipt_is_kept(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mig judges itself once more in its service stage: the receipt then had no list of any other capability."""
+    told = {"gpu_settings": ["unit gpuprov-gpu-settings.service"]}
+    again = ask(plugin, monkeypatch, host(), judged=OTHERS, moment="now")["resources"]
+    assert again == {**told, "cuda_toolkit": again["cuda_toolkit"]}
+    assert again["cuda_toolkit"] == ["file /etc/profile.d/gpuprov-cuda.sh"]
+    assert ask(plugin, monkeypatch, None, judged={"cuda_toolkit": {"later": {}}})["resources"] == told
 
 
 def test_check_mode_has_changed_nothing_since(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
