@@ -165,7 +165,8 @@ def in_words(values: Mapping[str, Any]) -> str:
         return ""
     numbers = [counted(len(values[f"{kind}s"]), kind) for kind in KINDS if values[f"{kind}s"]]
     gone = _capabilities(values["forgotten"])
-    stays = [f"{one.until_boot} stay until the next boot" for one in gone if one.until_boot]
+    stays = ["users' processes must have left the GPUs"] * values["busy"]
+    stays += [f"{one.until_boot} stay until the next boot" for one in gone if one.until_boot]
     stays += [
         f"{one.name} stays on the GPUs until {_block(one)} is applied"
         for one in gone

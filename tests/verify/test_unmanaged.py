@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
 
+from gpuprov.capabilities import BY_NAME, package_sources, receipts
+from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mps.desired import plain
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.readings import Readings
+from gpuprov.onhost import sources
 from gpuprov.plan import as_text, sentence
 from gpuprov.plan.model import HostPlan
 from gpuprov.probe.base import Facts
@@ -75,7 +80,9 @@ def test_files_and_their_units_go_and_a_package_s_unit_stays() -> None:
         "forgotten": ["mps", "fabric_manager"],
         "mps": plain(HOST, Mps(scope="none")),
     }
-    assert in_words(values) == "no longer asked for: 2 files, 1 unit, 1 hold"
+    assert in_words(values) == (
+        "no longer asked for: 2 files, 1 unit, 1 hold; users' processes must have left the GPUs"
+    )
     assert [(one.kind, one.name, one.after) for one in changes_of(found)] == [
         ("file", MPS, "removed"),
         ("file", UNIT, "removed"),
@@ -217,7 +224,7 @@ def test_a_capability_of_another_gpuprov_is_taken_away_like_all_others() -> None
     there = known(remembered, file(path), unit("gpuprov-later.service", "active", "enabled"))
     values = prune_values(HOST, there, find_unmanaged(HOST, there))
     assert (values["files"], values["busy"], values["forgotten"]) == ({path: SUM}, True, ["later"])
-    assert in_words(values) == "no longer asked for: 1 file, 1 unit"
+    assert in_words(values) == "no longer asked for: 1 file, 1 unit; users' processes must have left the GPUs"
 
 
 def test_mig_stays_on_the_gpus() -> None:
@@ -261,3 +268,34 @@ def test_paths_of_one_folder_are_written_as_one() -> None:
         "docker.service",
         "cuda",
     ]
+
+
+BLOCK = {
+    **package_sources.SOURCE,
+    "name": "container-toolkit",
+    "of": "container_toolkit.repository",
+    "url": "https://mirror.example/cuda",
+    "key_file": "/k.asc",
+    "key_url": "",
+}
+
+
+@pytest.mark.parametrize(("there", "name"), [("nvidia", "nvidia"), ("", "container-toolkit")])
+def test_a_package_source_is_listed_by_the_name_that_it_has_on_the_host(there: str, name: str) -> None:
+    """Two capabilities with one repository share a file under the first one's name: it is not taken from under the second."""
+    text = sources.text({**BLOCK, "name": there}, "debian") if there else ""
+    shown = f"@file /etc/apt/sources.list.d/gpuprov-{there}.sources\n" + "".join(
+        f" {one}\n" for one in text.splitlines()
+    )
+    told = facts(os_release=OS, repositories=f"@arch amd64\n{shown if there else ''}@end\n")
+    toolkit = BY_NAME["container_toolkit"]
+    ctx: Context[Any] = Context(HOST, toolkit.fragment(), told)
+    without = dataclasses.replace(toolkit, resources=None)
+    listed = receipts.entries(
+        without, ctx, {"repository": BLOCK, "components": {"/etc/apt/sources.list.d/x.sources": ""}}
+    )
+    assert listed[-2:] == [
+        f"file /etc/apt/sources.list.d/gpuprov-{name}.sources",
+        f"file /etc/apt/keyrings/gpuprov-{name}.asc",
+    ]
+    assert "file /etc/apt/sources.list.d/x.sources" in listed
