@@ -51,8 +51,7 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     """What a host's drift comes to. `applied_at` and `applied_with`: of its receipt. `spec_changed`: by capability, what is another.
     `harmless`: packages that were changed since then, and that no check minds; None where the host has no log of them that is read.
     `noted`: what the host's own readings say beside that, of files, units, modules and the kernel. `unmanaged`: what was applied, is
-    there, and is of no capability of the spec. `why`: of a host that cannot be
-    judged."""
+    there, and is of no capability of the spec. `why`: of a host that cannot be judged."""
 
     host: str
     state: State

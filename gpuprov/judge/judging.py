@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -74,7 +75,8 @@ def judge(
             if wanted := capability.desired:
                 desired[name] = msgspec.to_builtins(wanted.make(context))
             if not preflight:
-                resources[name] = receipts.entries(capability, context, desired.get(name, {}))
+                with contextlib.suppress(ProbeFailed):  # a list that cannot be made stops no apply
+                    resources[name] = receipts.entries(capability, context, desired.get(name, {}))
         except ProbeFailed as error:
             refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")
         except Exception as error:

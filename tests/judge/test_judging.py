@@ -11,7 +11,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.errors import GpuprovError
 from gpuprov.judge.judging import driver, facts_of, judge, script
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.evaluate import evaluate, probes_of
@@ -33,6 +33,16 @@ def test_a_host_that_is_right_gets_what_its_roles_bring_about() -> None:
     verdict = judge(host(kernel=LINE), facts(**good()), ["kernel"], preflight=False)
     assert verdict.refusals == ()
     assert verdict.desired["kernel"]["command_line"] == ["iommu=pt"]
+    assert "file /etc/default/grub.d/90-gpuprov.cfg" in verdict.resources["kernel"]
+
+
+def test_a_list_that_cannot_be_made_stops_no_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> list[str]:
+        raise ProbeFailed("repositories was not read on the host")
+
+    monkeypatch.setattr("gpuprov.capabilities.receipts.entries", fails)
+    verdict = judge(host(kernel=LINE), facts(**good()), ["kernel"], preflight=False)
+    assert (verdict.refusals, verdict.resources) == ((), {})
 
 
 def test_what_stops_a_host_is_said_with_its_way_out_and_nothing_is_worked_out() -> None:
