@@ -105,8 +105,8 @@ class _Rollout:
         self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
-        asked = {"full": options.full, "reboot": options.reboot, "prune": options.prune}
-        self.planner = Planner(pairs, capabilities=options.only, **asked)
+        given = {"full": options.full, "reboot": options.reboot, "prune": options.prune}
+        self.planner = Planner(pairs, capabilities=options.only, **given)
         self.interrupted, self.stopped = False, ""
         self.log: Path | None = None
         self.laps = Laps()

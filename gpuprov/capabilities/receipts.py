@@ -49,6 +49,6 @@ def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any
     if block := values.get("repository"):
         kind = family(ctx.facts.get(system.OS_RELEASE))
         if kind:
-            asked = {**package_sources.SOURCE, **block}
-            name = package_sources.standing(ctx.facts.get(REPOSITORIES), asked, kind)["name"]
+            source = {**package_sources.SOURCE, **block}
+            name = package_sources.standing(ctx.facts.get(REPOSITORIES), source, kind)["name"]
             yield from (f"file {path}" for path in (sources.path(name, kind), sources.key_path(name, kind)))

@@ -30,10 +30,10 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     alike: dict[object, list[HostDrift]] = {}
     for one in sorted(hosts, key=_rank):
         alike.setdefault(_key(one), []).append(one)
-    told: list[str] = []
+    rows: list[str] = []
     for group in alike.values():
-        told += [*_group(group, width), ""]
-    return "\n".join([*told, summary(hosts)]) + "\n"
+        rows += [*_group(group, width), ""]
+    return "\n".join([*rows, summary(hosts)]) + "\n"
 
 
 def _state(one: HostDrift) -> str:

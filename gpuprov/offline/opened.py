@@ -18,7 +18,7 @@ from gpuprov.offline.model import FORMAT, KEYS, MANIFEST, File, Manifest, Reposi
 from gpuprov.offline.specs import identifier
 from gpuprov.offline.wanted import Pair, kind
 from gpuprov.onhost import repository_key
-from gpuprov.onhost.fetched import digest
+from gpuprov.onhost.files import digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe.base import Facts, ProbeFailed

@@ -17,7 +17,7 @@ from gpuprov.offline.licences import licence
 from gpuprov.offline.model import Package
 from gpuprov.offline.resolve import INDEX, stanzas
 from gpuprov.offline.wanted import Wanted
-from gpuprov.onhost.fetched import digest
+from gpuprov.onhost.files import digest
 from gpuprov.probe.host.family import Family
 
 OWNER = "gpuprov bundle"

@@ -20,7 +20,7 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.wanted import Wanted
-from gpuprov.onhost.fetched import digest
+from gpuprov.onhost.files import digest
 from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
 from gpuprov.probe.host.family import Family

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import family, kept_debs, kept_rpms, lock
-from .files import settle, write
-from .kept_files import Kept, digest, is_of
+from .files import digest, settle, write
+from .kept_files import Kept, is_of
 from .packages.commands import shortened
 from .packages.model import Refused
 

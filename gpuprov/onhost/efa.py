@@ -13,7 +13,7 @@ import tempfile
 from typing import Any, Mapping
 
 from .archives import Unsafe, unpack
-from .fetched import digest
+from .files import digest
 
 RECORD = "/var/lib/gpuprov/efa.json"
 """What was run last: the archive's SHA-256 and the options."""

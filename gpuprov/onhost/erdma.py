@@ -10,8 +10,7 @@ import tempfile
 from typing import Mapping, Sequence
 
 from .archives import Unsafe, unpack
-from .fetched import digest
-from .files import write
+from .files import digest, write
 
 RECORD = "/var/lib/gpuprov/erdma-installer"
 """The SHA-256 of the installer that was run last, and for which mode."""

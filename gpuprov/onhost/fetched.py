@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tempfile
@@ -30,16 +29,6 @@ class Wanted(NamedTuple):
     sha256: str
     most: int
     mode: int = 0o600
-
-
-def digest(path: str) -> str:
-    """A file's SHA-256; empty where there is none."""
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        total = hashlib.sha256()
-        for part in iter(lambda: file.read(PART), b""):
-            total.update(part)
-        return total.hexdigest()
-    return ""
 
 
 def of_bundle(sha256: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -135,6 +136,18 @@ def read(path: str) -> str:
     with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
     return ""
+
+
+def digest(path: str) -> str:
+    """The SHA-256 of a file; empty where it cannot be read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(1 << 20), b""):
+                found.update(block)
+    except OSError:
+        return ""
+    return found.hexdigest()
 
 
 def remove(path: str) -> None:

@@ -7,8 +7,8 @@ import os
 import shutil
 from typing import Mapping, Sequence
 
-from .files import write
-from .kept_files import Kept, digest, named, there
+from .files import digest, write
+from .kept_files import Kept, named, there
 from .packages.apt_files import waited
 from .packages.commands import Ran, run
 from .packages.model import Settings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from typing import NamedTuple
@@ -31,15 +30,3 @@ def there(source: str, place: str) -> None:
     """A copy, which is whole or not there."""
     shutil.copyfile(source, f"{place}.part")
     os.replace(f"{place}.part", place)
-
-
-def digest(path: str) -> str:
-    """The SHA-256 of a file; empty where it cannot be read."""
-    found = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(1 << 20), b""):
-                found.update(block)
-    except OSError:
-        return ""
-    return found.hexdigest()

@@ -7,14 +7,13 @@ when an apply begins was left by one that was cut off: what it names is half-way
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import os
 import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
-from .files import read, remove, settle, write
-from .systemd import FILES
+from .files import digest, read, remove, settle, write
+from .unit_files import unit_file
 
 FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
@@ -69,10 +68,7 @@ def _entry(digest: str, at: str, resources: Iterable[str] | None) -> Entry:
 
 def digest_of(path: str) -> str:
     """Return the SHA-256 of a file; empty for a link, and where no file is."""
-    if not os.path.isfile(path) or os.path.islink(path):
-        return ""
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    return digest(path) if os.path.isfile(path) and not os.path.islink(path) else ""
 
 
 def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str]:
@@ -83,23 +79,17 @@ def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str
         kind, _, name = one.partition(" ")
         if kind != "file":
             yield one
-        elif digest := digest_of(name):
-            yield f"file {digest} {name}"
+        elif found := digest_of(name):
+            yield f"file {found} {name}"
     kept = set()
     for one in before:
         kind, _, name = one.partition(" ")
         if kind == "file":
-            digest, _, path = name.partition(" ")
-            if f"file {path}" not in now and digest_of(path) == digest:
+            before_sum, _, path = name.partition(" ")
+            if f"file {path}" not in now and digest_of(path) == before_sum:
                 kept.add(path)
                 yield one
     yield from (one for one in before if one.startswith("unit ") and one not in now and unit_file(one[5:]) in kept)
-
-
-def unit_file(unit: str) -> str:
-    """Return where a unit of gpuprov's has its file: of an instance, its template's."""
-    name, at, rest = unit.partition("@")
-    return FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
 
 
 def applied(
@@ -129,9 +119,9 @@ def applied(
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
-        for name, digest in given.items():
+        for name, spec in given.items():
             before = entries.get(name, {}).get("resources")
-            entries[name] = _entry(digest, now, listed(resources[name], before or ()) if name in resources else before)
+            entries[name] = _entry(spec, now, listed(resources[name], before or ()) if name in resources else before)
         receipt = {
             "schema": 2,
             "applied_at": now,

@@ -97,6 +97,12 @@ def unit_of(path: str) -> str:
     return name.replace("@.", "@gpuprov.") if path.startswith(systemd.FILES) and name.endswith(KINDS) else ""
 
 
+def unit_file(unit: str) -> str:
+    """Return where a unit of gpuprov's has its file: of an instance, its template's."""
+    name, at, rest = unit.partition("@")
+    return systemd.FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
+
+
 def is_drop_in(path: str) -> bool:
     return os.path.dirname(path).endswith(".d")
 

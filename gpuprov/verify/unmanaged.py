@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, receipts
 from gpuprov.capabilities.base import Capability, Change, Context
-from gpuprov.onhost.receipt import unit_file
+from gpuprov.onhost.unit_files import unit_file
 from gpuprov.onhost.wanted_units import RUNS, STARTS
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import contents, house

@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import fetched
+from ansible.module_utils.gpuprov_onhost import files
 
 HINT = "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says"
 
@@ -45,7 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         of, wanted = asked.get("of", "file"), str(asked.get("sha256", "")).lower()
         try:
             source = str(self._loader.get_real_file(self._find_needle("files", named)))
-            found = fetched.digest(source)
+            found = files.digest(source)
         except Exception as error:
             said = f"{of}: {named} cannot be read: {error}; nothing was changed. Fix: put it there, or correct the path"
             raise AnsibleActionFail(said) from error

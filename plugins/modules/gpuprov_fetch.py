@@ -75,7 +75,7 @@ missing:
 import errno
 import os
 
-from ansible.module_utils.gpuprov_onhost import fetched
+from ansible.module_utils.gpuprov_onhost import fetched, files
 from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 from ansible.module_utils.urls import open_url
 
@@ -105,7 +105,7 @@ def main() -> None:
         module.fail_json(msg=f"{asked['of']}: one of url and file names it")
     wanted = fetched.Wanted(asked["path"], asked["sha256"].lower(), asked["most"], 0o644 if asked["public"] else 0o600)
     try:
-        if fetched.digest(wanted.path) == wanted.sha256:
+        if files.digest(wanted.path) == wanted.sha256:
             module.exit_json(changed=False, missing=False)
         if module.check_mode:
             told = f"would fetch {named}, and compare its checksum, before anything else is changed"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import checkpoints, kept_debs, kept_files, kept_rpms, lock, process
+from gpuprov.onhost import checkpoints, files, kept_debs, kept_files, kept_rpms, lock, process
 from gpuprov.onhost.packages.model import Refused
 from tests.here import program
 
@@ -157,7 +157,7 @@ def test_a_file_that_was_cut_off_is_brought_again(place: Path, monkeypatch: pyte
     file.write_text("")
     keep("c", number=2)
     told = json.loads((place / "c" / "checkpoint.json").read_text())
-    assert (brought[2], told["files"]) == (["libcuda1"], {package.file: kept_files.digest(str(file))})
+    assert (brought[2], told["files"]) == (["libcuda1"], {package.file: files.digest(str(file))})
 
 
 def test_a_rollback_that_cannot_begin_leaves_nothing(
@@ -188,7 +188,7 @@ def test_repositories_that_do_not_answer_keep_no_rollback_from_the_files(
     (pool / file).write_text("whole")
     (place / "a").mkdir(parents=True)
     told = {"run": "a", "packages": {"libcuda1": "3:570-1", "nvidia-smi": "3:570-1"}}
-    told["files"] = {file: kept_files.digest(str(pool / file))} if kept else {}
+    told["files"] = {file: files.digest(str(pool / file))} if kept else {}
     (place / "a" / "checkpoint.json").write_text(json.dumps(told))
 
     def offered(_names: list[str]) -> None:

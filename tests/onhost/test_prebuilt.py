@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost.driver import prebuilt
-from gpuprov.onhost.fetched import digest
+from gpuprov.onhost.files import digest
 from gpuprov.probe.base import Output
 from gpuprov.probe.software.prebuilt import PREBUILT
 from tests.here import program

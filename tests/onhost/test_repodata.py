@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuprov.onhost import kept_rpms, repodata
-from gpuprov.onhost.kept_files import digest
+from gpuprov.onhost.files import digest
 
 SPEC = """Name: gpuprov-nothing
 Epoch: 3

@@ -15,7 +15,7 @@ import pytest
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost import efa as onhost
-from gpuprov.onhost import fetched
+from gpuprov.onhost import files
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.rdma.efa import EFA, domains
@@ -231,7 +231,7 @@ def test_an_archive_is_the_same_for_the_same_simulation(module: object, tmp_path
 def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> None:
     file, digest = standins_efa.write(tmp_path, "1.49.0")
     assert file.name == "aws-efa-installer-1.49.0.tar.gz"
-    assert fetched.digest(str(file)) == digest
+    assert files.digest(str(file)) == digest
     folder = Path(onhost.unpacked(str(file), str(tmp_path)))
     assert "version=1.49.0 " in (folder / "efa_installer.sh").read_text()
     for script in folder.rglob("*"):

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Mapping
 
-from ..fetched import digest
+from ..files import digest
 from ..packages.commands import run
 from .dkms import Failed
 from .prebuilt import FOLDER, package_of, place_of, wanted_version

@@ -11,7 +11,7 @@ import re
 from typing import Any, Mapping
 
 from ..caches import caches
-from ..fetched import digest
+from ..files import digest
 
 SUFFIX = "-prebuilt"
 """What the name of such a package has after that of the DKMS package in whose place it stands."""
