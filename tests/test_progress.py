@@ -209,13 +209,14 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
         ("host : Release the lock of this host", "gpuprov_lock", ""),
         ("host : Reboot the host", "ansible.builtin.reboot", "its reboot"),
         ("nvidia_driver : Install", "gpuprov_packages", "its package manager, and any other that is at work there"),
-        ("host : Drain the host", "gpuprov_drain", "the drain"),
+        ("host : Drain the host", "gpuprov_step", "the drain"),
         ("kernel : Write", "gpuprov_files", ""),
     ],
 )
 def test_what_a_task_waits_for(task: str, module: str, expected: str) -> None:
     ledger = Ledger()
     data = {"host": "a", "role": task.partition(" : ")[0], "task": task, "task_action": module}
+    data["task_args"] = "name=drain, arguments={'state': 'drained'}"
     step = ledger.feed({"event": "runner_on_start", "event_data": data})
     assert step
     assert step.waits == expected

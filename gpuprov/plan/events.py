@@ -26,16 +26,18 @@ _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
 )
+_STEP = re.compile(r"name=(\w+)")
+"""How ansible-runner's events show the arguments of a task of gpuprov_step: name is the first."""
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
 WAITS = {
-    "gpuprov_drain": "the drain",
+    "drain": "the drain",
     "gpuprov_lock": "its lock",  # where it is taken: to give it back waits for nobody
     "gpuprov_packages": "its package manager, and any other that is at work there",
     "reboot": "its reboot",
 }
-"""Modules that may take long because of somebody else, and what they wait for."""
+"""Modules, and steps of gpuprov_step, that may take long because of somebody else, and what they wait for."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -177,7 +179,7 @@ class Ledger:
                 tally.gave_up += 1
                 tally.given_up_for = next(reversed(tally.failures), None)
             tally.last = text
-            return Step("start", data["host"], text, _waits(_module(data), task))
+            return Step("start", data["host"], text, _waits(data, task))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
@@ -253,7 +255,10 @@ def _timed_out(result: dict[str, Any]) -> bool:
     return "timedout" in result or any("timedout" in item for item in items)
 
 
-def _waits(module: str, task: str) -> str:
+def _waits(data: dict[str, Any], task: str) -> str:
+    module = _module(data)
+    if module == "gpuprov_step" and (step := _STEP.match(str(data.get("task_args", "")))):
+        module = step[1]
     return "" if task == RELEASE else WAITS.get(module, "")
 
 

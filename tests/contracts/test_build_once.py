@@ -27,7 +27,7 @@ DRIVER: dict[str, Any] = {
 ASKED = {"driver": DRIVER, "builder": "builder", "platform": "debian12"}
 BRING: dict[str, Any] = {
     "name": "Bring",
-    "gpuprov_prebuilt": {"state": "brought", **ASKED},
+    "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "brought", **ASKED}},
     "when": "inventory_hostname == 'served'",
 }
 KNOWN = {
@@ -78,7 +78,7 @@ def test_a_build_host_that_failed_before_it_could_build_gives_out_nothing_of_an_
     cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
     judge = {
         "name": "Judge",
-        "gpuprov_prebuilt": {"state": "judged", **ASKED},
+        "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "judged", **ASKED}},
         "register": "__nvidia_driver_prebuilt",
         "when": "inventory_hostname == 'served'",
     }
@@ -106,7 +106,11 @@ def test_what_lies_in_the_cache_is_judged_itself(
 
 @pytest.mark.install
 def test_before_the_build_host_has_packed_it_is_asked_what_it_will_have(tmp_path: Path, cache: Path) -> None:
-    judge = {"name": "Judge", "gpuprov_prebuilt": {"state": "judged", **ASKED}, "register": "found"}
+    judge = {
+        "name": "Judge",
+        "gpuprov_step": {"name": "prebuilt", "arguments": {"state": "judged", **ASKED}},
+        "register": "found",
+    }
     show = {
         "name": "Show",
         "ansible.builtin.debug": {"msg": "wanted {{ found.wanted }} {{ found.install }} stop {{ found.stop }}"},

@@ -28,7 +28,7 @@ from gpuprov.verify.evaluate import evaluate, is_broken
 from tests.contracts.test_imports import dotted, nodes
 from tests.contracts.test_onhost import MODULES, ONHOST
 from tests.here import play, program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, ran, step
 from tests.taint.test_commands import inventory
 from tests.taint.transport import NONCE, answers
 
@@ -73,16 +73,16 @@ def test_what_a_module_says_can_be_read_by_ansible(
     file.write_bytes(BYTE + b"\n")
     speak = "printf 'caf\\200\\n'; printf 'caf\\200\\n' >&2"
     if how == "exit":
-        ran(capsys, "gpuprov_command", argv=["sh", "-c", speak])
+        step(capsys, "command", argv=["sh", "-c", speak])
         answer = ran(capsys, "gpuprov_files", check=True, files={str(file): "new\n"})
         [shown] = answer["diff"]
         assert (shown["before"], shown["after"]) == ("caf\\x80\n", "new\n")
     elif how == "fail":
-        answer = ran(capsys, "gpuprov_command", argv=["sh", "-c", f"{speak}; exit 3"])
+        answer = step(capsys, "command", argv=["sh", "-c", f"{speak}; exit 3"])
         assert answer["failed"]
         assert r"caf\x80" in answer["msg"]
     else:
-        answer = ran(capsys, "gpuprov_command", argv=["sh", "-c", f"{speak}; exit 3"], tolerate="it goes on")
+        answer = step(capsys, "command", argv=["sh", "-c", f"{speak}; exit 3"], tolerate="it goes on")
         assert r"caf\x80; it goes on" in answer["warnings"][0]
     json.dumps(answer, ensure_ascii=False).encode()  # as Ansible tries each string
 
@@ -232,7 +232,10 @@ def test_the_actions_work_on_such_a_host(tmp_path: Path) -> None:
         {"gpuprov_reach": {}},
         {"gpuprov_judge": {"capabilities": ["kernel"], "moment": "now"}, "register": "gpuprov_judged"},
         {"gpuprov_files": {"files": {str(tmp_path / "old"): "new\n"}}, "diff": True},
-        {"gpuprov_command": {"argv": ["printf", "caf\\200"]}, "register": "said"},
+        {
+            "gpuprov_step": {"name": "command", "arguments": {"argv": ["printf", "caf\\200"]}},
+            "register": "said",
+        },
         {"ansible.builtin.debug": {"msg": "it said {{ said.stdout }}"}},
     ]
     spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(command_line={"iommu": "pt"})})

@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
     ("offline",),
-    ("rehearse", "rollout", "pull"),
+    ("rehearse", "rollout", "pull", "play"),
     ("slices",),
     ("accept", "apply", "drain"),
     ("checkpoints",),

@@ -72,13 +72,15 @@ def test_a_script_is_not_made_of_values() -> None:
 
 
 def test_what_hosts_say_names_no_file_of_this_machine() -> None:
-    """`fetch` writes on the machine that runs this: only gpuprov_prebuilt does, under a name of its own making (tests/taint)."""
+    """`fetch` writes on the machine that runs this: only the step prebuilt does, under a name of its own making (tests/taint)."""
     assert not [str(file.relative_to(ROLES)) for file, task in every_task() if "ansible.builtin.fetch" in task]
-    actions = (ROLES.parent / "plugins" / "action").glob("*.py")
+    code = [*(ROLES.parent / "plugins" / "action").glob("*.py"), *(ROLES.parent / "gpuprov" / "play").glob("*.py")]
     fetching = {
-        file.stem for file in actions if re.search(r"builtin\.fetch|fetch_file", file.read_text(encoding="utf-8"))
+        file.stem
+        for file in code
+        if re.search(r"action_loader|fetch_file|host\.fetch\(", file.read_text(encoding="utf-8"))
     }
-    assert fetching == {"gpuprov_prebuilt"}
+    assert fetching == {"gpuprov_step", "prebuilt"}
 
 
 def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:

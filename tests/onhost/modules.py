@@ -39,3 +39,10 @@ def ran(
         module(name).main()
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found | ({"warnings": warnings} if warnings else {})
+
+
+def step(
+    capsys: pytest.CaptureFixture[str], name: str, /, *, check: bool = False, diff: bool = True, **arguments: Any
+) -> dict[str, Any]:
+    """What gpuprov_step prints of this step."""
+    return ran(capsys, "gpuprov_step", check=check, diff=diff, name=name, arguments=arguments)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.here import program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 CTK = """echo "$*" >> "$STATE/log"; echo "${NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES-}" > "$STATE/names"
 case "$*" in
@@ -33,6 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "SETTINGS": f"{tmp_path}/refresh.env",
     }.items():
         monkeypatch.setattr(cdi, name, value)
+    monkeypatch.setitem(on_host("steps.cdi").OPTIONS["directory"], "choices", list(cdi.DIRECTORIES))
     (tmp_path / "char").mkdir()
     (tmp_path / "char" / "1:3").touch()
     (tmp_path / "nvidia0").symlink_to("/dev/null")
@@ -48,7 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(place: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    return lambda **more: ran(capsys, "gpuprov_cdi", directory=f"{place}/run/cdi", **more)
+    return lambda **more: step(capsys, "cdi", directory=f"{place}/run/cdi", **more)
 
 
 def test_the_specification_is_made_once(place: Path, ask: Ask) -> None:

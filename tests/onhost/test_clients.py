@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.here import program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 SERVICES = ["nvidia-dcgm.service", "nvidia-mps@*.service", "nvidia-fabricmanager.service"]
 SYSTEMCTL = """
@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(place: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    return lambda state, **more: ran(capsys, "gpuprov_clients", state=state, services=SERVICES, **more)
+    return lambda state, **more: step(capsys, "clients", state=state, services=SERVICES, **more)
 
 
 def runs(place: Path, *units: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 SERVICES = "gdrdrv.service gdrcopy.service nv_peer_mem.service gpuprov-gpudirect.service"
 
@@ -47,7 +47,7 @@ def load(host: Path, *names: str) -> None:
 
 @pytest.fixture
 def ask(host: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    return lambda state, check=False, **more: ran(capsys, "gpuprov_driver_loaded", check=check, state=state, **more)
+    return lambda state, check=False, **more: step(capsys, "driver_loaded", check=check, state=state, **more)
 
 
 def test_a_driver_is_taken_out_from_the_top_and_what_stood_on_it_comes_back_with_the_new_one(

@@ -11,7 +11,7 @@ import pytest
 from gpuprov.onhost.driver import aside, dkms, in_place
 from gpuprov.onhost.driver.dkms import Failed, Source
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 KERNEL = "6.8.0-999-gpuprov"
 NAME = f"linux-modules-nvidia-580-server-{KERNEL}"
@@ -244,8 +244,8 @@ def ask(host: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     monkeypatch.setattr(on_host("driver.aside"), "SHARED", str(host / "shared"))
     monkeypatch.setattr(on_host("family"), "here", lambda: "debian")
     given = {"version": "580.95.05", "flavour": "open", "kernels": [KERNEL], "package": "nvidia-dkms"}
-    return lambda state, check=False, **more: ran(
-        capsys, "gpuprov_driver_modules", check=check, state=state, **{**given, **more}
+    return lambda state, check=False, **more: step(
+        capsys, "driver_modules", check=check, state=state, **{**given, **more}
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 NAME = "aws-efa-installer/efa_installer.sh"
 INSTALLER = 'echo "$@" > "$SEEN"; echo "$DEBIAN_FRONTEND" >> "$SEEN"; test -f ./beside'
@@ -50,7 +50,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ask(seen: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     def asked(sha256: str, **more: Any) -> dict[str, Any]:
         given = {"archive": str(tmp_path / "a.tar.gz"), "sha256": sha256, **more}
-        return ran(capsys, "gpuprov_efa", state="installed", **given)
+        return step(capsys, "efa", state="installed", **given)
 
     return asked
 
@@ -148,7 +148,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 
 
 def settled(capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
-    return ran(capsys, "gpuprov_efa", state="loaded", **more)
+    return step(capsys, "efa", state="loaded", **more)
 
 
 def test_a_driver_is_loaded(kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

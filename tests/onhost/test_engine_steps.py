@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.here import program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host
 
 
 @pytest.fixture
@@ -113,7 +113,3 @@ def test_a_daemon_that_failed_too_often_is_restarted_all_the_same(place: Path) -
     steps().tell("reload", "docker")
     log = (place / "log").read_text().splitlines()
     assert log == ["reset-failed -- docker.service", "restart -- docker.service", "reload -- docker.service"]
-
-
-def test_without_its_action_the_module_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "action_plugins" in ran(capsys, "gpuprov_engines", state="in_force", names=["docker"])["msg"]

@@ -14,7 +14,7 @@ import pytest
 from gpuprov.onhost.erdma import registered
 from gpuprov.simulate.standins import erdma as standins_erdma
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 Ask = Callable[..., dict[str, Any]]
 INSTALLER = 'echo "$PWD $* $ERDMA_FORCE_MAD_ENABLE $DEBIAN_FRONTEND" > "$SEEN"'
@@ -56,7 +56,7 @@ def install(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
             "environment": MAD,
             **more,
         }
-        return ran(capsys, "gpuprov_erdma", state="installed", **given)
+        return step(capsys, "erdma", state="installed", **given)
 
     return asked
 
@@ -186,7 +186,7 @@ def build(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     here.program(host / "bin", "dkms", DKMS.format(host, ""))
 
     def asked(*kernels: str, **more: Any) -> dict[str, Any]:
-        return ran(capsys, "gpuprov_erdma", state="built", kernels=list(kernels), environment=MAD, **more)
+        return step(capsys, "erdma", state="built", kernels=list(kernels), environment=MAD, **more)
 
     return asked
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 CONTENT = b"an installer" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -60,7 +60,7 @@ def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str], server: Any, monkeyp
     def asked(page: str = "file", **more: Any) -> dict[str, Any]:
         url = f"http://127.0.0.1:{server.server_port}/{page}"
         given = {"of": "rdma.efa", "url": url, "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST, **more}
-        return ran(capsys, "gpuprov_fetch", **given)
+        return step(capsys, "fetch", **given)
 
     return asked
 
@@ -158,10 +158,10 @@ def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path:
     asked = {"of": "rdma.erdma", "file": "beside.tar.gz", "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST}
     other = {**asked, "sha256": "0" * 64, "hint": "the one of Alibaba"}
     tasks = [
-        {"name": "Bring it", "gpuprov_fetch": asked},
-        {"name": "Bring it again", "gpuprov_fetch": asked},
-        {"name": "Bring another", "gpuprov_fetch": other, "ignore_errors": True},
-        {"name": "Bring none", "gpuprov_fetch": {**asked, "file": "none.tar.gz"}},
+        {"name": "Bring it", "gpuprov_step": {"name": "fetch", "arguments": asked}},
+        {"name": "Bring it again", "gpuprov_step": {"name": "fetch", "arguments": asked}},
+        {"name": "Bring another", "gpuprov_step": {"name": "fetch", "arguments": other}, "ignore_errors": True},
+        {"name": "Bring none", "gpuprov_step": {"name": "fetch", "arguments": {**asked, "file": "none.tar.gz"}}},
     ]
     done = here.play(tmp_path, {"tasks": tasks}, check=check)
     said = " ".join(done.stdout.split())
@@ -178,7 +178,7 @@ FETCHES = [
     (str(file.relative_to(here.ROLES)), task)
     for file in sorted(here.ROLES.glob("*/tasks/**/*.yml"))
     for task in yaml.safe_load(file.read_text(encoding="utf-8")) or ()
-    if "gpuprov_fetch" in task
+    if task.get("gpuprov_step", {}).get("name") == "fetch"
 ]
 
 
@@ -192,7 +192,7 @@ def test_what_a_role_fetches_for_later_is_no_change_of_the_host(tmp_path: Path, 
     for number, (of, task) in enumerate(FETCHES):
         given = {"of": of, "file": "it.tar.gz", "path": str(tmp_path / f"in/{number}"), "sha256": DIGEST}
         kept = {key: value for key, value in task.items() if key in ("name", "register", "changed_when")}
-        tasks.append({**kept, "gpuprov_fetch": given})
+        tasks.append({**kept, "gpuprov_step": {"name": "fetch", "arguments": given}})
     done = here.play(tmp_path, {"tasks": tasks}, check=check)
     assert done.returncode == 0, done.stdout
     assert len(left(tmp_path / "in")) == (0 if check else len(FETCHES))

@@ -51,7 +51,10 @@ def test_a_service_that_does_not_start_and_modules_that_do_not_load_hide_nothing
         "services": ["bad.service", "good.service"],
         "driver": True,
     }
-    step = {"block": [{"ansible.builtin.command": {"argv": ["step"]}}], "rescue": [{"gpuprov_give_up": given}]}
+    step = {
+        "block": [{"ansible.builtin.command": {"argv": ["step"]}}],
+        "rescue": [{"gpuprov_step": {"name": "give_up", "arguments": given}}],
+    }
     done = here.play(tmp_path, {"tasks": [step]})
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, said
@@ -69,8 +72,11 @@ def test_a_step_whose_program_was_killed_is_told_as_such(tmp_path: Path) -> None
     here.moved(tmp_path, "/run/gpuprov")
     here.program(tmp_path, "step", "kill -KILL $PPID")
     given = {"failure": "{{ ansible_failed_result }}", "services": []}
-    step = {"block": [{"ansible.builtin.command": {"argv": ["step"]}}], "rescue": [{"gpuprov_give_up": given}]}
+    step = {
+        "block": [{"ansible.builtin.command": {"argv": ["step"]}}],
+        "rescue": [{"gpuprov_step": {"name": "give_up", "arguments": given}}],
+    }
     done = here.play(tmp_path, {"tasks": [step]})
-    said = " ".join((done.stdout + done.stderr).split()).rpartition("TASK [gpuprov_give_up]")[2]
+    said = " ".join((done.stdout + done.stderr).split()).rpartition("TASK [gpuprov_step]")[2]
     assert "SIGKILL" in said
     assert "deserialization" not in said

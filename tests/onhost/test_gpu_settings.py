@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 from tests.simulate.nvml_host import Host, holding
 
 pytestmark = pytest.mark.install  # programs, started again and again
@@ -40,7 +40,7 @@ def fixture_run(host: Host, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(per_gpu: Any = (), *, check: bool = False, without_driver: bool = False, **settings: Any) -> dict[str, Any]:
         arguments: dict[str, Any] = {"all": settings, "per_gpu": list(per_gpu), "without_driver": without_driver}
-        return ran(capsys, "gpuprov_gpu_settings", check=check, **arguments)
+        return step(capsys, "gpu_settings", check=check, **arguments)
 
     return run
 

@@ -14,10 +14,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "gpuprov_spec": {"role": "mig"},
     "gpuprov_reach": {},
     "gpuprov_judge": {"capabilities": ["kernel"], "moment": "preflight"},
-    "gpuprov_engines": {"state": "registered", "names": ["docker"]},
-    "gpuprov_drain": {"state": "drained", "command": "kubernetes", "node": "gpu1"},
-    "gpuprov_elsewhere": {"reasons": ["another driver"]},
-    "gpuprov_give_up": {"failure": {}, "services": []},
+    "gpuprov_step": {"name": "drain", "arguments": {"state": "drained", "command": "kubernetes", "node": "gpu1"}},
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.capabilities.mps_programs import config
 from tests.here import program as stand_in
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def told(place: Path) -> list[str]:
 
 
 def test_the_program_is_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planned = ran(capsys, "gpuprov_mps", check=True, state="installed")
+    planned = step(capsys, "mps", check=True, state="installed")
     assert planned["changed"] is True
     assert not (place / "lib").exists()
-    assert ran(capsys, "gpuprov_mps", state="installed")["changed"] is True
-    assert ran(capsys, "gpuprov_mps", state="installed")["changed"] is False
+    assert step(capsys, "mps", state="installed")["changed"] is True
+    assert step(capsys, "mps", state="installed")["changed"] is False
     assert told(place) == ["daemon-reload"] * 2, "units of a run that failed are read, too"
     assert "daemons" not in planned["msg"]
     command = [
@@ -59,14 +59,14 @@ def test_the_program_is_whole(place: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_without_a_driver_units_wait_for_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: dict[str, Any] = {"state": "running", "wanted": config("gpu", count=1)}
-    planned = ran(capsys, "gpuprov_mps", check=True, **asked)
+    planned = step(capsys, "mps", check=True, **asked)
     assert planned["changed"] is True
     assert (
         "gpuprov-mps@gpu0.service: enabled; the MPS daemons start when the driver is loaded: no libnvidia-ml"
         in planned["msg"]
     )
     assert not [line for line in told(place) if line.startswith("enable")]
-    assert ran(capsys, "gpuprov_mps", **asked)["later"].startswith("no libnvidia-ml.so.0")
+    assert step(capsys, "mps", **asked)["later"].startswith("no libnvidia-ml.so.0")
     assert "enable gpuprov-mps@gpu0.service" in told(place)
 
 
@@ -86,7 +86,7 @@ def test_what_cannot_be(
         raise program.Problem("mps: scope: gpu has GPU 0, which is in MIG mode")
 
     monkeypatch.setattr(program, "settle", refuse)
-    done = ran(capsys, "gpuprov_mps", check=check, state="running", wanted=config("gpu"), coming=coming)
+    done = step(capsys, "mps", check=check, state="running", wanted=config("gpu"), coming=coming)
     assert bool(done.get("failed")) is fails
     assert "GPU 0, which is in MIG mode" in done["msg"]
     assert done["changed"] is not fails if "changed" in done else fails
@@ -102,6 +102,6 @@ def test_a_gpu_that_does_not_take_its_mode_is_a_warning(
         return [], ""
 
     monkeypatch.setattr(program, "settle", settle)
-    done = ran(capsys, "gpuprov_mps", check=True, state="running", wanted=config("gpu"))
+    done = step(capsys, "mps", check=True, state="running", wanted=config("gpu"))
     assert done["warnings"] == ["GPU 0: compute mode: nvmlDeviceSetComputeMode: Insufficient Permissions"]
     assert json.dumps(done)

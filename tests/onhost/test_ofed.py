@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 Ask = Callable[..., dict[str, Any]]
 UNLOAD = ["nvidia_peermem", "ib_srp"]
@@ -50,7 +50,7 @@ def source(place: Path, kind: str, text: str = "deb file:/usr/share/doca-host-3.
 def add(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     def asked(end: str = "deb", **more: Any) -> dict[str, Any]:
         given = {"package": str(host / f"aa.{end}"), "named": "https://example.org/doca.deb", **more}
-        return ran(capsys, "gpuprov_doca_host", **given)
+        return step(capsys, "doca_host", **given)
 
     return asked
 
@@ -113,7 +113,7 @@ def bring(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
         (host / "modules" / name).mkdir(parents=True)
 
     def asked(**more: Any) -> dict[str, Any]:
-        return ran(capsys, "gpuprov_openibd", unit="openibd.service", unload=[*UNLOAD, "nvme_rdma"], **more)
+        return step(capsys, "openibd", unit="openibd.service", unload=[*UNLOAD, "nvme_rdma"], **more)
 
     return asked
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import here
-from tests.onhost.modules import ran
+from tests.onhost.modules import step
 
 pytestmark = pytest.mark.install
 
@@ -51,9 +51,9 @@ ansible.module_utils.__path__.append(sys.argv[1] + "/plugins/module_utils")
 from ansible.module_utils.gpuprov_onhost import peer_build
 for name in ("DKMS", "SOURCES", "WORK"):
     setattr(peer_build, name, sys.argv[2] + getattr(peer_build, name))
-from plugins.modules import gpuprov_peer_build
+from plugins.modules import gpuprov_step
 with patch_module_args(json.loads(sys.argv[3])):
-    gpuprov_peer_build.main()
+    gpuprov_step.main()
 """
 
 
@@ -75,7 +75,7 @@ class Site:
 
     def rebuild(self) -> tuple[int, str]:
         """The exit status, and what is said."""
-        asked = {"module": "nvidia_peermem", "kernels": [K], "why": WHY}
+        asked = {"name": "peer_build", "arguments": {"module": "nvidia_peermem", "kernels": [K], "why": WHY}}
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(here.ROLES.parent), str(self.root), json.dumps(asked)],
             env={**os.environ, "PATH": f"{self.root}/bin:/usr/bin:/bin"},
@@ -173,5 +173,5 @@ def test_no_dkms(site: Site) -> None:
 
 
 def test_check_mode_says_it(capsys: pytest.CaptureFixture[str]) -> None:
-    told = ran(capsys, "gpuprov_peer_build", check=True, module="nvidia_peermem", kernels=[K], why=WHY)
+    told = step(capsys, "peer_build", check=True, module="nvidia_peermem", kernels=[K], why=WHY)
     assert (told["changed"], told["msg"]) == (True, f"would build nvidia_peermem again for {WHY}")

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from tests import here
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 NAME, OTHER, UNIT = "nvidia_peermem", "nv_peer_mem", "gpuprov-gpudirect.service"
 CAUSES = [{"text": "Unknown symbol", "cause": "it was built for another kernel", "way": "build it again"}]
@@ -70,7 +70,7 @@ def ask(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
         "parameters": {"peerdirect_support": 1, "x": 0},
         "causes": CAUSES,
     }
-    return lambda *, check=False: ran(capsys, "gpuprov_peer_memory", check=check, **asked)
+    return lambda *, check=False: step(capsys, "peer_memory", check=check, **asked)
 
 
 def test_it_is_loaded_once_and_in_check_mode_said(host: Path, ask: Ask) -> None:

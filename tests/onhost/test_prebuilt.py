@@ -14,7 +14,7 @@ from gpuprov.onhost.files import digest
 from gpuprov.probe.base import Output
 from gpuprov.probe.software.prebuilt import PREBUILT
 from tests.here import program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, step
 
 DRIVER: dict[str, Any] = {
     "module": "nvidia-kernel-dkms",
@@ -123,7 +123,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pack(capsys: pytest.CaptureFixture[str], **changed: Any) -> dict[str, Any]:
     driver = {**DRIVER, **changed.pop("driver", {})}
     given: dict[str, Any] = {"state": "packed", "driver": driver, "builder": "b", "platform": "debian12"}
-    return ran(capsys, "gpuprov_prebuilt", **given, **changed)
+    return step(capsys, "prebuilt", **given, **changed)
 
 
 def test_the_package_has_the_modules_and_says_what_it_stands_for(

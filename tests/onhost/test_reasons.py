@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host, ran, step
 
 Keep = Callable[..., dict[str, Any]]
 
@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def keep(folder: Path, capsys: pytest.CaptureFixture[str]) -> Keep:
-    return lambda **asked: ran(capsys, "gpuprov_reason", **asked)
+    return lambda **asked: step(capsys, "reason", **asked)
 
 
 def test_a_reason_is_kept_until_it_is_taken_back(folder: Path, keep: Keep) -> None:
@@ -89,9 +89,9 @@ def test_files_and_modules_note_why_they_need_a_reboot(
     monkeypatch.setattr(kernel, "loaded", lambda names: names)
     monkeypatch.setattr(kernel, "unload", lambda name, *, dry: name == "nova_core")
     modules = ["nouveau", "nova_core"]
-    assert ran(capsys, "gpuprov_unload", modules=modules)["busy"] == ["nouveau"]
+    assert step(capsys, "unload", modules=modules)["busy"] == ["nouveau"]
     assert keep()["reasons"] == []
-    assert ran(capsys, "gpuprov_unload", modules=modules, capability="nouveau")["changed"] is True
+    assert step(capsys, "unload", modules=modules, capability="nouveau")["changed"] is True
     assert keep()["reasons"] == ["nouveau: nouveau is in use and leaves only with a reboot"]
-    ran(capsys, "gpuprov_unload", modules=["nova_core"], capability="nouveau")
+    step(capsys, "unload", modules=["nova_core"], capability="nouveau")
     assert keep()["reasons"] == []

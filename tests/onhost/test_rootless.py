@@ -17,7 +17,8 @@ import pytest
 from gpuprov.probe.base import Output
 from gpuprov.probe.containers.container_toolkit import USERS, parse_users
 from tests.here import program
-from tests.onhost.modules import on_host, ran
+from tests.onhost.modules import on_host
+from tests.onhost.modules import step as do_step
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the host must be worked on as root"),
@@ -47,7 +48,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def step(capsys: pytest.CaptureFixture[str], name: str, **given: Any) -> dict[str, Any]:
     """A step of the module, as the action has it taken."""
-    return ran(capsys, "gpuprov_engines", state="registered", names=[], step=name, given={"user": "kim", **given})
+    return do_step(capsys, "engines", step=name, given={"user": "kim", **given})
 
 
 def as_user(*words: str) -> None:

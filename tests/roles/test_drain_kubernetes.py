@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from gpuprov.drain import in_play, noted
 from gpuprov.errors import GpuprovError
+from gpuprov.play import drain
 from tests import here
 from tests.drain.kubectl import Kubectl, pod
 
-ROOT = Path(__file__).parents[2]
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
 LABELS = {f"{DEPLOY}{name}": "true" for name in ("driver", "dcgm", "device-plugin")} | {f"{DEPLOY}mig-manager": "false"}
 PLUGIN = pod("nvidia-device-plugin-x", "DaemonSet", nodeSelector={f"{DEPLOY}device-plugin": "true"})
@@ -183,32 +181,22 @@ def test_the_note_of_another_run_is_left_until_the_host_is_out_by_this_one(
     """`gpuprov drain` of run wed has the node out: an apply that is refused takes nothing away from what the host knows of that."""
     note = tmp_path / "drained.json"
     monkeypatch.setattr(noted, "DRAINED_FILE", str(note))
-    action = loaded("gpuprov_drain").ActionModule.__new__(loaded("gpuprov_drain").ActionModule)
 
-    def shell(script: str, _known: object) -> str:
-        return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+    class Host:
+        name, check_mode, variables = "gpu1", False, {"gpuprov_run": {"run": "fri"}}
 
-    monkeypatch.setattr(action, "_shell", shell, raising=False)
+        def step(self, _name: str, *, argv: list[str]) -> dict[str, str]:
+            return {"stdout": subprocess.run(argv, capture_output=True, text=True, check=True).stdout}
+
     given = {"state": "drained", "command": "kubernetes", "node": "gpu1", "always": True}
-    action._task = SimpleNamespace(args=given, check_mode=False)
-    shell(noted.written("kubernetes", "wed", "gpu1", over=False), {})
+    Host().step("command", argv=["sh", "-c", noted.written("kubernetes", "wed", "gpu1", over=False)])
     if not free:
         kubectl.put(annotations={"gpuprov/drain": '{"run": "wed"}'}, unschedulable=True)
         with pytest.raises(GpuprovError, match="run wed has it"):
-            action._done({"gpuprov_run": {"run": "fri"}})
+            drain.run(Host(), given)  # type: ignore[arg-type]
     else:
-        assert action._done({"gpuprov_run": {"run": "fri"}})["changed"] is True
+        assert drain.run(Host(), given)["changed"] is True  # type: ignore[arg-type]
     assert json.loads(note.read_text())["run"] == whose
-
-
-def loaded(name: str) -> ModuleType:
-    """An action, as Ansible loads it."""
-    found = importlib.util.spec_from_file_location(f"{name}_action", ROOT / "plugins" / "action" / f"{name}.py")
-    assert found
-    assert found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.install
@@ -216,7 +204,8 @@ def test_a_command_of_the_site_runs_where_a_gpu_is_held(tmp_path: Path) -> None:
     """By a shell, as it is written; what it says last is why it failed."""
 
     def drained(command: str, *, check: bool = False, **more: object) -> subprocess.CompletedProcess[str]:
-        task = {"gpuprov_drain": {"state": "drained", "command": command, "services": [], **more}}
+        given = {"state": "drained", "command": command, "services": [], **more}
+        task = {"gpuprov_step": {"name": "drain", "arguments": given}}
         return here.play(tmp_path, {"tasks": [task]}, check=check, alone=True)
 
     assert "changed=0" in drained("touch ran").stdout, "nobody holds one here"

@@ -14,7 +14,7 @@ from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import runfile as standins_runfile
-from tests.onhost.modules import ran
+from tests.onhost.modules import step
 
 VERSION = "580.95.05"
 
@@ -85,21 +85,21 @@ def test_the_installer_is_told_where_to_work_and_its_first_error_is_said(
         'echo "$TMPDIR $*" > "$TMPDIR/asked"; echo "  ERROR: no kernel source"; echo "ERROR: worse"; exit ${1#--}\n'
     )
     asked: dict[str, Any] = {"state": "installed", "path": str(file), "version": VERSION, "flavour": "open"}
-    planned = ran(capsys, "gpuprov_driver_runfile", check=True, **asked)
+    planned = step(capsys, "driver_runfile", check=True, **asked)
     assert (planned["changed"], planned["msg"]) == (True, f"{VERSION} (open) of a runfile")
     assert not (tmp_path / "asked").exists()
-    assert ran(capsys, "gpuprov_driver_runfile", **asked, options=["--0", "--dkms"])["changed"]
+    assert step(capsys, "driver_runfile", **asked, options=["--0", "--dkms"])["changed"]
     assert (tmp_path / "asked").read_text() == f"{tmp_path} --0 --dkms\n"
-    failed = ran(capsys, "gpuprov_driver_runfile", **asked, options=["--3"])
+    failed = step(capsys, "driver_runfile", **asked, options=["--3"])
     assert failed["msg"].startswith(
         f"NVIDIA's installer of {VERSION} failed: ERROR: no kernel source. Fix: /var/log/nvidia-installer.log"
     )
     file.write_text("exit 4\n")
-    assert "failed: status 4. Fix: " in ran(capsys, "gpuprov_driver_runfile", **asked)["msg"]
+    assert "failed: status 4. Fix: " in step(capsys, "driver_runfile", **asked)["msg"]
     judging = {**asked, "state": "judged", "of": "/here"}
-    assert ran(capsys, "gpuprov_driver_runfile", check=True, **judging)["changed"] is False
+    assert step(capsys, "driver_runfile", check=True, **judging)["changed"] is False
     file.write_text("exit 0\n")
-    assert "it holds driver of unknown version" in ran(capsys, "gpuprov_driver_runfile", **judging)["msg"]
+    assert "it holds driver of unknown version" in step(capsys, "driver_runfile", **judging)["msg"]
 
 
 def test_what_is_in_it(file: Path) -> None:

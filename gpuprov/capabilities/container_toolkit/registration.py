@@ -1,6 +1,6 @@
 """How NVIDIA's runtime comes into an engine, step by step, by the host's own nvidia-ctk, and into the running daemon.
 
-What a step does to a host is the matter of a `Host`: Ansible's (plugins/action/gpuprov_engines.py), a real one's or a recorded
+What a step does to a host is the matter of a `Host`: Ansible's (gpuprov/play/engines.py), a real one's or a recorded
 one's (tests/engines). nvidia-ctk writes the files, since it knows what each release of an engine takes; what it made of them is judged
 by what the engine itself then reads, and undone where a setting of the site's is lost.
 """

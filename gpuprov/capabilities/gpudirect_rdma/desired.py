@@ -79,7 +79,7 @@ def reboot(ctx: Ctx) -> str:
 
 
 def peer(ctx: Ctx, name: str) -> dict[str, Any]:
-    """As the module gpuprov_peer_memory takes it; empty where nothing is to be loaded now: in a container, or without a GPU."""
+    """As the step peer_memory takes it; empty where nothing is to be loaded now: in a container, or without a GPU."""
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
     if not name or not here:
         return {}
@@ -146,7 +146,7 @@ def loaded_module(decision: Decision) -> str:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
     those that are there then cannot load. What its resources are; `unit`: what loads the module. `reboot`: the reason for one.
-    `peer`: as gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    `peer`: as step peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
     values = role_values(desired(ctx), "files", "absent", "on", "off")
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)

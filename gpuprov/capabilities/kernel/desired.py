@@ -114,7 +114,7 @@ def is_debian(facts: Facts) -> bool:
 
 
 def boot_entries_program(facts: Facts) -> str:
-    """Return what writes the boot entries, by its name for gpuprov_boot."""
+    """Return what writes the boot entries, by its name for step boot."""
     return "update-grub" if is_debian(facts) else "grub2"
 
 

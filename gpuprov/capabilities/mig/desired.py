@@ -87,7 +87,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`wanted`: what the program is told, which gpuprov_mig keeps for each boot when it came about; what its other resources are.
+    """`wanted`: what the program is told, which step mig keeps for each boot when it came about; what its other resources are.
 
     `steps`: what it would do. `later`: why nobody can say what the GPUs are; `waits`: the driver comes with a boot. `problem`: why it
     cannot be. `resets`: a mode changes by a reset; `drain`: something that must go is in use. `stop`: services that are stopped for

@@ -178,7 +178,7 @@ def paths(host: HostSpec, block: Mps) -> Iterator[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. What its resources are; gpuprov_mps brings the program along, and has the daemons run. `wanted`: what it is
+    """`install`: packages. What its resources are; step mps brings the program along, and has the daemons run. `wanted`: what it is
     told. `coming`: driver or MIG devices change before the daemons do, in this run."""
     own = mps_program.texts()
     values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")

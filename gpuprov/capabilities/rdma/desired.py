@@ -72,7 +72,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
+    """`later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes them. `install`: packages,
     `of` what they are, `hint` the way out where they cannot be installed. What is `configured`.
     `unit`: what sets devices at boot, and has to set them `now`. `initramfs`: images may be older than what is in modprobe.d.
     `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True):
-    """As the module gpuprov_fetch takes it: `url`, or else `file` beside the inventory."""
+    """As the step fetch takes it: `url`, or else `file` beside the inventory."""
 
     of: str
     url: str

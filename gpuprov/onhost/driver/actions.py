@@ -1,4 +1,4 @@
-"""What the module gpuprov_driver_modules can be asked for. Each function answers one state; they raise Failed, or packages.Refused."""
+"""What the step driver_modules can be asked for. Each function answers one state; they raise Failed, or packages.Refused."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
 
 
 def options(block: Rdma) -> dict[str, Any]:
-    """What the module gpuprov_efa is given, too."""
+    """What the step efa is given, too."""
     return {"kmod": vendor(block), "plugin": block.efa.plugin, "mpi": block.efa.mpi}
 
 

@@ -41,6 +41,6 @@ def fetch(ctx: Ctx) -> Fetch | None:
 
 
 def software(ctx: Ctx) -> dict[str, Any] | None:
-    """As the module gpuprov_efa takes it; None where no installer is asked for."""
+    """As the step efa takes it; None where no installer is asked for."""
     digest = installer_sha256(ctx.fragment) if ctx.fragment.fabric == "efa" else ""
     return {"archive": archive(digest), "sha256": digest, **options(ctx.fragment)} if digest else None

@@ -72,7 +72,7 @@ def archive(decision: Decision) -> str:
 
 def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """`due`: the driver is not there for each kernel, or of another installer. `run`: the installer is run, from `archive`. `build`:
-    kernels for which DKMS builds it. All as the module gpuprov_erdma takes it."""
+    kernels for which DKMS builds it. All as the step erdma takes it."""
     return {
         "due": decision.run or bool(decision.lacking),
         "run": decision.run,

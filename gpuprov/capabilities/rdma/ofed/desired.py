@@ -98,7 +98,7 @@ def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
 
 
 def openibd(ctx: Ctx) -> dict[str, Any]:
-    """As the module gpuprov_openibd takes it. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
+    """As the step openibd takes it. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
     hold ib_core, which leave before. `start`: it did not run. `left`: what to say where modules are not OFED's after its start."""
     out, others = waits(ctx), foreign(ctx.facts)
     left = out or (f"openibd ran, and {' '.join(others)} is still not OFED's" if others else "")

@@ -1,0 +1,88 @@
+"""Judge who holds GPUs, stop services that do, and start them again.
+
+A user's process that holds a GPU is never ended; while there is one, nothing is stopped.
+What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run. So is
+what systemd stops with it, since it requires it (`Requires=`, `BindsTo=`, `PartOf=`).
+On a host that waits for a reboot, what does not start is left to the reboot.
+Check mode says what would be stopped or started.
+
+state: listed only looks who holds GPUs; free refuses users' processes; stopped does, too, and stops the
+    services; started starts again what was stopped.
+services: Units that may be stopped, in this order; patterns match the units that systemd has loaded.
+guests: Whether a process that has a GPU for a virtual machine holds it, too, as before a reboot.
+drained: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
+leave: Patterns of units that are not started again, and forgotten (started); their own role starts them.
+tolerant: Whether a service that does not start is no error.
+
+Returns:
+clients: Users' processes that hold a GPU, each with its pid, its user and its unit. (state is not started)
+stopped: The services that were stopped, and at the end what systemd stops with them. (state is stopped)
+started: The services that were started. (state is started)
+not_started: The services that do not start. (state is started)
+"""
+
+from __future__ import annotations
+
+from .. import clients
+from ..module import AnsibleModule
+
+OPTIONS = {
+    "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},
+    "services": {"type": "list", "elements": "str", "required": True},
+    "guests": {"type": "bool", "default": False},
+    "drained": {"type": "bool", "default": False},
+    "leave": {"type": "list", "elements": "str", "default": []},
+    "tolerant": {"type": "bool", "default": False},
+}
+
+
+def run(module: AnsibleModule) -> None:
+    if module.params["state"] == "started":
+        _start(module)
+    services, state = module.params["services"], module.params["state"]
+    try:
+        held = clients.holders(services, guests=module.params["guests"])
+    except OSError as error:
+        module.fail_json(msg=f"the processes that hold a GPU cannot be listed: {error}. Fix: mount /proc on the host")
+    if held and state != "listed" and not (module.check_mode and module.params["drained"]):
+        ran = "The drain command ran and did not end them. " if module.params["drained"] else ""
+        module.fail_json(
+            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Fix: end or drain them, or give apply a drain "
+            "command (--drain COMMAND); nothing was stopped",
+            clients=held,
+        )
+    if state != "stopped":
+        module.exit_json(changed=False, clients=held)
+    units = clients.active(services)
+    more = clients.dependents(units)
+    problem = "" if module.check_mode else clients.stop(units, more)
+    if problem:
+        module.fail_json(
+            msg=f"{problem}. Fix: systemctl status says why, on the host; fix it, and apply again", clients=held
+        )
+    stopped = [*units, *more]
+    module.exit_json(changed=bool(units), clients=held, stopped=stopped, diff=_diff("running", stopped))
+
+
+def _start(module: AnsibleModule) -> None:
+    if not module.check_mode:
+        clients.forget(module.params["leave"])
+    units = clients.noted(module.params["services"])
+    started, failed = (units, {}) if module.check_mode else clients.start(units)
+    if failed and not module.params["tolerant"]:
+        names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
+        module.fail_json(
+            msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: {'; '.join(failed.values())}. "
+            f"Fix: systemctl status {names}, on the host; correct what it reports, and apply again",
+            started=started,
+            not_started=list(failed),
+        )
+    module.exit_json(changed=bool(started), started=started, not_started=list(failed), diff=_diff("stopped", started))
+
+
+def _diff(before: str, units: list[str]) -> dict[str, str]:
+    after = "stopped" if before == "running" else "running"
+    return {
+        "before": "".join(f"{unit} {before}\n" for unit in units),
+        "after": "".join(f"{unit} {after}\n" for unit in units),
+    }

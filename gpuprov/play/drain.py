@@ -1,0 +1,80 @@
+"""Have users' processes leave the GPUs of a host: by the site's command, which runs there, or by kubectl, which runs here.
+
+state: drained, or returned, which gives a Kubernetes node back that this run has drained.
+command: The site's, or `kubernetes` with its options; empty: nothing is done.
+node: The Kubernetes node.
+services: Units of gpuprov's that hold GPUs and are no users.
+guests: Whether a GPU that a virtual machine has counts, too.
+always: Drain also where nobody holds a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprov.drain import in_play, noted
+from gpuprov.errors import GpuprovError
+from gpuprov.play.host import Host, succeeded
+
+
+def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Drain the host, or give its node back. Raises StepFailed and GpuprovError."""
+    command, node, owner = (
+        str(arguments.get("command") or ""),
+        str(arguments.get("node") or ""),
+        _owner(host.variables),
+    )
+    cluster = in_play.asked(command, owner)
+    if arguments["state"] == "returned":
+        return _return(host, cluster, node, owner)
+    if not command or not (arguments.get("always") or _holders(host, arguments)):
+        return {"changed": False}
+    if host.check_mode:
+        return {"changed": True}
+    if cluster is None:
+        _run_script(host, command)
+        return {"changed": True}
+    whose = _run_script(host, noted.written("kubernetes", owner, host.name, over=False))
+    try:
+        warning = in_play.take_out(cluster, node, owner)
+    except GpuprovError:
+        if whose == noted.NEW and in_play.left(cluster, node, owner) != owner:
+            _run_script(host, noted.gone(owner))
+        raise
+    if whose == noted.THEIRS:  # of a run that has it no more
+        _run_script(host, noted.written("kubernetes", owner, host.name, over=True))
+    return {"changed": True, **({"warnings": [f"node {node}: {warning}"]} if warning else {})}
+
+
+def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) -> dict[str, Any]:
+    """`gpuprov apply` gives nodes back by itself, after its verify."""
+    if cluster is None or not owner or host.check_mode or host.variables.get("gpuprov_verified_later"):
+        return {"changed": False}
+    if succeeded(host.step("reason"))["reasons"]:
+        return {"changed": False}
+    changed, why = in_play.give_back(cluster, node, owner, green=not _half_changed(host.variables))
+    if changed:
+        _run_script(host, noted.gone())
+    return {"changed": changed, **({"warnings": [why]} if why else {})}
+
+
+def _holders(host: Host, arguments: dict[str, Any]) -> list[str]:
+    services, guests = list(arguments.get("services") or []), arguments.get("guests", False)
+    found: list[str] = succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
+    return found
+
+
+def _run_script(host: Host, script: str) -> str:
+    return str(succeeded(host.step("command", argv=["/bin/sh", "-c", script])).get("stdout") or "").strip()
+
+
+def _owner(variables: Mapping[str, Any]) -> str:
+    """The run that has the host's lock, by whose name the node is known to be its own."""
+    owner = (variables.get("host_lock") or {}).get("run") or variables.get("gpuprov_run") or {}
+    return str(owner.get("run") or "")
+
+
+def _half_changed(variables: Mapping[str, Any]) -> bool:
+    """Return whether an act failed that changes something."""
+    return "host_failed" in variables and int(variables.get("gpuprov_act") or 2) > 1

@@ -1,0 +1,44 @@
+"""Go on only where the host is another machine than the one that runs Ansible: a reboot would end what asked for it.
+
+Boot and process namespace of both are compared. A container on this machine is another host, unless it is the one that runs Ansible.
+
+reasons: Why the host has to be rebooted, which the refusal names.
+
+Returns:
+machine: What the host said of its boot and its process namespace.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+from gpuprov.onhost import machine
+from gpuprov.play.host import Host, StepFailed
+from gpuprov.shared import ended
+
+LOCAL = ("local", "ansible.builtin.local")
+
+
+def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Ask both, and compare. Raises StepFailed."""
+    local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
+    there = "" if local else _identity(host)
+    if local or machine.same(_own_identity(), there):
+        why = "; ".join(arguments["reasons"])
+        raise StepFailed(
+            f"a reboot is required ({why}), and {host.name} is this very machine: gpuprov does not reboot it."
+            " Fix: reboot it yourself, then apply again"
+        )
+    return {"changed": False, "machine": there}
+
+
+def _identity(host: Host) -> str:
+    answer = host.shell(machine.IDENTITY)
+    if "stdout" not in answer:
+        raise StepFailed(ended.answer(answer) or "the host gave no answer")
+    return str(answer["stdout"])
+
+
+def _own_identity() -> str:
+    return subprocess.run(["/bin/sh", "-c", machine.IDENTITY], capture_output=True, text=True, check=False).stdout

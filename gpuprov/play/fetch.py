@@ -1,0 +1,36 @@
+"""Bring a file beside the inventory to a host that lacks it; it is measured here first. The rest is the step on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.onhost import files
+from gpuprov.play.host import Host, StepFailed
+
+FIX = "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says"
+
+
+def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Have the host fetch the file, or copy it there. Raises StepFailed."""
+    name = str(arguments.get("file") or "")
+    source = _measure(host, name, arguments) if name else ""
+    answer = host.step("fetch", **arguments)
+    if not answer.get("missing"):
+        return answer
+    with host.send(source) as came:
+        return host.step("fetch", **{**arguments, "came": came})
+
+
+def _measure(host: Host, name: str, arguments: dict[str, Any]) -> str:
+    """Return where the file is on this machine. Another one is refused before the host hears of it."""
+    of, wanted = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
+    try:
+        source = host.find_file(name)
+        digest = files.digest(source)
+    except Exception as error:
+        message = f"{of}: {name} cannot be read: {error}; nothing was changed. Fix: put it there, or correct the path"
+        raise StepFailed(message) from error
+    if digest != wanted:
+        message = f"{of}: {name}: its SHA-256 is {digest}, and the spec says {wanted}; nothing was changed"
+        raise StepFailed(f"{message}. Fix: {arguments.get('hint') or FIX}")
+    return source

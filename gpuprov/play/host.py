@@ -1,0 +1,58 @@
+"""A host as a step of a play sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from gpuprov.shared import ended
+
+
+class StepFailed(Exception):
+    """A step that cannot go on: its text is the task's message."""
+
+
+class Host(Protocol):
+    """What Ansible does for a step (plugins/action/gpuprov_step.py)."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The task's variables."""
+
+    @property
+    def check_mode(self) -> bool:
+        """Whether nothing may be changed."""
+
+    @property
+    def name(self) -> str:
+        """The host's name in the inventory."""
+
+    def step(self, step: str, /, **arguments: Any) -> dict[str, Any]:
+        """Do a step on the host, and return its result, failed or not."""
+
+    def shell(self, script: str) -> dict[str, Any]:
+        """Run a script of ours by /bin/sh on the host, also in check mode; return Ansible's result."""
+
+    def template(self, value: Any) -> Any:
+        """Expand a variable of the site's."""
+
+    def find_file(self, name: str) -> str:
+        """Find a file beside the inventory or the play; a vaulted one is decrypted. Raises whatever Ansible does."""
+
+    def send(self, path: str) -> AbstractContextManager[str]:
+        """Copy a file to a temporary folder on the host, and yield its place there."""
+
+    def fetch(self, path: str, place: str) -> dict[str, Any]:
+        """Copy a file of the host's to `place` on this machine, and compare both; return Ansible's result."""
+
+
+def succeeded(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a step that did not fail. Raises StepFailed with what it printed last."""
+    if answer.get("failed") or answer.get("unreachable"):
+        printed = (str(answer.get("stderr") or "") or str(answer.get("stdout") or "")).strip().splitlines()
+        message = (
+            f"{printed[-1]} (exit status {answer.get('rc')})" if printed and "rc" in answer else ended.answer(answer)
+        )
+        raise StepFailed(str(message or "the host gave no answer"))
+    return answer

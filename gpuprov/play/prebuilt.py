@@ -1,0 +1,108 @@
+"""Kernel modules that one host builds for others, where both meet: on the machine that runs Ansible.
+
+`packed`, on the build host, makes a Debian package of the modules that DKMS has installed, in the place of the DKMS
+package, and keeps it here; one with the same modules that is here already is not made again. `judged` refuses what
+the build host has or is about to have (of this run, or of an earlier one whose package lies in the cache) where that
+is not for this host, and changes nothing. `brought` also refuses where the build host has given nothing out in this
+run. Check mode packs nothing, and refuses nothing for what the build host is only about to have.
+
+state: packed, judged or brought.
+driver: What gpuprov_judge has worked out for nvidia_driver on this host.
+builder: The build host.
+platform: The host's distribution and version, by which packages are told apart.
+
+Returns:
+given: Whether the package is there for other hosts. (packed)
+wanted: Whether the package has to be installed. (judged, brought: these and what follows)
+awaited: Whether the build host takes part in this run, and packs before the package is brought.
+package: Where it is on this machine; sha256 is its checksum, place where it goes on the host.
+record: The description that is kept on the host, its text by its path.
+install: What the package manager is asked for, the set and the package.
+stop: Whether what holds the GPUs is stopped for it.
+try_install: What is installed in the trial of the transaction; try_remove is what is removed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuprov.onhost.driver import prebuilt
+from gpuprov.play.host import Host, StepFailed
+
+GIVEN = "nvidia_driver_given"
+"""What the build host's own task of this step is registered as."""
+JUDGED = "__nvidia_driver_prebuilt"
+"""What act 1 registers on a host that is served."""
+
+
+def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Pack on the build host; judge, then bring to another. Raises StepFailed."""
+    driver, builder = arguments["driver"], str(arguments["builder"])
+    words = (arguments["platform"], host.variables["ansible_facts"]["architecture"], builder, driver["module"])
+    cache = prebuilt.cache(os.environ, *map(str, words), prebuilt.wanted_version(driver))
+    if arguments["state"] == "packed":
+        return _pack(host, arguments, cache)
+    return {"changed": False, **_judge(host, arguments, cache)}
+
+
+def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
+    if host.check_mode:
+        return {"changed": False, "given": False}
+    answer = host.step("prebuilt", **{**arguments, "sums": prebuilt.sound(cache)})
+    if answer.get("failed") or answer.get("unreachable"):
+        return answer
+    for ending in ("deb", "json") if answer.get("changed") else ():
+        fetched = host.fetch(f"{prebuilt.place_of(arguments['driver'])}.{ending}", f"{cache}.{ending}")
+        if fetched.get("failed") or fetched.get("unreachable"):
+            return fetched
+    return {"changed": bool(answer.get("changed")), "given": True}
+
+
+def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
+    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, one that failed in act 1 is
+    not: it counts that it has packed."""
+    driver, builder = arguments["driver"], str(arguments["builder"])
+    checking, package = host.check_mode, prebuilt.known(cache)
+    coming, given = _of_builder(builder, host.variables)
+    judging = arguments["state"] == "judged"
+    early = judging and bool(coming)
+    awaited = not judging and bool((host.variables.get(JUDGED) or {}).get("awaited"))
+    if early:
+        package = coming
+    elif (coming or awaited) and not (given or checking):
+        raise StepFailed(prebuilt.gone(builder, host.name, failed=True))
+    elif coming and not package and not checking:
+        raise StepFailed(prebuilt.gone(builder, host.name, failed=False))
+    if not (checking and coming and not early) and (why := prebuilt.problem(builder, host.name, driver, package)):
+        raise StepFailed(why)
+    wanted = not early and prebuilt.lacks(driver, package)
+    place = prebuilt.place_of(driver)
+    local = ["--reinstall", f"{place}.deb"] if wanted else []
+    record = Path(f"{cache}.json").read_text(encoding="utf-8") if wanted and not checking else ""
+    return {
+        "wanted": wanted,
+        "awaited": early,
+        "package": f"{cache}.deb",
+        "sha256": package.get("sha256", ""),
+        "place": f"{place}.deb",
+        "record": {f"{place}.json": record} if record else {},
+        "install": [*driver["install"], *(() if checking else local)],
+        "stop": bool(driver["reload"] and (wanted or driver["moves"])),
+        **prebuilt.trial(driver, local, untried=checking or not local),
+    }
+
+
+def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return what the build host gets in this run, nothing where it takes no part; and whether it has packed."""
+    if builder not in variables["ansible_play_hosts"]:
+        return {}, False
+    own = variables["hostvars"][builder]
+    judged = own.get("gpuprov_judged") or {}
+    other = (judged.get("desired") or {}).get("nvidia_driver") or {}
+    if "module" not in other:
+        return {}, False
+    found = {"version": prebuilt.wanted_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
+    return found, bool((own.get(GIVEN) or {}).get("given"))

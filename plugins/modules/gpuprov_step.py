@@ -1,0 +1,133 @@
+#!/usr/bin/python
+"""A step on a host that is no file, unit, package or package source: a build, a reset, a MIG plan, a drain."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_step
+short_description: Do a step on a GPU host that no module for files, units or packages does
+description:
+  - Each step is a file of gpuprov/onhost/steps, or of gpuprov/play where it decides on the controller, which says what it promises,
+    takes and returns. Its arguments are checked by types, choices and names, as those of a module.
+  - The code of one step alone is imported on the host.
+author: gpuprov
+options:
+  name:
+    description: The step.
+    type: str
+    required: true
+    choices:
+      - boot
+      - cdi
+      - clients
+      - command
+      - doca_host
+      - drain
+      - driver_loaded
+      - driver_modules
+      - driver_runfile
+      - efa
+      - elsewhere
+      - engines
+      - erdma
+      - fetch
+      - first_boot
+      - give_up
+      - gpu_settings
+      - mig
+      - mps
+      - openibd
+      - peer_build
+      - peer_memory
+      - prebuilt
+      - reason
+      - running_kernel
+      - tool_build
+      - unload
+  arguments:
+    description: What the step takes, by name.
+    type: dict
+    default: {}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = r"""
+- name: Refuse while a user's process holds a GPU
+  gpuprov_step:
+    name: clients
+    arguments: {state: free, services: [nvidia-dcgm.service]}
+"""
+
+RETURN = r"""
+msg:
+  description: What was done, or why it failed. What else a step returns is told in its file.
+  type: str
+  returned: where there is something to say
+"""
+
+import importlib
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
+
+PACKAGE = "ansible.module_utils.gpuprov_onhost.steps"
+CONTROLLER = ["drain", "elsewhere", "give_up"]
+"""Steps that the action plugin does alone."""
+
+
+def bundled() -> None:
+    """Never called: AnsiballZ brings along what a module imports anywhere in its text."""
+    from ansible.module_utils.gpuprov_onhost.steps import (  # noqa: F401
+        boot,
+        cdi,
+        clients,
+        command,
+        doca_host,
+        driver_loaded,
+        driver_modules,
+        driver_runfile,
+        efa,
+        engines,
+        erdma,
+        fetch,
+        first_boot,
+        gpu_settings,
+        mig,
+        mps,
+        openibd,
+        peer_build,
+        peer_memory,
+        prebuilt,
+        reason,
+        running_kernel,
+        tool_build,
+        unload,
+    )
+
+
+def main() -> None:
+    host = sorted([*bundled.__code__.co_varnames, *CONTROLLER])
+    options = {
+        "name": {"type": "str", "required": True, "choices": host},
+        "arguments": {"type": "dict", "default": {}},
+    }
+    module = AnsibleModule(
+        options, supports_check_mode=True, no_log=True
+    )  # texts of the site's files may be among them
+    name = module.params["name"]
+    if name in CONTROLLER:
+        module.fail_json(msg=f"step {name} needs action_plugins of this project where Ansible looks for them")
+    step = importlib.import_module(f"{PACKAGE}.{name}")
+    checked = ArgumentSpecValidator(step.OPTIONS, required_if=getattr(step, "REQUIRED_IF", None)).validate(
+        module.params["arguments"]
+    )
+    if checked.error_messages:
+        module.fail_json(msg=f"step {name}: {'; '.join(checked.error_messages)}")
+    module.params = checked.validated_parameters
+    step.run(module)
+
+
+if __name__ == "__main__":
+    main()
