@@ -1,20 +1,40 @@
-"""The controller's part of gpuprov_files: reads the files of a role that go to the host as they are."""
+"""The controller's part of gpuprov_files: options from what is desired of a capability, and the text of files of the role."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
+
+try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.play.arguments import file_arguments, find_desired
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Put the text of each in the place of its name, and let the module do the rest."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        names = self._task.args.get("role_files") or {}
-        given = {**self._task.args, "role_files": {path: self._text(name) for path, name in names.items()}}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = dict(self._task.args)
+        if place := str(given.pop("capability", "")):
+            if MISSING:
+                raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
+            given = {**file_arguments(find_desired(task_vars or {}, place)), **given}
+            if not {name for name, value in given.items() if value}:
+                return {**result, "changed": False, "paths": [], "units": []}
+        names = given.get("role_files") or {}
+        given["role_files"] = {path: self._text(name) for path, name in names.items()}
         answer: dict[str, Any] = self._execute_module(module_args=given, task_vars=task_vars)
         return answer
 

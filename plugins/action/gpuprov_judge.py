@@ -3,14 +3,15 @@
 Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script that reads. Options:
 `capabilities` (those of this run) and `moment`: `preflight` asks what must hold before anything is changed and fails with all that
 does not; `now` only works out anew what the roles bring about, once act 2 or a reboot has changed the host. In check mode nothing has
-changed it: what was `judged` stays.
+changed it: what was judged stays.
 
 Between the two stands `sources`. nvidia_driver's first stage may add a package source, and what waits for it is decided only then:
 its own version, and what a role after it takes from there, or by that version. So each asks again, for itself; those after it are
-judged by the driver that is to come, which is in what was `judged`. Nothing is asked of the host where no driver was resolved and
-nothing had waited (`later` of what it brings about). What still waits is refused; in check mode, which adds no source, it is said.
+judged by the driver that is to come, which is in what was judged before, the variable gpuprov_judged. Nothing is asked of the host
+where no driver was resolved and nothing had waited (`later` of what it brings about). What still waits is refused; in check mode,
+which adds no source, it is said.
 
-What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
+What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was judged of others before.
 `resources`, of `now`, is what each of `capabilities` has on the host then, for the receipt, beside what was told of others before.
 `driver` is what gpuprov_packages keeps packages of another driver away by.
 Strings in it come from a host and are no templates.
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """One exec on the host, every check in memory."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"capabilities", "judged", "moment"})
+    _VALID_ARGS = frozenset({"capabilities", "moment"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -53,9 +54,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if MISSING:
             raise AnsibleActionFail(missing.package(MISSING, known))
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
-        judged = self._task.args.get("judged") or {}
+        last = known.get("gpuprov_judged") or {}
+        judged = (last.get("desired") or {}) if moment != "preflight" else {}
         version = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))
-        before = (known.get("gpuprov_judged") or {}).get("resources") or {}
+        before = last.get("resources") or {}
         checking = bool(known.get("ansible_check_mode"))
         waited = waiting({name: judged[name] for name in only if name in judged})
         if (moment == "now" and checking and judged) or (moment == "sources" and not (version or waited)):

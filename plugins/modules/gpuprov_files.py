@@ -13,6 +13,12 @@ description:
   - Where a file of systemd's changes, systemd reads its files anew.
 author: gpuprov
 options:
+  capability:
+    description: >-
+      The capability whose desired files, and units at each boot, stand for the options of these; others may be given beside it. Where
+      nothing is desired, and O(reboot) is not given, the host is not asked.
+    type: str
+    default: ""
   files:
     description: The text of each file, by its absolute path.
     type: dict
@@ -132,6 +138,7 @@ LINES = {
 
 def main() -> None:
     options = {
+        "capability": {"type": "str", "default": ""},
         "files": {"type": "dict", "default": {}},
         "absent": {"type": "list", "elements": "path", "default": []},
         "absent_if": {"type": "dict", "default": {}},
@@ -145,6 +152,10 @@ def main() -> None:
         "problem": {"type": "str", "default": ""},
     }
     module = AnsibleModule(options, supports_check_mode=True)
+    if module.params["capability"]:
+        module.fail_json(
+            msg="gpuprov_files: capability needs action_plugins of this project where Ansible looks for them"
+        )
     if problem := module.params["problem"]:
         if not module.check_mode:
             module.fail_json(msg=problem)

@@ -9,6 +9,7 @@ short_description: Judge a host by gpuprov's own checks
 description:
   - Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script, which only reads.
   - Fails with everything that forbids to change the host, each with its way out. Otherwise it works out what each role brings about.
+  - The result is registered as C(gpuprov_judged), from which it goes on at the next moment. That of other capabilities stays.
 author: gpuprov
 options:
   capabilities:
@@ -20,16 +21,12 @@ options:
     description:
       - C(preflight) asks what must hold before anything is changed.
       - C(sources) asks again for a role that takes packages from a source that was added meanwhile, or whose choice depends on the
-        driver, which is then the one that O(judged) says is to come. What waits for a source all the same is refused; in check mode,
+        driver, which is then the one that was judged to come. What waits for a source all the same is refused; in check mode,
         it is said.
       - C(now) only works out anew what the roles bring about, once packages or a reboot have changed the host.
     type: str
     choices: [preflight, sources, now]
     required: true
-  judged:
-    description: What was worked out before, by capability. That of other capabilities stays.
-    type: dict
-    default: {}
   script:
     description: Shell that only reads. Set by the action plugin.
     type: str
@@ -63,7 +60,6 @@ from ansible.module_utils.gpuprov_onhost.module import AnsibleModule
 def main() -> None:
     options = {
         "capabilities": {"type": "list", "elements": "str", "required": True},
-        "judged": {"type": "dict", "default": {}},
         "moment": {"type": "str", "choices": ["preflight", "sources", "now"], "required": True},
         "script": {"type": "str", "default": ""},
     }

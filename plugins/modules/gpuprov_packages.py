@@ -23,8 +23,14 @@ options:
   action:
     description: What to do.
     type: str
-    choices: [settle, try, judge, read, files, prepare, fetch]
+    choices: [settle, install, hold, try, judge, read, files, prepare, fetch]
     default: settle
+  capability:
+    description: >-
+      The capability, or a part of it such as C(rdma.ofed), whose desired packages stand for all other options. Then V(install) does
+      the transaction alone, and V(hold) only holds and releases. Where nothing is desired, the host is not asked.
+    type: str
+    default: ""
   of:
     description: What the packages are, for messages.
     type: str
@@ -120,6 +126,8 @@ options:
 EXAMPLES = """
 - name: Try the transaction, and download what it needs
   gpuprov_packages: {action: try, of: the toolkit, install: [nvidia-container-toolkit=1.17.8-1]}
+- name: Try what is desired of a capability, and download it
+  gpuprov_packages: {action: try, capability: dcgm}
 - name: Install and hold it
   gpuprov_packages: {of: the toolkit, install: [nvidia-container-toolkit=1.17.8-1], hold: [nvidia-container-toolkit]}
 - name: Read what is installed, and which versions there are
@@ -172,9 +180,10 @@ NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
     "action": {
         "type": "str",
-        "choices": ["settle", "try", "judge", "read", "files", "prepare", "fetch"],
+        "choices": ["settle", "install", "hold", "try", "judge", "read", "files", "prepare", "fetch"],
         "default": "settle",
     },
+    "capability": {"type": "str", "default": ""},
     "of": {"type": "str", "default": ""},
     **dict.fromkeys(("install", "remove", "may_remove", "hold", "release", "names", "without"), NAMES),
     "pin": {
@@ -209,6 +218,10 @@ ARGUMENTS = {
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     asked = module.params
+    if asked["capability"]:
+        module.fail_json(
+            msg="gpuprov_packages: capability needs action_plugins of this project where Ansible looks for them"
+        )
     try:
         manager = choice.manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
         answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)

@@ -14,6 +14,8 @@ from jinja2.nativetypes import NativeEnvironment
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context
+from gpuprov.play.arguments import FILES
+from gpuprov.resources import Packages
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts, good
 
@@ -104,6 +106,17 @@ def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -
                 jinja.compile_expression(expression.strip(), undefined_to_none=False)(mine)
 
 
+def read_whole(task: dict[str, Any], judged: dict[str, Any]) -> None:
+    """Take what the actions of the modules for packages and files take of a capability that a task names."""
+    for module, options in (("gpuprov_packages", Packages.__struct_fields__), ("gpuprov_files", FILES.values())):
+        place = (task.get(module) or {}).get("capability", "")
+        values: Any = judged["desired"]
+        for name in filter(None, place.split(".")):
+            values = values[name]
+        for name in options if place else ():
+            values.asked_for |= {name} & set(values)
+
+
 def happened(result: object) -> bool:
     """In place of Ansible's tests of a task's result, which there is none of here."""
     return bool(result)
@@ -130,6 +143,7 @@ def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> 
     known |= {task["register"]: judged for task in every if "gpuprov_judge" in task and "register" in task}
     for task in every:
         ask(task, known, jinja)
+        read_whole(task, judged)
     elsewhere = JUDGE | GIVEN_WHOLE.get(name, set())
     assert recorder.asked_for | elsewhere == set(recorder) | elsewhere
     inner = {

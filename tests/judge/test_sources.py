@@ -45,7 +45,13 @@ def host(**changed: str) -> Facts:
 
 
 def ask(
-    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, there: Facts | None, *, checking: bool = False, **asked: Any
+    plugin: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    there: Facts | None,
+    *,
+    judged: dict[str, Any],
+    moment: str = "sources",
+    checking: bool = False,
 ) -> dict[str, Any]:
     """What the action answers for a host whose driver comes from a mirror; None: a host that is not asked."""
     driver = NvidiaDriver(version="535", source="mirror", repository=MIRROR)
@@ -60,9 +66,9 @@ def ask(
     monkeypatch.setattr(plugin.ActionModule, "_read", lambda *_: "")
     monkeypatch.setattr(plugin, "facts_of", facts_of)
     action = plugin.ActionModule.__new__(plugin.ActionModule)
-    action._task = SimpleNamespace(args={"capabilities": ["cuda_toolkit"], "moment": "sources", **asked})
+    action._task = SimpleNamespace(args={"capabilities": ["cuda_toolkit"], "moment": moment})
     action._templar = SimpleNamespace(template=lambda value: value)
-    before = {"resources": {"gpu_settings": ["unit gpuprov-gpu-settings.service"]}}
+    before = {"resources": {"gpu_settings": ["unit gpuprov-gpu-settings.service"]}, "desired": judged}
     known = {**variables, "inventory_hostname": "gpu1", "ansible_check_mode": checking, "gpuprov_judged": before}
     answer: dict[str, Any] = action.run(None, known)
     return answer
@@ -123,15 +129,15 @@ def test_check_mode_has_changed_nothing_since(plugin: ModuleType, monkeypatch: p
 
 @pytest.mark.install
 def test_what_a_host_said_is_no_template_on_its_way_through_the_judge(tmp_path: Path) -> None:
-    """What was judged goes back in as an argument, and comes out as a result: twice, as in the acts."""
+    """What was judged is gone on from, and comes out as a result: twice, as in the acts."""
     said = {"ansible.builtin.command": {"argv": ["printf", r"\173\173 7 * 7 \175\175"]}, "register": "said"}
     judge: dict[str, Any] = {"capabilities": ["cuda_toolkit"], "moment": "sources"}
-    first = {**judge, "judged": {"dcgm": {"later": {}, "files": {"/etc/x": "{{ said.stdout }}"}}}}
-    again = {**judge, "judged": "{{ gpuprov_judged.desired }}"}
+    before = {"desired": {"dcgm": {"later": {}, "files": {"/etc/x": "{{ said.stdout }}"}}}}
     put = {"content": "{{ gpuprov_judged.desired.dcgm.files['/etc/x'] }}", "dest": str(tmp_path / "put")}
     tasks = [
         said,
-        *({"gpuprov_judge": one, "register": "gpuprov_judged"} for one in (first, again)),
+        {"ansible.builtin.set_fact": {"gpuprov_judged": before}},
+        *[{"gpuprov_judge": judge, "register": "gpuprov_judged"}] * 2,
         {"ansible.builtin.copy": put},
     ]
     done = play(tmp_path, {"tasks": tasks})

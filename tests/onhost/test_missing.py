@@ -14,6 +14,8 @@ TASKS: dict[str, dict[str, Any]] = {
     "gpuprov_spec": {"role": "mig"},
     "gpuprov_reach": {},
     "gpuprov_judge": {"capabilities": ["kernel"], "moment": "preflight"},
+    "gpuprov_files": {"capability": "kernel"},
+    "gpuprov_packages": {"capability": "dcgm"},
     "gpuprov_step": {"name": "drain", "arguments": {"state": "drained", "command": "kubernetes", "node": "gpu1"}},
 }
 

@@ -16,7 +16,6 @@ from gpuprov.onhost.at_boot.program import Refused
 from gpuprov.probe.host import system
 from gpuprov.probe.host.pcie import PCIE
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
-from gpuprov.resources.packages import packages_of
 
 MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
@@ -103,7 +102,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "on", "off")
     return {
         "of": "PCIe settings",
-        "packages": ["pciutils"] if registers(block) and not state.setpci else [],
+        "install": ["pciutils"] if registers(block) and not state.setpci else [],
         "unit": "".join(values.pop("on")),
         **values,
         "differs": differs(ctx) if asked else "",
@@ -129,5 +128,4 @@ RESOURCES = Resources(
 DESIRED = Desired(
     (PCIE, system.CONTAINER),
     make,
-    packages=lambda values: (packages_of(values, install=values["packages"]),),
 )

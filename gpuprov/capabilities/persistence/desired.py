@@ -128,15 +128,15 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install, `download` to fetch before anything changes, and what its resources are. `unit`: what is to run, `state`
-    how it is brought to that; empty where the driver has no GPU yet that it could hold."""
+    """`install`: the daemon's package; `download`: what is fetched before anything changes; what its resources are. `unit`: what is
+    to run, `state` how it is brought to that; empty where the driver has no GPU yet that it could hold."""
     found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not found.installed
     runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None
     return {
         "of": persistence.PACKAGE,
         "instead": INSTEAD,
-        "packages": [persistence.PACKAGE] if missing else [],
+        "install": [persistence.PACKAGE] if missing else [],
         "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
         **role_values(resources, "files", "absent", "on", "off"),
         "unit": runs.name if runs else "",
@@ -154,5 +154,5 @@ RESOURCES = Resources(
 DESIRED = Desired(
     RESOURCES.probes,
     make,
-    packages=lambda values: (packages_of(values, install=values["packages"], judge=True),),
+    packages=lambda values: (packages_of(values, judge=True),),
 )

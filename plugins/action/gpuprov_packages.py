@@ -1,0 +1,39 @@
+"""The controller's part of gpuprov_packages: what is desired of a capability becomes the module's options, or no call at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
+
+try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.play.arguments import find_desired, package_arguments
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Take the options from what is desired, and let the module do the rest."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments, variables = dict(self._task.args), task_vars or {}
+        if place := str(arguments.pop("capability", "")):
+            if MISSING:
+                raise AnsibleActionFail(missing.package(MISSING, variables))
+            action = str(arguments.pop("action", "settle"))
+            found = package_arguments(find_desired(variables, place), action)
+            if not found:
+                return {**result, "changed": False, "changes": []}
+            arguments |= found
+        answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
+        return answer
