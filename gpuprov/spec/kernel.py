@@ -60,6 +60,13 @@ class Kernel(Fragment, frozen=True):
         msgspec.Meta(description="by module, its parameters and their values; true is written as 1"),
     ] = {}
     modules_load: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="modules to load at boot")] = ()
+    modules_built: Annotated[
+        tuple[ModuleName, ...],
+        msgspec.Meta(
+            description="modules from outside the kernel (lustre, wekafsio, gdrdrv) that the kernel of the next boot must have, built "
+            "for it. Whoever brings them builds them; gpuprov says beforehand where one is missing"
+        ),
+    ] = ()
     sysctl: Annotated[
         dict[SysctlName, int | str], msgspec.Meta(description="kernel settings by name, for now and for every boot")
     ] = {}
@@ -140,6 +147,7 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
     limits: dict[LimitName, Limit] = {}
     blacklist: dict[str, None] = {}
     modules: dict[str, None] = {}
+    built: dict[str, None] = {}
     hugepages: dict[HugepageSize, int] = {}
     words: dict[str, object] = {}
 
@@ -169,11 +177,13 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
         agree(words, {key: value for key, value in said.items() if value != "keep"}, "", source)
         blacklist.update(dict.fromkeys(kernel.blacklist))
         modules.update(dict.fromkeys(kernel.modules_load))
+        built.update(dict.fromkeys(kernel.modules_built))
     merged = Kernel(
         command_line=command_line,
         blacklist=tuple(blacklist),
         module_options=options,
         modules_load=tuple(modules),
+        modules_built=tuple(built),
         sysctl=sysctl,
         limits=limits,
         hugepages=hugepages,

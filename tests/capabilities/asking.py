@@ -158,6 +158,7 @@ GOOD: dict[str, Output | str] = {
     "driver_building": "there|dkms\nthere|gcc-c++\nthere|gcc\nthere|make\n",
     "debian_archives": "",
     "kernels_held": "",
+    "modules_built": "",
     "next_boot": "",
     "site_key": "",
     "package_locking": "",

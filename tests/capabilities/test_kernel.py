@@ -24,7 +24,21 @@ SERVICES = captured("default_limits", "debian12")
 
 BLACKLIST, MODULE_OPTIONS, MODULES_LOAD = "kernel.blacklist", "kernel.module_options", "kernel.modules_load"
 SYSCTL, LIMITS, LINE = "kernel.sysctl", "kernel.limits", "kernel.command_line"
-ENTRIES, INITRAMFS = "kernel.boot_entries", "kernel.initramfs"
+ENTRIES, INITRAMFS, BUILT = "kernel.boot_entries", "kernel.initramfs", "kernel.modules_built"
+WEKA = Kernel(modules_built=("wekafsio", "gdr-drv"))
+OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
+
+
+def built(**kernels: str) -> dict[str, str]:
+    """Two installed kernels of which the newer boots next; by module, for NEW, what its file says of the kernel it is for."""
+    files = {
+        name: "" if kernel == "none" else f"/lib/modules/{NEW}/updates/{name}.ko" for name, kernel in kernels.items()
+    }
+    rows = [f"{NEW}|{name}|{file}|{kernels[name] if file else ''}" for name, file in files.items()]
+    both = "".join(f"{release}|1|1|535.261.03|1\n" for release in (OLD, NEW))
+    return {"kernels": both, "modules_built": "\n".join(rows) + "\n"}
+
+
 ROWS = [
     Row("no blacklist asked", BLACKLIST, NOTHING, {}, "n/a", "not in the spec"),
     Row("blacklisted, by either spelling", BLACKLIST, OUT, {}, "pass", "nouveau nova_core"),
@@ -52,6 +66,30 @@ ROWS = [
         "ib-core: send_queue_size=64",
         "another file",
     ),
+    Row("no module is asked for", BUILT, NOTHING, {}, "n/a", "not in the spec"),
+    Row(
+        "built", BUILT, WEKA, built(wekafsio=NEW, gdr_drv=NEW), "pass", f"wekafsio gdr_drv for {NEW}, which boots next"
+    ),
+    Row("not there", BUILT, WEKA, built(wekafsio="none", gdr_drv=NEW), "fail", f"{NEW}: no wekafsio", f"-k {NEW}"),
+    Row("not read", BUILT, WEKA, built(wekafsio=NEW), "fail", f"{NEW}: no gdr_drv"),
+    Row("of another kernel", BUILT, WEKA, built(wekafsio=OLD, gdr_drv=NEW), "fail", f"wekafsio is built for {OLD}"),
+    Row(
+        "linked by weak-updates",
+        BUILT,
+        Kernel(modules_built=("lustre",)),
+        {**built(), "modules_built": f"{NEW}|lustre|/lib/modules/{NEW}/weak-updates/lustre.ko|{OLD}\n"},
+        "pass",
+        f"lustre for {NEW}",
+    ),
+    Row(
+        "part of the kernel",
+        BUILT,
+        Kernel(modules_built=("fuse",)),
+        {**built(), "modules_built": f"{NEW}|fuse|(builtin)|\n"},
+        "pass",
+        f"fuse for {NEW}",
+    ),
+    Row("a container", BUILT, WEKA, {**PODMAN, "kernels": ""}, "n/a", "a podman container's is the machine's"),
     Row("no modules asked", MODULES_LOAD, NOTHING, {}, "n/a", "not in the spec"),
     Row("configured and loaded", MODULES_LOAD, LOAD, {"modules_load": BOTH}, "pass", "nvidia_uvm ib_core"),
     Row(

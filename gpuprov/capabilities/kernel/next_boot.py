@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.booting import coming, none_boots
 from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
 from gpuprov.probe.kernel import boot, initramfs, modules
+from gpuprov.probe.kernel.next_boot import NEXT_BOOT
 from gpuprov.shown import counted
 from gpuprov.spec.kernel import Kernel
 
@@ -91,4 +93,39 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")
 
 
-CHECKS = (command_line, boot_entries, initramfs_current)
+@check(
+    "kernel.modules_built",
+    *(modules.BUILT, modules.KERNELS, NEXT_BOOT, system.CONTAINER),
+    moment="next-boot",
+    fields=("modules_built",),
+    evidence=modules.BUILT.evidence,
+)
+def modules_built(ctx: Context[Kernel]) -> Outcome:
+    """Each kernel that the next boots start has these modules, built for it."""
+    names = [modules.underscored(name) for name in ctx.fragment.modules_built]
+    if not names:
+        return not_asked()
+    boots = coming(ctx.facts)
+    if boots is None:
+        return none_boots(ctx.facts)
+    built = {(module.release, module.name): module for module in ctx.facts.get(modules.BUILT)}
+    wrong: dict[str, list[str]] = {}
+    for release in dict.fromkeys(kernel.release for kernel in boots.each):
+        for name in names:
+            module = built.get((release, name), modules.BuiltModule(release, name))
+            if not module.fits:
+                reason = f"{name} is built for {module.kernel}" if module.path else f"no {name}"
+                wrong.setdefault(release, []).append(reason)
+    expected = f"{' '.join(names)} for {' and '.join(kernel.release for kernel in boots.each)}"
+    if wrong:
+        found = "; ".join(f"{release}: {', '.join(reasons)}" for release, reasons in wrong.items())
+        release = next(iter(wrong))
+        fix = (
+            f"dkms autoinstall -k {release}, or the package that brings it for this kernel; until then do not reboot, or have another "
+            "kernel start"
+        )
+        return fail(expected, found, fix)
+    return ok(f"{expected}, which {'boots' if len(boots.each) == 1 else 'boot'} next")
+
+
+CHECKS = (command_line, boot_entries, initramfs_current, modules_built)

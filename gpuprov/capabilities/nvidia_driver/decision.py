@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.nvidia_driver.booting import started
+from gpuprov.capabilities.booting import started
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     Decision,

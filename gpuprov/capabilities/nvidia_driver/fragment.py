@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.capabilities.nvidia_driver.booting import started
+from gpuprov.capabilities.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
 from gpuprov.catalog.drivers.sets import DriverPackages, default_source, driver_packages, kernel_module_table
 from gpuprov.probe.base import Facts, ProbeFailed

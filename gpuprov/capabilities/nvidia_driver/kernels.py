@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.nvidia_driver.booting import Coming, coming, none_boots
+from gpuprov.capabilities.booting import Coming, coming, none_boots
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,

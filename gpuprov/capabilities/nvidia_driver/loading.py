@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.nvidia_driver.booting import coming
+from gpuprov.capabilities.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.onhost.first_boot_tools import KEPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.nvidia_driver.booting import coming
+from gpuprov.capabilities.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.probe.host import house, system
 from gpuprov.probe.host.family import family, words

@@ -166,3 +166,40 @@ done""",
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
 )
 """Kernels that can boot, or that modules are built for (headers without an image: a container)."""
+
+
+class BuiltModule(msgspec.Struct, frozen=True):
+    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty where there is none. `kernel`:
+    the release that it was built for, empty where it does not say."""
+
+    release: str
+    name: str
+    path: str = ""
+    kernel: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether this kernel can load it. One that weak-updates links was built for another kernel with the same symbols."""
+        return bool(self.path) and ("/weak-updates/" in self.path or self.kernel in ("", self.release))
+
+
+def parse_built(output: Output) -> tuple[BuiltModule, ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    return tuple(BuiltModule(release, underscored(name), path, kernel) for release, name, path, kernel in rows)
+
+
+BUILT = Probe(
+    "modules_built",
+    """for d in /lib/modules/*; do
+  k=${d##*/}; [ -e "$d/modules.dep" ] || continue
+  for m in $built; do
+    f=$(modinfo -k "$k" -n "$m" 2>/dev/null | tail -n 1); v=
+    case $f in /*) v=$(modinfo -k "$k" -F vermagic "$m" 2>/dev/null); v=${v%% *} ;; esac
+    echo "$k|$m|$f|$v"
+  done
+done""",
+    parse_built,
+    "modinfo -k RELEASE -F vermagic MODULE",
+    asks=lambda host: {"built": " ".join(host.capabilities["kernel"].modules_built)},
+)
+"""The modules that `kernel.modules_built` names, for each installed kernel."""
