@@ -22,7 +22,7 @@ KEPT = f"{RUNS}--policyscript={POLICY} "
 TOPO = ("topo|/usr/sbin/rdma_topo", "topo_status|100", "topo_grub|absent")
 MASKS = ["/usr/sbin/rdma_topo", "write-grub-acs", "--output", GRUB]
 NOTHING = {
-    "packages": [],
+    "install": [],
     "programs": {},
     "files": {},
     "units": {},
@@ -45,9 +45,9 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         made(Pcie()),
         {**NOTHING, "absent": list(FILES)},
     ),
-    ("setpci is missing", made(Pcie(acs="disabled")), {"packages": ["pciutils"], "differs": ""}),
-    ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"packages": []}),
-    ("interrupts need none", made(LOCAL), {"packages": [], "differs": "", "absent": [DROP_IN_FILE]}),
+    ("setpci is missing", made(Pcie(acs="disabled")), {"install": ["pciutils"], "differs": ""}),
+    ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"install": []}),
+    ("interrupts need none", made(LOCAL), {"install": [], "differs": "", "absent": [DROP_IN_FILE]}),
     ("ACS is on", made(Pcie(acs="disabled"), said(acs=ON)), {"differs": f"{LEFT} acs 001d -> 0000"}),
     (
         "an HCA and a GPU differ",

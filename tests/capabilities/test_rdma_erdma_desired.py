@@ -138,7 +138,14 @@ def test_awss_installer_is_fetched_where_it_has_not_run_just_so() -> None:
     ran = efa(asked, efa_host.said())
     assert ran["fetch"] == []
     path = f"/var/cache/gpuprov/efa/{efa_host.SHA256}.tar.gz"
-    assert ran["efa"] == {"archive": path, "sha256": efa_host.SHA256, "kmod": True, "plugin": True, "mpi": "none"}
+    assert ran["efa"] == {
+        "state": "installed",
+        "archive": path,
+        "sha256": efa_host.SHA256,
+        "kmod": True,
+        "plugin": True,
+        "mpi": "none",
+    }
     never = efa(asked, efa_host.said(record=""))
     assert [(one["url"], one["path"], one["sha256"]) for one in never["fetch"]] == [
         (efa_catalogue.efa_file().at("1.47.0"), path, efa_host.SHA256)

@@ -62,6 +62,7 @@ def _undecided() -> dict[str, Any]:
         key: [] for key in ("install", "remove", "before", "asserting", "elsewhere", "installing")
     }
     return {
+        "of": "",
         "version": "",
         "flavour": "",
         "packages": {},
@@ -82,6 +83,7 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "elsewhere": [one for one in asserted if one != "transaction"],
         "installing": (taken := steps.installing(ctx, decision, moves)),
         "stages": steps.stages(taken),
+        "of": decision.version,
         "version": decision.version,
         "flavour": decision.flavour,
         "packages": mine,
@@ -125,8 +127,8 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 def packages(values: Mapping[str, Any]) -> Iterable[Packages]:
     """The one transaction, tools of the build included; none where the driver is decided later, or another host's modules come."""
     if "prebuilt" not in values["asserting"] and "try_install" in values:
-        told = {"of": values["version"], "install": values["try_install"], "remove": values["try_remove"]}
-        yield packages_of(values, is_driver=True, **told)
+        trial = {"install": values["try_install"], "remove": values["try_remove"]}
+        yield packages_of(values, is_driver=True, **trial)
 
 
 def _without_headers(spare: list[str]) -> str:

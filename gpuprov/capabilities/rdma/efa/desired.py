@@ -43,4 +43,8 @@ def fetch(ctx: Ctx) -> Fetch | None:
 def software(ctx: Ctx) -> dict[str, Any] | None:
     """As the step efa takes it; None where no installer is asked for."""
     digest = installer_sha256(ctx.fragment) if ctx.fragment.fabric == "efa" else ""
-    return {"archive": archive(digest), "sha256": digest, **options(ctx.fragment)} if digest else None
+    return (
+        {"state": "installed", "archive": archive(digest), "sha256": digest, **options(ctx.fragment)}
+        if digest
+        else None
+    )
