@@ -19,15 +19,15 @@ from typing import Literal
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import decide, events
+from gpuprov.fleet_policy import decide, events
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.policy import seconds
+from gpuprov.fleet_policy.state import State, folded
 from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
-from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.locks import is_held, opened
-from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import awaited, line
 from gpuprov.shared.signals import handled

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from gpuprov import reading
-from gpuprov.rollout.events import HostEnd, Verdict
+from gpuprov.fleet_policy.events import HostEnd, Verdict
 from gpuprov.slices.model import HostResult
 
 LONGEST = 300

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from gpuprov.rollout.state import State
+from gpuprov.fleet_policy.state import State
 
 FORMAT = 1
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.decide import APPROVAL
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.state import State
 from gpuprov.inventory.names import folded as names
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.decide import APPROVAL
-from gpuprov.rollout.events import Event
-from gpuprov.rollout.state import State
 from gpuprov.rollout.status import HostStatus, Status, by_state
 from gpuprov.shown import counted, hanging
 

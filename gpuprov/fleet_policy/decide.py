@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.events import Act, Event
+from gpuprov.fleet_policy.planned import Batch, Plan
+from gpuprov.fleet_policy.policy import number_of, seconds
+from gpuprov.fleet_policy.state import OUT, Host, State
+from gpuprov.fleet_policy.windows import is_open, opens
 from gpuprov.inventory.names import folded as names
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.events import Act, Event
-from gpuprov.rollout.planned import Batch, Plan
-from gpuprov.rollout.policy import number_of, seconds
-from gpuprov.rollout.state import OUT, Host, State
-from gpuprov.rollout.windows import is_open, opens
 
 
 class Drain(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.windows import SPAN, Zone, parsed, zone
 from gpuprov.reading import as_document
-from gpuprov.rollout.windows import SPAN, Zone, parsed, zone
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from gpuprov.rollout import decide, events
-from gpuprov.rollout.planned import planned
-from gpuprov.rollout.state import folded
-from tests.rollout.world import World, members, policy, world
+from gpuprov.fleet_policy import decide, events
+from gpuprov.fleet_policy.planned import planned
+from gpuprov.fleet_policy.state import folded
+from tests.fleet_policy.world import World, members, policy, world
 
 
 def made_up(chance: random.Random) -> str:

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout.policy import Approval, Policy, number_of, seconds
-from gpuprov.rollout.windows import Span, Zone, parsed, zone
+from gpuprov.fleet_policy.policy import Approval, Policy, number_of, seconds
+from gpuprov.fleet_policy.windows import Span, Zone, parsed, zone
 
 
 class Member(msgspec.Struct, frozen=True):

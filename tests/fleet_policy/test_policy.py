@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import policy as policies
-from gpuprov.rollout import windows
-from gpuprov.rollout.planned import Member, planned
+from gpuprov.fleet_policy import policy as policies
+from gpuprov.fleet_policy import windows
+from gpuprov.fleet_policy.planned import Member, planned
 from gpuprov.spec.problem import SpecError
-from tests.rollout.world import members, policy
+from tests.fleet_policy.world import members, policy
 
 WHOLE = """\
 gpuprov_rollout: 1
