@@ -9,6 +9,7 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
+from gpuprov.fleet_policy.events import ENDED, LATER
 from gpuprov.fleet_policy.state import State
 
 FORMAT = 1
@@ -109,11 +110,11 @@ def exit_code(state: State) -> int:
     if not state.finished:
         return 0
     bad = {host.result for host in state.hosts.values() if host.verdict == "failed"}
-    if bad - {"unreachable", "locked", "not-started", "changed", "unchanged", "verified"}:
+    if bad - LATER - ENDED:
         return 3
     if "unreachable" in bad:
         return 4
-    if bad & {"locked", "not-started"}:
+    if bad & LATER:
         return 5
     return int(any(host.verdict != "green" for host in state.hosts.values()))
 
