@@ -101,6 +101,16 @@ def event_of(action: Action, state: State, at: float) -> Event | None:
     return None
 
 
+def record(actions: Iterable[Action], state: State, at: float) -> list[Event]:
+    """Add to the state what is recorded before the actions are carried out, and return it."""
+    recorded = []
+    for action in actions:
+        if (event := event_of(action, state, at)) is not None:
+            recorded.append(event)
+            state.add(event)
+    return recorded
+
+
 def begun(state: State, act: Act, hosts: tuple[str, ...], at: float) -> Event:
     """The next job."""
     return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts)

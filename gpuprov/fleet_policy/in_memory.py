@@ -25,13 +25,10 @@ class InMemory:
 
     def begin(self) -> tuple[str, ...]:
         """Begin the next job, and return its hosts; none where the policy stops, or nothing is left."""
-        recorded = True
-        while recorded and not self.state.jobs:
-            now, recorded = self._clock(), False
-            for action in decide.following(self.state, now):
-                if (event := decide.event_of(action, self.state, now)) is not None:
-                    self.state.add(event)
-                    recorded = True
+        while not self.state.jobs:
+            now = self._clock()
+            if not decide.record(decide.following(self.state, now), self.state, now):
+                break
         return tuple(name for job in self.state.jobs.values() for name in job.hosts)
 
     def end(self, hosts: Sequence[HostEnd]) -> None:

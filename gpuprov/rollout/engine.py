@@ -106,12 +106,7 @@ class Engine:
                 for worker in self._workers.values():
                     worker.forget()
             return "on"
-        recorded: list[Event] = []
-        for action in actions:
-            if (event := decide.event_of(action, self.state, now)) is not None:
-                recorded.append(event)
-                self.state.add(event)
-        if recorded:
+        if recorded := decide.record(actions, self.state, now):
             if not self._record(recorded, seen=self.state.seen - len(recorded)):
                 self.state = folded(self.project.plan, self.store.events(self.project.id))
             return "on"
