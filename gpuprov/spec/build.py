@@ -159,8 +159,7 @@ def _way_out(value: object, kind: shape.Type) -> str:
         return ""
     bare = _bare(kind)
     members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
-    numbers = any(isinstance(member, shape.IntType) for member in members)
-    texts = any(isinstance(member, shape.StrType) for member in members)
+    texts, numbers = (any(isinstance(member, kind) for member in members) for kind in (shape.StrType, shape.IntType))
     if texts and isinstance(value, float):
         return f'; quote it: unquoted, YAML reads a number ("{value}0" would be {value})'
     if texts and isinstance(value, bool):
