@@ -29,6 +29,7 @@ Word = Literal[
 ]
 BatchState = Literal["over", "current", "waiting"]
 WORDS: tuple[Word, ...] = get_args(Word)
+VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "failed": "failed"}
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -80,9 +81,7 @@ def word(state: State, name: str) -> Word:
     """What a host is said to be."""
     host = state.hosts[name]
     if host.stage == "done":
-        if host.verdict == "waits":
-            return "waits for a reboot"
-        return "green" if host.verdict == "green" else "failed" if host.verdict == "failed" else "not done"
+        return VERDICTS.get(host.verdict, "not done")
     if host.stage == "waiting":
         return "not done" if state.finished else "waiting"
     words: dict[str, Word] = {"ready": "free", "worked": "working"}
