@@ -25,12 +25,12 @@ from gpuprov.catalog.drivers import sets
 from gpuprov.cli import cli, manual, reference
 from gpuprov.errors import EXIT_CODES
 from gpuprov.explain import fields
+from gpuprov.fleet_policy import policy
 from gpuprov.plan import saved
 from gpuprov.pull import model
 from gpuprov.render import checkout
 from gpuprov.render.variables import fleet_variables
 from gpuprov.report.specs import inventory_schema_text, schema_text
-from gpuprov.rollout import policy
 from gpuprov.simulate.distributions import TABLE
 from gpuprov.slices import stored
 

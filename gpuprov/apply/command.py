@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gpuprov import console
 from gpuprov.apply.document import as_json
+from gpuprov.apply.execution import Agreed
 from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
 from gpuprov.apply.rollback import acknowledge, rollback
-from gpuprov.apply.rollout import Agreed
 from gpuprov.apply.text import as_text
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text

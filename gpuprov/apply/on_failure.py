@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpuprov.apply import nodes, rollback, rollout
+from gpuprov.apply import execution, nodes, rollback
+from gpuprov.apply.execution import Agreed
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
-from gpuprov.apply.rollout import Agreed
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.interrupt import GRACE
@@ -27,11 +27,11 @@ def apply(
     known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
-    """As `rollout.apply`; then hosts that it changed and that are red go back to their last checkpoint, where their spec says so.
+    """As `execution.apply`; then hosts that it changed and that are red go back to their last checkpoint, where their spec says so.
 
     What became of them stays as it was, with `rolled_back`: the run is no success.
     """
-    run = rollout.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
+    run = execution.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
     asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
     red = {one.host: one for one in run.hosts if one.host in asking and _is_red(one)}
     if not red or options.act != "apply" or run.interrupted:

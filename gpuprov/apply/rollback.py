@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.apply.execution import apply
 from gpuprov.apply.first_look import duplicate, lost
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
-from gpuprov.apply.rollout import apply
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
 from gpuprov.checkpoints.choose import told
 from gpuprov.errors import UnreachableError

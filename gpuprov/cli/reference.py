@@ -135,7 +135,7 @@ def schema(kind: str | None, command: str | None) -> int:
 
         console.result(stored.schema_text(str(kind)))
     elif kind == "rollout":
-        from gpuprov.rollout import policy
+        from gpuprov.fleet_policy import policy
 
         console.result(policy.schema_text())
     elif kind == "bundle":

@@ -66,8 +66,8 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     from datetime import UTC, datetime
 
     from gpuprov import inventory
+    from gpuprov.fleet_policy import policy as policies
     from gpuprov.rollout import command
-    from gpuprov.rollout import policy as policies
     from gpuprov.slices import frozen, secrets
 
     if reading["ask_vault_pass"]:

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-from gpuprov.rollout.events import Event
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.planned import Plan
 from gpuprov.rollout.kept import Kept
-from gpuprov.rollout.planned import Plan
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.said import Said
 

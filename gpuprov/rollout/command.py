@@ -15,15 +15,16 @@ import msgspec
 
 from gpuprov import console, reading
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy import policy
+from gpuprov.fleet_policy.planned import Batch
+from gpuprov.fleet_policy.state import State, folded
 from gpuprov.reading import as_document
-from gpuprov.rollout import lost, policy
+from gpuprov.rollout import lost
 from gpuprov.rollout.base import Engine, Now
 from gpuprov.rollout.engine import INTERRUPTED
 from gpuprov.rollout.kept import Damaged, Kept
-from gpuprov.rollout.planned import Batch
 from gpuprov.rollout.project import Given, Project, user
 from gpuprov.rollout.said import Abort, Resume, Said
-from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, moment, standing, status
 from gpuprov.rollout.text import as_text, awaited, count, line
 from gpuprov.shown import hanging

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gpuprov.drain import Adapter, Step
-from gpuprov.rollout import events
-from gpuprov.rollout.decide import Return
-from gpuprov.rollout.events import Event
+from gpuprov.fleet_policy import events
+from gpuprov.fleet_policy.decide import Return
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.state import State
 from gpuprov.rollout.results import LONGEST
-from gpuprov.rollout.state import State
 
 AT_ONCE = 8
 Ask = Literal["drain", "drained", "return", "keep"]

@@ -10,16 +10,16 @@ from contextlib import ExitStack, chdir, contextmanager
 from gpuprov import reading
 from gpuprov.drain import check_client
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.events import Aborted, Event, Finished
+from gpuprov.fleet_policy.planned import Plan
+from gpuprov.fleet_policy.state import folded
 from gpuprov.rollout import project
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.engine import NOW, Engine, is_carried_out
-from gpuprov.rollout.events import Aborted, Event, Finished
 from gpuprov.rollout.jobs import at_work
 from gpuprov.rollout.kept import Damaged, Kept, is_over
-from gpuprov.rollout.planned import Plan
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.said import Abort, Said, event_of
-from gpuprov.rollout.state import folded
 from gpuprov.rollout.store import Store
 
 

@@ -19,15 +19,15 @@ from typing import Literal
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import decide, events
+from gpuprov.fleet_policy import decide, events
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.policy import seconds
+from gpuprov.fleet_policy.state import State, folded
 from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
-from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.locks import is_held, opened
-from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import awaited, line
 from gpuprov.shared.signals import handled
@@ -106,12 +106,7 @@ class Engine:
                 for worker in self._workers.values():
                     worker.forget()
             return "on"
-        recorded: list[Event] = []
-        for action in actions:
-            if (event := decide.event_of(action, self.state, now)) is not None:
-                recorded.append(event)
-                self.state.add(event)
-        if recorded:
+        if recorded := decide.record(actions, self.state, now):
             if not self._record(recorded, seen=self.state.seen - len(recorded)):
                 self.state = folded(self.project.plan, self.store.events(self.project.id))
             return "on"

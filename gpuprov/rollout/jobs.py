@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.rollout.events import HostEnd
+from gpuprov.fleet_policy.events import HostEnd
+from gpuprov.fleet_policy.state import Job
 from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.results import Results
-from gpuprov.rollout.state import Job
 from gpuprov.slices import stored
 from gpuprov.slices.cut import cut
 from gpuprov.slices.model import Fleet, digest_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.events import Event
 from gpuprov.inventory.names import folded as names
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.events import Event
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.status import Standing, Status, moment
 

@@ -15,12 +15,12 @@ from gpuprov import reading
 from gpuprov.drain import Adapter, adapter
 from gpuprov.drain.noted import Noted
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import policy as policies
+from gpuprov.fleet_policy import policy as policies
+from gpuprov.fleet_policy.events import Act, Started
+from gpuprov.fleet_policy.planned import Member, Plan, planned
+from gpuprov.fleet_policy.policy import Policy
 from gpuprov.rollout.addresses import reached
-from gpuprov.rollout.events import Act, Started
 from gpuprov.rollout.kept import Kept, damaged
-from gpuprov.rollout.planned import Member, Plan, planned
-from gpuprov.rollout.policy import Policy
 from gpuprov.rollout.store import Store
 from gpuprov.slices import cut, stored
 from gpuprov.slices.frozen import raw_hosts

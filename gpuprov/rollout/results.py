@@ -7,23 +7,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from gpuprov import reading
-from gpuprov.rollout.events import HostEnd, Verdict
+from gpuprov.fleet_policy.events import HostEnd, verdict_of
 from gpuprov.slices.model import HostResult
 
 LONGEST = 300
 """Characters of a message in an event: the result itself has all of it."""
-AGAIN = ("locked", "unreachable", "not-started")
-
-
-def judged(result: HostResult) -> Verdict:
-    """What the roll-out makes of it. What is not proven is not green."""
-    if result.green:
-        return "green"
-    if result.state in AGAIN:
-        return "again"
-    if result.state in ("verified", "unchanged", "changed") and result.reboot:
-        return "waits"
-    return "failed"
 
 
 def message(result: HostResult) -> str:
@@ -61,4 +49,5 @@ class Results:
                 continue
             self.seen[name] = changed
             if (result.run, result.act) == (self._run, self._act) and result.host in wanted:
-                yield HostEnd(result.host, judged(result), result.state, message(result))
+                verdict = verdict_of(result.state, green=result.green, reboot=bool(result.reboot))
+                yield HostEnd(result.host, verdict, result.state, message(result))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import events
-from gpuprov.rollout.events import Event
+from gpuprov.fleet_policy import events
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.state import State
 from gpuprov.rollout.kept import is_over
-from gpuprov.rollout.state import State
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, tag_field="said", omit_defaults=True):

@@ -9,7 +9,8 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from gpuprov.rollout.state import State
+from gpuprov.fleet_policy.events import ENDED, LATER
+from gpuprov.fleet_policy.state import State
 
 FORMAT = 1
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]
@@ -28,6 +29,7 @@ Word = Literal[
 ]
 BatchState = Literal["over", "current", "waiting"]
 WORDS: tuple[Word, ...] = get_args(Word)
+VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "failed": "failed"}
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -79,9 +81,7 @@ def word(state: State, name: str) -> Word:
     """What a host is said to be."""
     host = state.hosts[name]
     if host.stage == "done":
-        if host.verdict == "waits":
-            return "waits for a reboot"
-        return "green" if host.verdict == "green" else "failed" if host.verdict == "failed" else "not done"
+        return VERDICTS.get(host.verdict, "not done")
     if host.stage == "waiting":
         return "not done" if state.finished else "waiting"
     words: dict[str, Word] = {"ready": "free", "worked": "working"}
@@ -109,11 +109,11 @@ def exit_code(state: State) -> int:
     if not state.finished:
         return 0
     bad = {host.result for host in state.hosts.values() if host.verdict == "failed"}
-    if bad - {"unreachable", "locked", "not-started", "changed", "unchanged", "verified"}:
+    if bad - LATER - ENDED:
         return 3
     if "unreachable" in bad:
         return 4
-    if bad & {"locked", "not-started"}:
+    if bad & LATER:
         return 5
     return int(any(host.verdict != "green" for host in state.hosts.values()))
 

@@ -18,9 +18,9 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.events import Event
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.files import refuse_anothers, state_folder
-from gpuprov.rollout.events import Event
 from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
 FORMAT = 1

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.decide import APPROVAL
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.state import State
 from gpuprov.inventory.names import folded as names
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.decide import APPROVAL
-from gpuprov.rollout.events import Event
-from gpuprov.rollout.state import State
-from gpuprov.rollout.status import HostStatus, Status, by_state
+from gpuprov.rollout.status import VERDICTS, HostStatus, Status, by_state
 from gpuprov.shown import counted, hanging
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
-VERDICTS = {"green": "green", "waits": "waits for a reboot", "failed": "failed", "again": "tried again"}
 QUIET = ("green", "waiting", "not done")
 """States of hosts that are counted, and not named."""
 
@@ -68,7 +67,7 @@ def _of_hosts(event: Event, state: State) -> str:
             for end in ends:
                 last = end.verdict == "again" and state.hosts[end.host].verdict == "failed"  # no try is left
                 verdict = "failed" if last else end.verdict
-                told.setdefault((VERDICTS[verdict], end.message), []).append(end.host)
+                told.setdefault((VERDICTS.get(verdict, "tried again"), end.message), []).append(end.host)
             return "\n".join(
                 f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in told.items()
             )

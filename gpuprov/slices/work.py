@@ -116,18 +116,8 @@ def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pu
 
 
 def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
-    asked = applying.Options(
-        act="prepare" if options.act == "prepare" else "apply",
-        yes=True,
-        run=options.run,
-        forks=options.forks,
-        timeout=options.timeout,
-        reboot=options.reboot,
-        drain=options.drain,
-        break_lock=options.break_lock,
-        log_dir=options.log_dir,
-        asked_at=options.asked_at,
-    )
+    act = "prepare" if options.act == "prepare" else "apply"
+    asked = applying.Options.of({**msgspec.structs.asdict(options), "act": act, "yes": True})
     noted: dict[str, applying.HostOutcome] = {}
 
     def known(one: applying.HostOutcome) -> None:

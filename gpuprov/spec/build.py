@@ -159,21 +159,22 @@ def _way_out(value: object, kind: shape.Type) -> str:
         return ""
     bare = _bare(kind)
     members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
-    texts = any(isinstance(member, shape.StrType) for member in members)
+    texts, numbers = (any(isinstance(member, kind) for member in members) for kind in (shape.StrType, shape.IntType))
     if texts and isinstance(value, float):
         return f'; quote it: unquoted, YAML reads a number ("{value}0" would be {value})'
     if texts and isinstance(value, bool):
         return "; quote it: YAML reads yes, no, on and off as true and false"
     literals = {text for member in members if isinstance(member, shape.LiteralType) for text in member.values}
-    if isinstance(value, int) and not isinstance(value, bool) and (texts or str(value) in literals):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole and ((texts and not numbers) or str(value) in literals):
         return f'; quote it: "{value}"'
     if literals and isinstance(value, bool):
         return " (YAML reads yes, no, on and off as true and false)"
     if isinstance(value, str) and any(isinstance(member, shape.VarTupleType | shape.ListType) for member in members):
         plain = re.fullmatch(r"[A-Za-z][\w.-]*", value)
         return f": [{value}]" if plain else f': ["{value}"]'
-    whole = isinstance(value, str) and is_whole(value.strip().lstrip("-"))
-    return "; write it without quotes" if whole and any(isinstance(one, shape.IntType) for one in members) else ""
+    quoted = isinstance(value, str) and is_whole(value.strip().lstrip("-"))
+    return "; write it without quotes" if quoted and numbers else ""
 
 
 def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Finding]:

@@ -16,7 +16,7 @@ from unittest import mock
 
 from gpuprov import apply as applying
 from gpuprov import assets
-from gpuprov.apply import rollout
+from gpuprov.apply import execution
 from gpuprov.onhost import lock
 from gpuprov.plan import host_lock, planning
 from gpuprov.plan.read import Pair, Reading
@@ -94,7 +94,7 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
         mock.patch.dict(os.environ, {"ANSIBLE_REMOTE_TEMP": str(folder / "remote")}),
         mock.patch.object(assets, "root", return_value=folder),
         mock.patch.object(lock, "__file__", str(program)),
-        mock.patch.object(rollout, "read", read),
+        mock.patch.object(execution, "read", read),
         mock.patch.object(planning, "read", read),
     ):
         yield state

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuprov import apply as applying
-from gpuprov.apply import rollout
+from gpuprov.apply import execution
 from gpuprov.errors import GpuprovError
 from gpuprov.onhost import process
 from gpuprov.plan.read import Pair, Reading
@@ -47,7 +47,7 @@ def test_the_lock_of_a_run_that_was_killed_after_its_receipt(
         words = [sys.executable, "-IS", str(tmp_path / "lock.py")]
         subprocess.run(words, input=request, capture_output=True, text=True, check=True)
         lock = tmp_path / "run" / "lock"
-        read = vars(rollout)["read"]
+        read = vars(execution)["read"]
 
         def with_lock(
             pairs: Sequence[Pair], *given: Any, each: Callable[[str, Reading], None], **more: Any
@@ -65,7 +65,7 @@ def test_the_lock_of_a_run_that_was_killed_after_its_receipt(
                 each(name, reading)
             return changed
 
-        monkeypatch.setattr(rollout, "read", with_lock)
+        monkeypatch.setattr(execution, "read", with_lock)
         ended = applying.apply([fleet.pair("same1")], applying.Options(yes=True, log_dir=tmp_path / "log"))
     assert [one.state for one in ended.hosts] == ["unchanged"]
     assert not ended.log, "nothing was to be done"

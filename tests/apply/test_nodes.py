@@ -145,7 +145,7 @@ def test_after_an_interrupt_it_is_said_that_nodes_stay_out(
     said: list[str] = []
     show = Show()
     monkeypatch.setattr(show, "say", said.append)
-    monkeypatch.setattr("gpuprov.apply.rollout._Rollout.verify", interrupted)
+    monkeypatch.setattr("gpuprov.apply.execution._Execution.verify", interrupted)
     kubectl.put(**held("fri"))
     raw, spec = fleet.pair("new1")
     raw.connection["host_kubernetes_node"] = "gpu1"

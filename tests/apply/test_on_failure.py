@@ -44,7 +44,7 @@ def applied(monkeypatch: pytest.MonkeyPatch, back: list[HostOutcome], **fields: 
         return ApplyRun(run="s", act="rollback", hosts=back)
 
     first = msgspec.structs.replace(ApplyRun(run="r", hosts=outcomes()), **fields)
-    monkeypatch.setattr("gpuprov.apply.rollout.apply", lambda *_args, **_more: first)
+    monkeypatch.setattr("gpuprov.apply.execution.apply", lambda *_args, **_more: first)
     monkeypatch.setattr("gpuprov.apply.rollback.rollback", rollback)
     pairs = [
         (

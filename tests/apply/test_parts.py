@@ -1,4 +1,4 @@
-"""Batches, exit codes, the log and the report of a run."""
+"""Exit codes, the log and the report of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from gpuprov import apply as applying
 from gpuprov.apply import ApplyRun, HostOutcome, Options, as_text, command
-from gpuprov.apply.batches import batches, size, too_many
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import State
 from gpuprov.apply.outcome import judge
@@ -28,75 +27,6 @@ from gpuprov.plan.playbook import Ended, environment
 from gpuprov.report.files import state_folder
 from gpuprov.verify.evaluate import Result, ResultStatus
 from tests import documents
-
-HOSTS = [f"gpu{number}" for number in range(1, 8)]
-
-
-@pytest.mark.parametrize(
-    ("canary", "serial", "sizes"),
-    [
-        ("", "", [7]),
-        ("", "3", [3, 3, 1]),
-        ("1", "", [1, 6]),
-        ("2", "2", [2, 2, 2, 1]),
-        ("", "50%", [3, 3, 1]),
-        ("10%", "100%", [1, 6]),
-        ("9", "", [7]),
-        ("gpu3,gpu5", "4", [2, 4, 1]),
-        ("gpu[35]", "", [2, 5]),
-    ],
-)
-def test_batches(canary: str, serial: str, sizes: list[int]) -> None:
-    parts = batches(HOSTS, canary=canary, serial=serial)
-    assert [len(part) for part in parts] == sizes
-    assert sorted(host for part in parts for host in part) == HOSTS
-    if "3" in canary:
-        assert parts[0] == ("gpu3", "gpu5")
-
-
-def test_a_canary_may_be_a_group() -> None:
-    known = {host: ("all", "rack1" if host < "gpu3" else "rack2") for host in HOSTS}
-    assert batches(HOSTS, canary="rack1", known=known)[0] == ("gpu1", "gpu2")
-
-
-def test_a_canary_with_nothing_to_do_is_left_out() -> None:
-    assert batches(["gpu2"], canary="gpu1", known=dict.fromkeys(HOSTS, ())) == [("gpu2",)]
-    assert batches([], canary="1") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "option", "least"),
-    [
-        ("0", "--serial", 1),
-        ("-1", "--serial", 1),
-        ("x", "--canary", 1),
-        ("101%", "--max-fail", 0),
-        ("", "--max-fail", 0),
-        ("1.5", "--serial", 1),
-    ],
-)
-def test_a_size_that_cannot_be(text: str, option: str, least: int) -> None:
-    with pytest.raises(GpuprovError) as raised:
-        size(text, 7, option, least=least)
-    assert str(raised.value) == (
-        f'{option} is "{text}"\nhint: allowed: a number of hosts from {least} on (5), or a share of them up to 100% (20%)'
-    )
-
-
-@pytest.mark.parametrize(
-    ("failed", "borne", "total", "stop"),
-    [
-        (0, "0", 7, False),
-        (1, "0", 7, True),
-        (1, "1", 7, False),
-        (2, "1", 7, True),
-        (2, "30%", 7, False),
-        (3, "30%", 7, True),
-        (7, "100%", 7, False),
-    ],
-)
-def test_max_fail(failed: int, borne: str, total: int, stop: bool) -> None:
-    assert too_many(failed, borne, total) is stop
 
 
 def result(status: ResultStatus, reboot: str = "") -> Result:

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("plan", "judge", "init", "drift"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
-    ("fleet",),
+    ("fleet", "fleet_policy"),
     ("capabilities",),
     ("mig", "topology", "resources"),
     ("inventory", "spec", "probe", "catalog", "simulate"),

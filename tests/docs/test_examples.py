@@ -12,7 +12,7 @@ import click
 
 from gpuprov.cli import cli
 from gpuprov.fleet import load_fleet
-from gpuprov.rollout import policy
+from gpuprov.fleet_policy import policy
 from gpuprov.spec.problem import Problem, SpecError
 
 ROOT = Path(__file__).parents[2]

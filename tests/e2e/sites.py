@@ -25,8 +25,8 @@ from gpuprov import console
 from gpuprov.drain import Adapter
 from gpuprov.drain.slurm.adapter import Slurm as InSlurm
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.state import folded
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.state import folded
 from gpuprov.rollout.status import status
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description

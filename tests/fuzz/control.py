@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from gpuprov import shown
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy import events
 from gpuprov.onhost.pull.config import PLACES, misplaced
 from gpuprov.reading import Unreadable, archives
-from gpuprov.rollout import events, store
+from gpuprov.rollout import store
 from gpuprov.rollout.kept import Kept
 from gpuprov.spec.build import convert
 from tests.fuzz import mutate

@@ -22,6 +22,7 @@ from gpuprov.checkpoints import Back, back, trusted
 from gpuprov.drain.slurm import node
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import build_spec
+from gpuprov.fleet_policy import planned, policy
 from gpuprov.init import kubernetes, slurm
 from gpuprov.offline import opened, placed, resolve
 from gpuprov.offline.model import Manifest as Packages
@@ -36,7 +37,6 @@ from gpuprov.pull.model import Manifest, Wheel
 from gpuprov.reading import Unreadable
 from gpuprov.reading.archives import Member
 from gpuprov.records import reader
-from gpuprov.rollout import planned, policy
 from gpuprov.slices import cut, fold, frozen, shown, stored
 from gpuprov.slices.model import Fleet, Host, Job, digest_of
 from gpuprov.slices.results import file_name

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from gpuprov.drain import Step
+from gpuprov.fleet_policy.policy import read
+from gpuprov.fleet_policy.state import State
 from gpuprov.rollout import engine, jobs, project, store
-from gpuprov.rollout.policy import read
-from gpuprov.rollout.state import State
 from gpuprov.rollout.status import status
 from gpuprov.slices.model import Fleet, Host, digest_of
 

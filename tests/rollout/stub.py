@@ -19,6 +19,8 @@ RESULTS: dict[str, dict[str, object]] = {
     "failed": {"state": "failed", "message": "nvidia_driver: Install the set: apt-get ended with 100"},
     "locked": {"state": "locked", "message": "locked by run 4711"},
     "unreachable": {"state": "unreachable", "message": "no route to host"},
+    "unproven": {"state": "changed", "verdict": "not proven"},
+    "wrong": {"state": "changed", "verdict": "not as wanted"},
     "waits": {"state": "changed", "verdict": "not as wanted", "reboot": ["the running driver is 535"]},
 }
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.events import Started
 from gpuprov.rollout import addresses
 from gpuprov.rollout.addresses import reached
-from gpuprov.rollout.events import Started
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.store import Store
 from gpuprov.spec.model import RawHost

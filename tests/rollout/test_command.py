@@ -19,10 +19,11 @@ import pytest
 
 from gpuprov.__main__ import main
 from gpuprov.cli.reference import document_schema
-from gpuprov.rollout import command, engine, events, project, said, store
+from gpuprov.fleet_policy import events
+from gpuprov.fleet_policy.state import Job
+from gpuprov.rollout import command, engine, project, said, store
 from gpuprov.rollout.embedded import Embedded
 from gpuprov.rollout.jobs import Worker
-from gpuprov.rollout.state import Job
 from tests.rollout import made
 
 INVENTORY = """\

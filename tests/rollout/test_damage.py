@@ -12,7 +12,7 @@ import pytest
 
 from gpuprov.__main__ import main
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import events
+from gpuprov.fleet_policy import events
 from gpuprov.rollout.store import Store
 from tests.rollout.test_store import FIRST, HOSTS, kept
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import engine, events, store
+from gpuprov.fleet_policy import events
+from gpuprov.rollout import engine, store
 from tests.rollout import made
 
 pytestmark = pytest.mark.install

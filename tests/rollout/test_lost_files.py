@@ -15,8 +15,9 @@ import pytest
 
 from gpuprov.__main__ import main
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import events, project
-from gpuprov.rollout.policy import read
+from gpuprov.fleet_policy import events
+from gpuprov.fleet_policy.policy import read
+from gpuprov.rollout import project
 from gpuprov.rollout.store import Store
 from gpuprov.slices.model import digest_of
 from tests.rollout import made

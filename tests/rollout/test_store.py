@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import events
+from gpuprov.fleet_policy import events
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.store import Store
 
@@ -144,7 +144,7 @@ def test_a_full_disk_is_told_and_what_was_recorded_stays(tmp_path: Path) -> None
 KILLED = """
 import sys
 from pathlib import Path
-from gpuprov.rollout import events
+from gpuprov.fleet_policy import events
 from gpuprov.rollout.store import Store
 store = Store(Path(sys.argv[1]))
 seen = len(store.events("friday"))

@@ -7,14 +7,15 @@ import random
 import msgspec
 
 from gpuprov.drain import Step
-from gpuprov.rollout import events, results
+from gpuprov.fleet_policy import events
+from gpuprov.fleet_policy.planned import planned
+from gpuprov.fleet_policy.state import State, folded
+from gpuprov.rollout import results
 from gpuprov.rollout.drains import follows
-from gpuprov.rollout.planned import planned
-from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, status
 from gpuprov.rollout.text import as_text, awaited, line
 from gpuprov.slices.model import HostResult
-from tests.rollout.world import World, members, policy
+from tests.fleet_policy.world import World, members, policy
 
 
 def stands(text: str, count: int, outcomes: dict[str, int]) -> Status:

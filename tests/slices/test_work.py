@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from gpuprov import fleet as judging
-from gpuprov.apply import rollout
+from gpuprov.apply import execution
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import HostOutcome
 from gpuprov.capabilities.base import Context
@@ -352,8 +352,8 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *told: dict[str, obj
         return idle if one[0].name == "same1" else whole(one, reading, options)
 
     monkeypatch.setattr(playbook, "run", run)
-    monkeypatch.setattr(rollout, "first_look", look)
-    monkeypatch.setattr(rollout, "leave", lambda *_, **__: {})
+    monkeypatch.setattr(execution, "first_look", look)
+    monkeypatch.setattr(execution, "leave", lambda *_, **__: {})
     with applied.project(tmp_path) as state:
         (state / "same1").write_text("as wanted\n")
         pairs = [applied.pair(name) for name in ("new1", "same1", "bad1", "lost1")]

@@ -14,8 +14,8 @@ import pytest
 from gpuprov import capabilities, fleet, plan
 from gpuprov.accept.hosts import prepare
 from gpuprov.accept.model import Finding
+from gpuprov.apply.execution import _Execution, apply
 from gpuprov.apply.model import Options
-from gpuprov.apply.rollout import _Rollout, apply
 from gpuprov.capabilities import nouveau
 from gpuprov.errors import DEFECT
 from gpuprov.export import export
@@ -175,7 +175,7 @@ def decided(pair: Any, *given: Any, **named: Any) -> Any:
 
 def test_a_broken_decision_blocks_the_host_in_apply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["gpuprov.apply.first_look"], "decide", decided)
-    monkeypatch.setattr(_Rollout, "roll", lambda self, work: self.__dict__.update(worked=work))
+    monkeypatch.setattr(_Execution, "roll", lambda self, work: self.__dict__.update(worked=work))
     run = apply(judged().pairs, Options(yes=True))
     states = {one.host: one.state for one in run.hosts}
     assert states.pop(BAD) == "blocked"

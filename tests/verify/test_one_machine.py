@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpuprov import apply as applying
+from gpuprov.apply.execution import _Execution
 from gpuprov.apply.model import HostOutcome
-from gpuprov.apply.rollout import _Rollout
 from gpuprov.fleet import judge
 from gpuprov.plan import planning
 from gpuprov.plan.read import Pair
@@ -41,8 +41,8 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Texts]:
 def run(monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[list[str], dict[str, HostOutcome], int]:
     """The hosts that Ansible would have been run on, what became of all, and the exit code."""
     worked: list[str] = []
-    monkeypatch.setattr(_Rollout, "roll", lambda _self, work: worked.extend(work))
-    monkeypatch.setattr(_Rollout, "tidy", lambda _self: None)
+    monkeypatch.setattr(_Execution, "roll", lambda _self, work: worked.extend(work))
+    monkeypatch.setattr(_Execution, "tidy", lambda _self: None)
     done = applying.apply(PAIRS, applying.Options(yes=True, **options))
     return worked, {one.host: one for one in done.hosts}, done.exit_code
 
@@ -78,8 +78,8 @@ def test_an_earlier_job_of_the_roll_out_had_it_by_another_name(
     monkeypatch: pytest.MonkeyPatch, hosts: dict[str, Texts], fence: str, state: str
 ) -> None:
     hosts["gpu1-ib"]["fence"] = f"{fence}\n"
-    monkeypatch.setattr(_Rollout, "roll", lambda _self, _work: None)
-    monkeypatch.setattr(_Rollout, "tidy", lambda _self: None)
+    monkeypatch.setattr(_Execution, "roll", lambda _self, _work: None)
+    monkeypatch.setattr(_Execution, "tidy", lambda _self: None)
     done = applying.apply(PAIRS[2:], applying.Options(yes=True, run="friday"))
     assert done.hosts[0].state == state
     if state == "blocked":

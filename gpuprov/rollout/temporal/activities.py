@@ -16,11 +16,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from gpuprov.drain import Adapter, Step
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.events import HostEnd
+from gpuprov.fleet_policy.state import Job
 from gpuprov.rollout import drains
-from gpuprov.rollout.events import HostEnd
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.project import Project, addresses
-from gpuprov.rollout.state import Job
 from gpuprov.rollout.temporal import messages
 from gpuprov.rollout.temporal.files import Files
 from gpuprov.rollout.temporal.hosts import Hosts

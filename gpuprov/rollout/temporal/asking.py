@@ -14,12 +14,12 @@ with workflow.unsafe.imports_passed_through():
     import msgspec
 
     from gpuprov.drain import Step
-    from gpuprov.rollout import decide
+    from gpuprov.fleet_policy import decide
+    from gpuprov.fleet_policy.events import Event
+    from gpuprov.fleet_policy.planned import Plan
+    from gpuprov.fleet_policy.policy import seconds
+    from gpuprov.fleet_policy.state import State
     from gpuprov.rollout.drains import Ask, follows, waited_for
-    from gpuprov.rollout.events import Event
-    from gpuprov.rollout.planned import Plan
-    from gpuprov.rollout.policy import seconds
-    from gpuprov.rollout.state import State
     from gpuprov.rollout.temporal import messages
     from gpuprov.rollout.temporal.messages import Answers, Begin, Questions
 

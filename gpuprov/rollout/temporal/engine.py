@@ -28,13 +28,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.fleet_policy.events import Event
+from gpuprov.fleet_policy.planned import Plan
+from gpuprov.fleet_policy.state import State
 from gpuprov.rollout.base import Now, Tell
-from gpuprov.rollout.events import Event
 from gpuprov.rollout.kept import Kept, checked_id, chosen, is_over, overlaps, used
-from gpuprov.rollout.planned import Plan
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.said import Said
-from gpuprov.rollout.state import State
 from gpuprov.rollout.temporal import messages
 from gpuprov.rollout.temporal.connect import Connection, connected
 from gpuprov.rollout.temporal.files import Files

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy import policy as policies
+from gpuprov.fleet_policy.policy import Policy
+from gpuprov.fleet_policy.windows import changes
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
-from gpuprov.rollout import policy as policies
 from gpuprov.rollout import project
 from gpuprov.rollout.kept import checked_id
-from gpuprov.rollout.policy import Policy
 from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.temporal.messages import Loaded, packed, plain
-from gpuprov.rollout.windows import changes
 from gpuprov.slices import stored
 from gpuprov.slices.model import Fleet
 

@@ -10,11 +10,11 @@ import msgspec
 
 from gpuprov import __version__, reading
 from gpuprov.drain import Step
+from gpuprov.fleet_policy.events import Act, HostEnd
+from gpuprov.fleet_policy.planned import Member, Plan, planned
+from gpuprov.fleet_policy.policy import Policy
+from gpuprov.fleet_policy.windows import Pinned
 from gpuprov.rollout.drains import Ask
-from gpuprov.rollout.events import Act, HostEnd
-from gpuprov.rollout.planned import Member, Plan, planned
-from gpuprov.rollout.policy import Policy
-from gpuprov.rollout.windows import Pinned
 
 ROLLOUT, HOSTS = "gpuprov-rollout", "gpuprov-hosts"
 """The workflows. One of the second kind knows the hosts of all that are open, so that no two roll-outs have one in common."""

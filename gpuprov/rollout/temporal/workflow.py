@@ -17,10 +17,11 @@ with workflow.unsafe.imports_passed_through():
     import msgspec
 
     from gpuprov.errors import GpuprovError
-    from gpuprov.rollout import decide, events, said
-    from gpuprov.rollout.events import Event
+    from gpuprov.fleet_policy import decide, events
+    from gpuprov.fleet_policy.events import Event
+    from gpuprov.fleet_policy.state import Job, State, folded
+    from gpuprov.rollout import said
     from gpuprov.rollout.kept import overlaps
-    from gpuprov.rollout.state import Job, State, folded
     from gpuprov.rollout.temporal import messages
     from gpuprov.rollout.temporal.asking import Asking
     from gpuprov.rollout.temporal.messages import Begin, JobAsked, JobEnded, Loaded, Refusal

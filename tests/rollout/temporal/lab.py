@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.rollout.policy import read
+from gpuprov.fleet_policy.policy import read
+from gpuprov.fleet_policy.state import State, folded
 from gpuprov.rollout.project import Given, Project
-from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import status
 from gpuprov.simulate import golang, image, tools
 from gpuprov.slices.model import Fleet, Host, digest_of

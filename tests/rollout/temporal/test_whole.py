@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import windows
+from gpuprov.fleet_policy import windows
 from tests.contracts.test_imports import loaded_by
 from tests.rollout.temporal import lab
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.events import Act, Event
+from gpuprov.fleet_policy.planned import Batch, Plan
+from gpuprov.fleet_policy.policy import number_of, seconds
+from gpuprov.fleet_policy.state import OUT, Host, State
+from gpuprov.fleet_policy.windows import is_open, opens
 from gpuprov.inventory.names import folded as names
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.events import Act, Event
-from gpuprov.rollout.planned import Batch, Plan
-from gpuprov.rollout.policy import number_of, seconds
-from gpuprov.rollout.state import OUT, Host, State
-from gpuprov.rollout.windows import is_open, opens
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ def event_of(action: Action, state: State, at: float) -> Event | None:
         case GiveUp(host=host, message=message):
             return kinds.NotDrained(at=at, host=host, message=message)
         case Work(act=act, hosts=hosts):
-            return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts)
+            return begun(state, act, hosts, at)
         case EndBatch(batch=batch):
             return kinds.BatchOver(at=at, batch=batch)
         case Stop(why=why):
@@ -99,6 +99,21 @@ def event_of(action: Action, state: State, at: float) -> Event | None:
         case Finish():
             return kinds.Finished(at=at)
     return None
+
+
+def record(actions: Iterable[Action], state: State, at: float) -> list[Event]:
+    """Add to the state what is recorded before the actions are carried out, and return it."""
+    recorded = []
+    for action in actions:
+        if (event := event_of(action, state, at)) is not None:
+            recorded.append(event)
+            state.add(event)
+    return recorded
+
+
+def begun(state: State, act: Act, hosts: tuple[str, ...], at: float) -> Event:
+    """The next job."""
+    return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts)
 
 
 def broken(state: State) -> str:
@@ -110,13 +125,20 @@ def broken(state: State) -> str:
         failed = [name for name in bad if state.hosts[name].verdict == "failed"]
         failed_in_all += failed
         if not batch.number and bad:
-            waits = not failed
-            return f"the canary {names(bad)} {'waits for a reboot that is not permitted' if waits else 'is not green'}"
+            return f"the canary {names(bad)} {'is not green' if failed else _waits(plan)}"
         if batch.number and len(failed) > number_of(budget.batch, len(batch.hosts)):
             return f"{batch.name}: {len(failed)} failed, budget.batch is {budget.batch}: {names(failed)}"
-    if len(failed_in_all) > number_of(budget.whole, len(plan.domains)):
-        return f"{len(failed_in_all)} failed in all, budget.whole is {budget.whole}: {names(failed_in_all)}"
+    if len(failed_in_all) > number_of(budget.whole, plan.total):
+        limit = f"{plan.name_of('budget.whole')} is {budget.whole}"
+        return f"{len(failed_in_all)} failed in all, {limit}: {names(failed_in_all)}"
     return ""
+
+
+def _waits(plan: Plan) -> str:
+    """Why a host whose reboot is still to come proves nothing."""
+    if plan.policy.reboot == "if-needed":
+        return "still waits for a reboot, which is permitted"
+    return f"waits for a reboot that is not permitted ({plan.name_of(REBOOT)} permits it)"
 
 
 def _returns(state: State) -> Iterator[Action]:
@@ -156,7 +178,7 @@ def _batch(state: State, batch: Batch, now: float) -> list[Action]:
     return [*actions, *waits]
 
 
-APPROVAL = "waits for the approval of "
+APPROVAL, REBOOT = "waits for the approval of ", "reboot: if-needed"
 
 
 def _unapproved(state: State, batch: Batch) -> Iterator[Wait]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpuprov.rollout import events as kinds
-from gpuprov.rollout.events import Act, Event, HostEnd, Verdict
-from gpuprov.rollout.planned import Batch, Plan
+from gpuprov.fleet_policy import events as kinds
+from gpuprov.fleet_policy.events import Act, Event, HostEnd, Verdict
+from gpuprov.fleet_policy.planned import Batch, Plan
 
 Stage = Literal["waiting", "preparing", "prepared", "draining", "ready", "working", "worked", "done"]
 """ready: free, for its job to begin. worked: its result is there, and it is not given back yet."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout.policy import Approval, Policy, number_of, seconds
-from gpuprov.rollout.windows import Span, Zone, parsed, zone
+from gpuprov.fleet_policy.policy import Approval, Canary, Policy, at_least_one, seconds
+from gpuprov.fleet_policy.windows import Span, Zone, parsed, zone
+
+CANARY = "canary.hosts"
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -36,14 +38,22 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What `decide` goes by, beside what has happened."""
+    """What `decide` goes by, beside what has happened.
+
+    `total`: the hosts that shares are of. `options`: keys of the policy that options of a command stand for, with the option."""
 
     policy: Policy
     domains: dict[str, str]
     batches: tuple[Batch, ...]
+    total: int
+    options: dict[str, str] = {}
     sites: dict[str, str] = {}
     spans: tuple[Span, ...] = ()
     zone: Zone | None = None
+
+    def name_of(self, key: str) -> str:
+        """A key of the policy as its user knows it."""
+        return self.options.get(key, key)
 
     def by_site(self, hosts: Iterable[str]) -> dict[str, list[str]]:
         """The hosts of each site, in their order."""
@@ -66,13 +76,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def planned(policy: Policy, members: Sequence[Member], pinned: Zone | None = None) -> Plan:
+def planned(
+    policy: Policy,
+    members: Sequence[Member],
+    pinned: Zone | None = None,
+    *,
+    total: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Plan:
     """Raises GpuprovError where the canary names nobody, or a host is in no failure domain, or at no site.
 
-    `pinned`: the policy's time zone, where it is not to be looked up on this machine."""
+    `pinned`: the policy's time zone, where it is not to be looked up on this machine. `total`, `options`: as the plan has them; the
+    total is all members unless it is given."""
+    total, options = len(members) if total is None else total, dict(options or {})
     _refuse_lost([one.name for one in members if not one.domain], "in no failure domain", policy.domain)
     _refuse_lost([one.name for one in members if not one.site], "at no site", policy.site)
-    first = _canaries(policy, members)
+    first = _canaries(policy.canary, members, total, options.get(CANARY, CANARY))
     rest = [one for one in members if one.name not in first]
     batches = (
         [Batch(0, tuple(one.name for one in members if one.name in first), seconds(policy.canary.soak))]
@@ -86,7 +105,7 @@ def planned(policy: Policy, members: Sequence[Member], pinned: Zone | None = Non
             parts.setdefault(one.domain, []).append(one.name)
         batches += [Batch(n, tuple(names), soak, domain) for n, (domain, names) in enumerate(parts.items(), start=1)]
     else:
-        step = max(1, number_of(policy.batches.size, len(members)))
+        step = at_least_one(policy.batches.size, total)
         names = [one.name for one in rest]
         cuts = range(0, len(names), step)
         batches += [Batch(n, tuple(names[cut : cut + step]), soak) for n, cut in enumerate(cuts, start=1)]
@@ -96,6 +115,8 @@ def planned(policy: Policy, members: Sequence[Member], pinned: Zone | None = Non
         domains={one.name: one.domain for one in members},
         sites={one.name: one.site for one in members if one.site},
         batches=tuple(batches),
+        total=total,
+        options=options,
         spans=tuple(map(parsed, windows.open)) if windows else (),
         zone=(pinned or zone(windows.time_zone)) if windows else None,
     )
@@ -108,15 +129,13 @@ def _refuse_lost(lost: Sequence[str], where: str, by: str | None) -> None:
         raise GpuprovError(f"{lost[0]}{more}: {where} ({by})", hint)
 
 
-def _canaries(policy: Policy, members: Sequence[Member]) -> set[str]:
-    if policy.canary.count:
-        return {one.name for one in members[: policy.canary.count]}
-    found: set[str] = set()
-    for word in policy.canary.hosts:
-        named = {one.name for one in members if word in one.groups or fnmatchcase(one.name, word)}
+def _canaries(canary: Canary, members: Sequence[Member], total: int, place: str) -> set[str]:
+    if canary.count:
+        return {member.name for member in members[: at_least_one(canary.count, total)]}
+    hosts: set[str] = set()
+    for word in canary.hosts:
+        named = {member.name for member in members if word in member.groups or fnmatchcase(member.name, word)}
         if not named:
-            raise GpuprovError(
-                f'canary.hosts: no host of this fleet is called "{word}"', "allowed: hosts, groups and globs"
-            )
-        found |= named
-    return found
+            raise GpuprovError(f'{place}: no host is called "{word}"', "allowed: names of hosts, groups and globs")
+        hosts |= named
+    return hosts

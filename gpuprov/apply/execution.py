@@ -1,4 +1,4 @@
-"""Apply: read, decide, run Ansible in batches, verify. "failed=0" is not success, verify is."""
+"""A run of apply: read, decide, run Ansible batch by batch as the policy has it, verify. "failed=0" is not success, verify is."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.apply import keeping, nodes
+from gpuprov.apply import keeping, nodes, policy
 from gpuprov.apply.aftermath import leave, told_interrupted
-from gpuprov.apply.batches import batches, groups_of, proved_first, size, too_many
 from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
 from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
+from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
@@ -58,40 +57,39 @@ def apply(
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
-    batches(everyone, canary=options.canary, serial=options.serial, known=groups_of(pairs))
-    size(options.max_fail, len(everyone), "--max-fail", least=0)
-    rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
+    policy.check(pairs, options)
+    execution = _Execution(pairs, options, show or Show(), known or (lambda _: None), grace)
     with ended_politely():
         try:
-            rollout.read()
+            execution.read()
             if agreed:
-                agreed(rollout.readings, {name: outcome.ran for name, outcome in rollout.outcomes.items()})
-            work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
-            if work and not options.yes and confirm and not confirm(rollout.plans()):
+                agreed(execution.readings, {name: outcome.ran for name, outcome in execution.outcomes.items()})
+            work = [name for name, outcome in execution.outcomes.items() if outcome.ran]
+            if work and not options.yes and confirm and not confirm(execution.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
-            rollout.tidy()
+            execution.tidy()
             if work:
-                rollout.roll(work)
-                rollout.verify(everyone)
-            rollout.give_back_nodes(everyone)
-            rollout.keep()
+                execution.roll(work)
+                execution.verify(everyone)
+            execution.give_back_nodes(everyone)
+            execution.keep()
         except KeyboardInterrupt:
-            rollout.interrupted = True
-    if rollout.interrupted and rollout.cluster and rollout.log and options.act == "apply":
-        rollout.show.say(f"nodes that this run has drained may stay out. {in_play.later(rollout.run)}")
+            execution.interrupted = True
+    if execution.interrupted and execution.cluster and execution.log and options.act == "apply":
+        execution.show.say(f"nodes that this run has drained may stay out. {in_play.later(execution.run)}")
     return ApplyRun(
-        run=rollout.run,
+        run=execution.run,
         act=options.act,
-        hosts=[rollout.outcomes[name] for name in everyone if name in rollout.outcomes],
-        interrupted=rollout.interrupted,
-        stopped=rollout.stopped,
-        log=rollout.log,
-        acts=rollout.laps.all,
+        hosts=[execution.outcomes[name] for name in everyone if name in execution.outcomes],
+        interrupted=execution.interrupted,
+        stopped=execution.stopped,
+        log=execution.log,
+        acts=execution.laps.all,
         seconds=time.monotonic() - started,
     )
 
 
-class _Rollout:
+class _Execution:
     """One run and what became of its hosts so far."""
 
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, known: Known, grace: float) -> None:
@@ -139,57 +137,30 @@ class _Rollout:
         give_back(idle, self.readings, self.owner, self.pace.forks)
 
     def roll(self, work: list[str]) -> None:
-        """Run Ansible on the hosts with something to do, batch by batch."""
-        known = groups_of(self.pairs)
-        parts = batches(work, canary=self.options.canary, serial=self.options.serial, known=known)
-        first = proved_first(self.options.canary, parts, known)
-        changing = frozenset(work)
-        unproved = [name for name in sorted(first - changing) if self._unproved(name)]
-        failed = 0
+        """Run Ansible on the hosts with something to do, as the policy has them begin."""
+        engine = policy.engine(self.pairs, self.options, self.outcomes)
+        batches, changing = engine.batches, frozenset(work)
         chosen = [for_ansible(pair, self.readings[pair[0].name]) for pair in self.pairs if pair[0].name in changing]
         words = [str(value) for raw, _ in chosen for key, value in raw.connection.items() if is_secret(key)]
         with Log(self.options.log_dir, self.run, words) as log, workspace(chosen) as folder:
             self.log = log.path
             log.write(f"gpuprov apply, run {self.run}: {', '.join(work)}")
-            for number, part in enumerate(parts):
-                if why := self._gate(unproved, failed, len(work)):
-                    self.stopped = f"{why}: {sum(map(len, parts[number:]))} not started"
-                    log.write(f"stopped: {self.stopped}")
-                    return
-                if len(parts) > 1:
-                    self.show.say(f"batch {number + 1} of {len(parts)}: {names(part)}")
-                self._batch(folder, part, log, number + 1)
-                if self.interrupted:
-                    return
-                if number + 1 < len(parts):
-                    self.verify(part)
-                    self.give_back_nodes(part)
-                    failed += sum(self._failed(name) for name in part)
-                    unproved = [name for name in part if name in first and self._unproved(name)]
+            for number, batch in enumerate(iter(engine.begin, ()), start=1):
+                if batches > 1:
+                    self.show.say(f"batch {number} of {batches}: {names(batch)}")
+                self._batch(folder, batch, log, number)
+                if self.interrupted or not engine.waiting:
+                    return  # all hosts are verified after the last batch
+                self.verify(batch)
+                self.give_back_nodes(batch)
+                engine.end(policy.ends(self.outcomes, batch, self.options.act))
+            self.stopped = f"{engine.state.stopped}; {engine.waiting} not started"
+            log.write(f"stopped: {self.stopped}")
 
-    def _gate(self, unproved: Sequence[str], failed: int, total: int) -> str:
-        """Why the next batch must not start; empty if it may."""
-        if unproved:
-            waits = not any(map(self._failed, unproved))
-            why = "waits for a reboot that is not permitted (--reboot permits it)" if waits else "is not green"
-            return f"the canary {names(unproved)} {why}"
-        if too_many(failed, self.options.max_fail, total):
-            return f"{failed} failed, --max-fail is {self.options.max_fail}"
-        return ""
-
-    def _failed(self, name: str) -> bool:
-        """Whether a host counts as failed at the gate. One that waits for a reboot cannot be judged before it."""
-        outcome = self.outcomes[name]
-        return outcome.state not in DONE or bool(outcome.wrong and not outcome.reboot)
-
-    def _unproved(self, name: str) -> bool:
-        """Whether a canary says nothing good: before its reboot it runs the old driver."""
-        return self._failed(name) or bool(self.outcomes[name].reboot and self.options.act == "apply")
-
-    def _batch(self, folder: Path, part: Sequence[str], log: Log, number: int) -> None:
+    def _batch(self, folder: Path, batch: Sequence[str], log: Log, number: int) -> None:
         options = self.options
         ledger, started = Ledger(options.timeout), time.monotonic()
-        chosen = frozenset(part)
+        chosen = frozenset(batch)
         raws = [raw for raw, _ in self.pairs if raw.name in chosen]
         keeper = Keeper(raws, self.owner, options.lease, self.pace.forks)
 
@@ -201,11 +172,11 @@ class _Rollout:
             if name := given_up(event):
                 self.known(self._judged(name, ledger, playbook.Ended("ended", 2), log, started))
             if step and step.kind == "act" and (options.act == "apply" or step.text.startswith(PREPARING)):
-                self.laps.begins(step.text, number, len(part))
+                self.laps.begins(step.text, number, len(batch))
             if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
-        only = {name: self.outcomes[name].ran for name in part}
+        only = {name: self.outcomes[name].ran for name in batch}
         extra = extra_variables(
             self.owner,
             only,
@@ -213,16 +184,16 @@ class _Rollout:
             drain=options.drain,
             timeout=options.timeout,
             prepare=options.act == "prepare",
-            seen={name: token for name in part if (token := self.readings[name].fence) is not None},
+            seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
             pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
         )
         extra |= {"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {}
         roles = {role for ran in only.values() for role in ran}
         try:
-            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
+            with self.show.applying(batch, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
                 ended = playbook.run(
                     folder,
-                    part,
+                    batch,
                     extra,
                     on_event=note,
                     forks=self.pace.forks,
@@ -230,18 +201,18 @@ class _Rollout:
                     on_interrupt=lambda: self.show.say(told_interrupted(ledger)),
                 )
         except BaseException:
-            self._give_back(part)
+            self._give_back(batch)
             raise
         self.laps.end()
         self.interrupted = ended.how == "interrupted"
         if not self.interrupted:
-            durations.note("apply", roles, time.monotonic() - started, len(part))
-        for name in part:
+            durations.note("apply", roles, time.monotonic() - started, len(batch))
+        for name in batch:
             self.outcomes[name] = self._judged(name, ledger, ended, log, started)
             if options.act == "prepare":  # which is not verified
                 self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
-        self._give_back([name for name in part if self.interrupted or ledger.cut_off(name)])
+        self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
         """What Ansible's events say became of a host."""
@@ -250,13 +221,13 @@ class _Rollout:
         outcome.message, outcome.seconds = log.masked(outcome.message), time.monotonic() - started
         return outcome
 
-    def _give_back(self, part: Sequence[str]) -> None:
+    def _give_back(self, batch: Sequence[str]) -> None:
         """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""
-        if not part:
+        if not batch:
             return
-        self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
+        self.show.say(f"giving back the lock{'s' * (len(batch) > 1)} of {names(batch)}")
         try:
-            hosts = frozenset(part)
+            hosts = frozenset(batch)
             left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.owner, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True

@@ -78,8 +78,8 @@ def test_each_host_gets_its_own_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("canary", "why"),
     [
-        ("wrong1", "the canary wrong1 is not green: 2 not started"),
-        ("waits1", "the canary waits1 waits for a reboot that is not permitted (--reboot permits it): 2 not started"),
+        ("wrong1", "the canary wrong1 is not green; 2 not started"),
+        ("waits1", "the canary waits1 waits for a reboot that is not permitted (--reboot permits it); 2 not started"),
     ],
 )
 def test_a_canary_that_proves_nothing_stops_the_batches(tmp_path: Path, canary: str, why: str) -> None:
@@ -101,7 +101,7 @@ def test_a_batch_bears_as_many_failures_as_may_be(tmp_path: Path) -> None:
         assert (borne.stopped, (state / "new1").exists()) == ("", True)
         again = applying.apply([*pairs, fleet.pair("new2")], options(tmp_path, serial="1", max_fail="1"))
         assert not (state / "new2").exists()
-    assert again.stopped == "2 failed, --max-fail is 1: 2 not started"
+    assert again.stopped == "2 failed in all, --max-fail is 1: wrong1, wrong2; 2 not started"
 
 
 def test_a_project_that_ansible_cannot_read_is_one_clear_failure(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_plan_changes_nothing_and_starts_no_ansible(tmp_path: Path) -> None:
 
 
 def test_impossible_options_are_told_before_any_host_is_read(tmp_path: Path) -> None:
-    with pytest.raises(GpuprovError, match='--canary: no host in this run is called "gpu9"'):
+    with pytest.raises(GpuprovError, match='--canary: no host is called "gpu9"'):
         applying.apply([fleet.pair("new1")], options(tmp_path, canary="gpu9"))
 
 

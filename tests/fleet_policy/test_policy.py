@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
-from gpuprov.rollout import policy as policies
-from gpuprov.rollout import windows
-from gpuprov.rollout.planned import Member, planned
+from gpuprov.fleet_policy import policy as policies
+from gpuprov.fleet_policy import windows
+from gpuprov.fleet_policy.planned import Member, planned
 from gpuprov.spec.problem import SpecError
-from tests.rollout.world import members, policy
+from tests.fleet_policy.world import members, policy
 
 WHOLE = """\
 gpuprov_rollout: 1
@@ -42,7 +42,9 @@ WRONG = {
     "canary: {hosts: [a], count: 1}": "p.yaml:2:22: canary has hosts and count: 1; name the hosts, or a number of them",
     "limits: {per_domain: 2}": "p.yaml:2:10: limits.per_domain without a failure domain; "
     "domain: a group, or a host variable such as rack",
-    "batches: {size: 0%}": "p.yaml:2:11: batches.size is 0%; allowed: a number of hosts from 1 on (5), or a share of them (10%)",
+    "batches: {size: 0}": "p.yaml:2:11: batches.size is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
+    "batches: {size: 0%}": 'p.yaml:2:11: batches.size is "0%"; allowed: a whole number from 1 to 1000000 or a share of them (10%)',
+    "canary: {count: 0%}": 'p.yaml:2:10: canary.count is "0%"; allowed: a whole number from 0 to 1000000 or a share of them (10%)',
     "windows: {time_zone: Europe/Berln, open: [mon 22:00-23:00]}": 'p.yaml:2:11: windows.time_zone is "Europe/Berln"; '
     "allowed: a name of the tz database, such as Europe/Berlin or UTC",
     "windows: {time_zone: ../../etc/passwd, open: [mon 22:00-23:00]}": 'p.yaml:2:11: windows.time_zone is "../../etc/passwd"; '

@@ -9,6 +9,19 @@ import msgspec
 Act = Literal["prepare", "apply", "verify"]
 Verdict = Literal["green", "waits", "failed", "again"]
 """green: as wanted. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a result; tried again."""
+LATER = frozenset({"locked", "unreachable", "not-started"})
+"""States of hosts that may well succeed at another time."""
+ENDED = frozenset({"verified", "unchanged", "changed"})
+"""States of hosts on which an act came to its end."""
+
+
+def verdict_of(state: str, *, green: bool, reboot: bool) -> Verdict:
+    """The verdict on a host in this state. `green`: as wanted, and proven. `reboot`: it must still be rebooted."""
+    if green:
+        return "green"
+    if state in LATER:
+        return "again"
+    return "waits" if reboot and state in ENDED else "failed"
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):

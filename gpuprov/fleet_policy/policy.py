@@ -10,8 +10,8 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
+from gpuprov.fleet_policy.windows import SPAN, Zone, parsed, zone
 from gpuprov.reading import as_document
-from gpuprov.rollout.windows import SPAN, Zone, parsed, zone
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError
@@ -19,8 +19,14 @@ from gpuprov.spec.problem import Origin, Path, Problem, SpecError
 LARGEST = 256 << 10
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
-Share = Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9]?[0-9])%$", description="a share of them (10%)")]
-Hosts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+MOST = 1_000_000
+_SHARE = "a share of them (10%)"
+Hosts = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Share = Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9][0-9]?)%$", description=_SHARE)]
+Count = Hosts | Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9]?[0-9])%$", description=_SHARE)]
+"""A number of hosts, or a share of them: none, too."""
+Size = Annotated[int, msgspec.Meta(ge=1, le=MOST)] | Share
+"""A number of hosts, or a share of them: one at least."""
 TIME = r"^[0-9]{1,5}[smhd]$"
 Name = Annotated[str, msgspec.Meta(min_length=1, description="a name of at least one character")]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
@@ -30,7 +36,10 @@ class Canary(Fragment, frozen=True):
     """Hosts that are done first, alone. If one of them is not green, nothing else starts, whatever the budget is."""
 
     hosts: Annotated[tuple[Name, ...], msgspec.Meta(description="Hosts, groups and globs")] = ()
-    count: Annotated[int, msgspec.Meta(ge=0, le=1000, description="Or so many hosts, the first of the inventory")] = 0
+    count: Annotated[
+        Hosts | Share,
+        msgspec.Meta(description="Or so many hosts, the first of the inventory: a number, or a share of all"),
+    ] = 0
     soak: Annotated[
         str,
         msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the canary is verified again'),
@@ -40,9 +49,7 @@ class Canary(Fragment, frozen=True):
 class Batches(Fragment, frozen=True):
     """How the other hosts are divided, in the inventory's order. A batch begins when the one before it has ended."""
 
-    size: Annotated[Hosts | Share, msgspec.Meta(description="A number of hosts (5) or a share of all hosts (10%)")] = (
-        "100%"
-    )
+    size: Annotated[Size, msgspec.Meta(description="A number of hosts (5) or a share of all hosts (10%)")] = "100%"
     by_domain: Annotated[bool, msgspec.Meta(description="A batch is one failure domain, in place of a size")] = False
     soak: Annotated[
         str, msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the batch is verified again')
@@ -69,10 +76,8 @@ class Limits(Fragment, frozen=True):
 class Budget(Fragment, frozen=True):
     """How many hosts may fail before the roll-out stops. The canary has none."""
 
-    batch: Annotated[
-        Hosts | Share, msgspec.Meta(description="In one batch: a number of hosts, or a share of its hosts")
-    ] = 0
-    whole: Annotated[Hosts | Share, msgspec.Meta(description="In all: a number of hosts, or a share of all hosts")] = 0
+    batch: Annotated[Count, msgspec.Meta(description="In one batch: a number of hosts, or a share of its hosts")] = 0
+    whole: Annotated[Count, msgspec.Meta(description="In all: a number of hosts, or a share of all hosts")] = 0
 
 
 class Retry(Fragment, frozen=True):
@@ -176,6 +181,11 @@ def number_of(count: int | str, total: int) -> int:
     return total * int(count[:-1]) // 100 if isinstance(count, str) else count
 
 
+def at_least_one(size: int | str, total: int) -> int:
+    """The same, and one where the share is less than a host."""
+    return max(1, number_of(size, total))
+
+
 def load(path: File) -> Policy:
     """The policy in a file. Raises SpecError with everything that is wrong in it."""
     try:
@@ -234,12 +244,6 @@ def _across(policy: Policy) -> Iterator[Finding]:
                     f"{'.'.join(path)} without a failure domain",
                     "domain: a group, or a host variable such as rack",
                 )
-    if not policy.batches.by_domain and policy.batches.size in (0, "0%"):
-        yield (
-            ("batches", "size"),
-            f"batches.size is {policy.batches.size}",
-            "allowed: a number of hosts from 1 on (5), or a share of them (10%)",
-        )
     for number, approval in enumerate(policy.approvals):
         if approval.count > len({*approval.by}):
             told = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"

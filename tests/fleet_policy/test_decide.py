@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from gpuprov.rollout import decide, events
-from gpuprov.rollout.planned import planned
-from gpuprov.rollout.state import folded
-from tests.rollout.world import World, members, policy, world
+from gpuprov.fleet_policy import decide, events
+from gpuprov.fleet_policy.planned import planned
+from gpuprov.fleet_policy.state import folded
+from tests.fleet_policy.world import World, members, policy, world
 
 
 def made_up(chance: random.Random) -> str:
@@ -115,11 +115,16 @@ def end(one: World, *ends: events.HostEnd) -> list[decide.Action]:
     return decide.following(one.state, one.now)
 
 
-def test_a_canary_that_waits_for_a_reboot_stops_all() -> None:
-    one = play("canary: {count: 1}\nbudget: {whole: 100%}\n")
-    assert end(one, events.HostEnd("gpu0000", "waits")) == [
-        decide.Stop("the canary gpu0000 waits for a reboot that is not permitted")
-    ]
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("", "waits for a reboot that is not permitted (reboot: if-needed permits it)"),
+        ("reboot: if-needed\n", "still waits for a reboot, which is permitted"),
+    ],
+)
+def test_a_canary_that_waits_for_a_reboot_stops_all(more: str, why: str) -> None:
+    one = play(f"canary: {{count: 1}}\nbudget: {{whole: 100%}}\n{more}")
+    assert end(one, events.HostEnd("gpu0000", "waits")) == [decide.Stop(f"the canary gpu0000 {why}")]
 
 
 def test_a_green_canary_that_its_scheduler_does_not_take_back_stops_all() -> None:

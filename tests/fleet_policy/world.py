@@ -6,11 +6,11 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gpuprov.rollout import decide, events
-from gpuprov.rollout.planned import Member, Plan, planned
-from gpuprov.rollout.policy import Policy, number_of, read
-from gpuprov.rollout.state import State
-from gpuprov.rollout.windows import is_open
+from gpuprov.fleet_policy import decide, events
+from gpuprov.fleet_policy.planned import Member, Plan, planned
+from gpuprov.fleet_policy.policy import Policy, number_of, read
+from gpuprov.fleet_policy.state import State
+from gpuprov.fleet_policy.windows import is_open
 
 
 def members(count: int, racks: int = 3) -> list[Member]:

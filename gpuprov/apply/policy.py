@@ -1,0 +1,56 @@
+"""Which hosts of a run come next, and when it stops: a policy of its options, which the engine of a single process carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gpuprov.apply.model import DONE, Act, HostOutcome, Options
+from gpuprov.fleet_policy.events import HostEnd, Verdict, verdict_of
+from gpuprov.fleet_policy.in_memory import InMemory
+from gpuprov.fleet_policy.options import OPTIONS, policy_of
+from gpuprov.fleet_policy.planned import Member, planned
+from gpuprov.fleet_policy.policy import Policy
+from gpuprov.plan.read import Pair
+from gpuprov.verify.verify import verdict
+
+
+def check(pairs: Sequence[Pair], options: Options) -> None:
+    """Raise GpuprovError for options that cannot be: a number, or a canary that is no host of these."""
+    _named(_members(pairs), _policy(options))
+
+
+def engine(pairs: Sequence[Pair], options: Options, outcomes: Mapping[str, HostOutcome]) -> InMemory:
+    """The engine over the hosts on which something is to be done: shares are of these. Hosts that --canary names belong to the
+    canary all the same: one on which nothing is to be done counts as it is."""
+    policy, members = _policy(options), _members(pairs)
+    named = _named(members, policy)
+    taking_part = [member for member in members if outcomes[member.name].ran or member.name in named]
+    idle = [member.name for member in taking_part if not outcomes[member.name].ran]
+    plan = planned(policy, taking_part, total=len(taking_part) - len(idle), options=OPTIONS)
+    return InMemory(plan, ends(outcomes, idle, options.act))
+
+
+def ends(outcomes: Mapping[str, HostOutcome], hosts: Iterable[str], act: Act) -> list[HostEnd]:
+    """What became of these hosts, as the engine counts it."""
+    return [HostEnd(name, _verdict(outcomes[name], act), outcomes[name].state) for name in hosts]
+
+
+def _policy(options: Options) -> Policy:
+    return policy_of(canary=options.canary, serial=options.serial, max_fail=options.max_fail, reboot=options.reboot)
+
+
+def _members(pairs: Sequence[Pair]) -> list[Member]:
+    return [Member(raw.name, raw.groups) for raw, _ in pairs]
+
+
+def _named(members: Sequence[Member], policy: Policy) -> Collection[str]:
+    """The hosts that the canary names; none where it is a number of hosts."""
+    return planned(policy, members, options=OPTIONS).batches[0].hosts if policy.canary.hosts else ()
+
+
+def _verdict(outcome: HostOutcome, act: Act) -> Verdict:
+    ended, reboot = outcome.state in DONE, bool(outcome.reboot)
+    if act == "prepare":  # what waits for a reboot waits for the apply after it
+        return verdict_of(outcome.state, green=ended and (reboot or not outcome.wrong), reboot=False)
+    proven = not outcome.unproven or verdict(outcome.verified) != "not proven"
+    return verdict_of(outcome.state, green=ended and proven and not outcome.wrong, reboot=reboot)
