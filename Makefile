@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz guided release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: faults fuzz guided release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -37,7 +37,7 @@ lint: style            ## also ansible-lint, which takes a minute
 check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+test: lint check tools site ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(MAKE) --no-print-directory guided
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
 	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
@@ -90,8 +90,12 @@ audit: setup           ## known vulnerabilities of what requirements.lock and lo
 release: setup         ## wheel, sdist, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
 	$(BIN)/python tests/release.py dist/release $(KEY)
 
-docs: setup
+docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
 	$(BIN)/python docs/generate.py
+
+site: setup            ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
+	$(pinned) locks/mkdocs-material.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
