@@ -24,7 +24,8 @@ Menu = list[dict[str, "str | Menu"]]
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    config.repo_url, config.repo_name, config.edit_uri = find_repository(ROOT), "Source", ""
+    # Not as repo_url, whose link asks GitHub for its number of stars.
+    config.extra["social"] = [{"icon": "fontawesome/brands/git-alt", "link": find_repository(ROOT), "name": "Source"}]
     config.mdx_configs["toc"] = {"permalink": True, "slugify": slugify(case="lower")}  # anchors as GitHub has them
     config.nav = [{"gpuprov": "index.md"}, *read_menu((DOCS / "index.md").read_text(encoding="utf-8"))]
     config.nav[-1]["Reference"] += list_reference()
@@ -74,6 +75,8 @@ def find_source(page: Page) -> Path:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     source = find_source(page)
+    if page.file.src_uri.startswith("adr/"):
+        page.meta["search"] = {"boost": 0.3}  # why comes after how
     return rewrite(markdown, lambda target: place_in_site(source, page.file.src_uri, target))
 
 

@@ -58,6 +58,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         loaded = re.findall(r"<(?:script|img|iframe)[^>]* src=\"([^\"]*)\"", text)
         loaded += re.findall(r"<link[^>]* rel=\"(?:stylesheet|preload|icon)\"[^>]* href=\"([^\"]*)\"", text)
         assert [one for one in loaded if re.match(r"(https?:)?//", one)] == [], page
+        assert 'data-md-component="source"' not in text, "which asks GitHub for its stars"
 
 
 @pytest.mark.parametrize(
