@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz guided release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
+.PHONY: faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -87,7 +87,10 @@ audit: setup           ## known vulnerabilities of what requirements.lock and lo
 		$(BIN)/python tests/audit.py $$file $(ADVISORIES) || failed=$$?; \
 	done; exit $$failed
 
-release: setup         ## wheel, sdist, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
+collection: setup      ## the Ansible collection gpuprov.gpuprov, from roles/, playbooks/ and plugins/ as they are, into build/collection
+	$(BIN)/python tests/collection.py build/collection
+
+release: setup         ## wheel, sdist, collection, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
 	$(BIN)/python tests/release.py dist/release $(KEY)
 
 docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
