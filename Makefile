@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
+.PHONY: counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -103,6 +103,9 @@ site: setup            ## the documentation as a site into build/site; a link th
 bench: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m benchmarks
+
+counts:                ## sizes, names, docstrings, comments and rooms of the code, and words of the pages; FOLDER=ANOTHER counts that checkout
+	@$(PYTHON) tests/counts.py $(FOLDER)
 
 clean:
 	rm -rf build dist
