@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
+.PHONY: quick counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -33,6 +33,9 @@ style: setup
 
 lint: style            ## also ansible-lint, which takes a minute
 	$(BIN)/ansible-lint --offline -q roles playbooks plugins
+
+quick: setup           ## the contracts, and the tests of the rooms that a change touches; BASE=COMMIT names what to compare with
+	$(BIN)/python tests/quick.py $(BASE)
 
 check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2 --dist worksteal
