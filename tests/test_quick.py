@@ -55,10 +55,15 @@ def test_each_once_beside_the_contracts(tree: Path) -> None:
     assert quick.choose_tests(changes, tree) == ["tests/contracts", "tests/plan"]
 
 
+def test_the_longest_contract_runs_where_a_change_can_break_it(tree: Path) -> None:
+    assert quick.choose_words(["README.md"], tree) == ["tests/contracts", "tests/docs", f"--ignore={quick.FIXPOINT}"]
+    for path in ("gpuprov/capabilities/mps/desired.py", quick.FIXPOINT):
+        assert f"--ignore={quick.FIXPOINT}" not in quick.choose_words([path], tree)
+
+
 def test_what_it_names_exists() -> None:
-    assert [
-        name for name in (quick.CONTRACTS, *quick.ALSO.values(), *quick.ALSO) if not (quick.ROOT / name).exists()
-    ] == []
+    names = (quick.CONTRACTS, *quick.JUDGED_BY_IT, *quick.ALSO.values(), *quick.ALSO)
+    assert [name for name in names if not (quick.ROOT / name).exists()] == []
 
 
 def test_changes_are_read_from_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
