@@ -28,7 +28,7 @@ style: setup
 	$(BIN)/ruff check gpuprov plugins tests docs benchmarks
 	$(BIN)/ruff format --check gpuprov plugins tests docs benchmarks
 	$(BIN)/mypy
-	$(BIN)/yamllint --strict roles playbooks inventories molecule .config .github .pre-commit-config.yaml .pre-commit-hooks.yaml
+	$(BIN)/yamllint --strict roles playbooks inventories molecule .config .github .pre-commit-config.yaml .pre-commit-hooks.yaml mkdocs.yml
 	$(BIN)/shellcheck --severity=warning roles/*/files/*.sh tests/*.sh
 
 lint: style            ## also ansible-lint, which takes a minute
