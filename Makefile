@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz guided release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: quick counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -28,16 +28,19 @@ style: setup
 	$(BIN)/ruff check gpuprov plugins tests docs benchmarks
 	$(BIN)/ruff format --check gpuprov plugins tests docs benchmarks
 	$(BIN)/mypy
-	$(BIN)/yamllint --strict roles playbooks inventories molecule .config
+	$(BIN)/yamllint --strict roles playbooks inventories molecule .config .github .pre-commit-config.yaml .pre-commit-hooks.yaml mkdocs.yml
 	$(BIN)/shellcheck --severity=warning roles/*/files/*.sh tests/*.sh
 
 lint: style            ## also ansible-lint, which takes a minute
 	$(BIN)/ansible-lint --offline -q roles playbooks plugins
 
+quick: setup           ## the contracts, and the tests of the rooms that a change touches; BASE=COMMIT names what to compare with
+	$(BIN)/python tests/quick.py $(BASE)
+
 check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+test: lint check tools site ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(MAKE) --no-print-directory guided
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
 	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
@@ -87,15 +90,25 @@ audit: setup           ## known vulnerabilities of what requirements.lock and lo
 		$(BIN)/python tests/audit.py $$file $(ADVISORIES) || failed=$$?; \
 	done; exit $$failed
 
-release: setup         ## wheel, sdist, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
+collection: setup      ## the Ansible collection gpuprov.gpuprov, from roles/, playbooks/ and plugins/ as they are, into build/collection
+	$(BIN)/python tests/collection.py build/collection
+
+release: setup         ## wheel, sdist, collection, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
 	$(BIN)/python tests/release.py dist/release $(KEY)
 
-docs: setup
+docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
 	$(BIN)/python docs/generate.py
+
+site: setup            ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
+	$(pinned) locks/mkdocs-material.txt
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	$(BIN)/python -m benchmarks
+
+counts:                ## sizes, names, docstrings, comments and rooms of the code, and words of the pages; FOLDER=ANOTHER counts that checkout
+	@$(PYTHON) tests/counts.py $(FOLDER)
 
 clean:
 	rm -rf build dist

@@ -1,4 +1,5 @@
-"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, SBOM and SHA256SUMS, signed by an ssh key.
+"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and SHA256SUMS,
+signed by an ssh key.
 
 What is built is what is committed, whatever else lies in the tree; the commit's time is the time of every file, so that anybody who
 builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
@@ -11,6 +12,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -40,7 +42,7 @@ def commit(root: Path, *words: str) -> bytes:
 
 
 def built(root: Path, out: Path) -> int:
-    """Build wheel and sdist of the last commit into the folder. Returns the commit's time."""
+    """Build wheel, sdist and collection of the last commit into the folder. Returns the commit's time."""
     at = int(commit(root, "log", "-1", "--format=%ct"))
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(at), "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +50,17 @@ def built(root: Path, out: Path) -> int:
             archive.extractall(folder, filter="data")
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out.absolute()), "."]
         subprocess.run(build, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+        collection = [sys.executable, "tests/collection.py", f"{folder}/build/collection"]
+        done = subprocess.run(collection, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        shutil.copy(done.stdout.strip(), out)
     return at
+
+
+def refuse_other_tag(root: Path, version: str) -> None:
+    """A commit that is tagged as a version (v1.2.3) is that version."""
+    tags = commit(root, "tag", "--points-at", "HEAD", "v*").decode().split()
+    if tags and f"v{version}" not in tags:
+        sys.exit(f"the commit is tagged {', '.join(tags)}, and pyproject.toml says {version}. Fix: tag it v{version}")
 
 
 def sbom(lock: str, project: Mapping[str, Any], files: Mapping[str, str], at: int) -> dict[str, Any]:
@@ -130,9 +142,10 @@ def release(root: Path, out: Path, key: Path | None = None) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         sys.exit(f"{out} is not empty: name another folder")
+    project = tomllib.loads(commit(root, "show", "HEAD:pyproject.toml").decode())["project"]
+    refuse_other_tag(root, project["version"])
     at = built(root, out)
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
-    project = tomllib.loads(commit(root, "show", "HEAD:pyproject.toml").decode())["project"]
     made = sbom(commit(root, "show", "HEAD:requirements.lock").decode(), project, digests, at)
     name = f"gpuprov-{project['version']}.cdx.json"
     (out / name).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

@@ -87,6 +87,7 @@ def test_two_releases_of_a_commit_are_the_same_bytes_and_signed(
         f"gpuprov-{version}-py3-none-any.whl",
         f"gpuprov-{version}.cdx.json",
         f"gpuprov-{version}.tar.gz",
+        f"gpuprov-gpuprov-{version}.tar.gz",
         "SHA256SUMS",
     ]
     assert names == sorted([*built, "SHA256SUMS.sig"])
@@ -97,3 +98,18 @@ def test_two_releases_of_a_commit_are_the_same_bytes_and_signed(
     with (tmp_path / "one" / built[0]).open("ab") as wheel:
         wheel.write(b"x")
     assert not verified(tmp_path / "one", signers)
+
+
+def test_a_tag_that_is_another_version_is_refused(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "Begin")
+    release.refuse_other_tag(tmp_path, "1.2.3")
+    git("tag", "v1.2.4")
+    with pytest.raises(SystemExit, match=r"tagged v1\.2\.4, and pyproject\.toml says 1\.2\.3. Fix: tag it v1\.2\.3"):
+        release.refuse_other_tag(tmp_path, "1.2.3")
+    git("tag", "v1.2.3")
+    release.refuse_other_tag(tmp_path, "1.2.3")

@@ -17,7 +17,9 @@ from gpuprov.spec.problem import Problem, SpecError
 
 ROOT = Path(__file__).parents[2]
 USERS = [ROOT / "README.md", ROOT / "docs/tutorial.md", *sorted((ROOT / "docs/how-to").glob("*.md"))]
-PAGES = [*USERS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/explanation").glob("*.md"))]
+INDEX = ROOT / "docs/index.md"
+TOP = [INDEX, ROOT / "docs/README.md", *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY"))]
+PAGES = [*USERS, *TOP, *sorted((ROOT / "docs/explanation").glob("*.md"))]
 HEAD = "all:\n  hosts: {gpu001: {}, head1: {}, head2: {}}\n  vars:\n"
 PLACEHOLDERS = {'sha256: "..."': f"sha256: '{'0' * 64}'", 'fingerprint: "..."': f"fingerprint: '{'0' * 40}'"}
 # Files of the reader's own, and a branch whose support has ended since: the examples have the versions of Debian 12.
@@ -112,10 +114,13 @@ def test_every_link_leads_somewhere_and_no_page_is_alone() -> None:
         for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
             name, _, anchor = target.partition("#")
             file = (page.parent / name).resolve() if name else page
-            linked |= {file} if page == ROOT / "README.md" else set()
+            linked |= {file} if page == INDEX else set()
             if not file.exists() or (anchor and anchor not in anchors(file)):
                 told.append(f"{page.name}: {target}")
     assert told == []
-    assert [page.name for page in [*USERS, *(ROOT / "docs/explanation").glob("*.md")] if page not in linked] == [
-        "README.md"
-    ]
+    listed = [*USERS, *(ROOT / "docs/explanation").glob("*.md"), ROOT / "docs/adr/README.md"]
+    assert [page.name for page in listed if page not in linked] == [], "docs/index.md lists every page"
+
+
+def test_the_readme_is_one_that_people_read() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
