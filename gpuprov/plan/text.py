@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpuprov import shown
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks
+from gpuprov.plan.fold import Group, after_cut, before_cut, cuts, groups, sets, settings, sign, told_by_checks
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import sentence
 from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
@@ -124,8 +124,9 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
         one = cut.one
         on, then = ("enabled" if state else "disabled" for state in (one.enabled_before, one.enabled_after))
         mode = f"MIG mode {on} -> {then}" if on != then else f"MIG mode {on}"
-        after = listed(one.after) if one.grid or one.after else "the instances of the spec"
-        yield from _listed(f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{listed(one.before)} -> {after}", 4, "~")])
+        yield from _listed(
+            f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{before_cut(one)} -> {after_cut(one)}", 4, "~")]
+        )
     yield from _listed("settings", [_change(one) for one in settings(plan)])
     for kind, section in SECTIONS.items():
         if kind not in LATER:
