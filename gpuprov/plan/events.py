@@ -11,6 +11,8 @@ import msgspec
 from gpuprov.errors import defect
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan import bounds
+from gpuprov.plan.made import made
+from gpuprov.plan.model import Item
 from gpuprov.shared import ended
 
 LONGEST = 700
@@ -71,12 +73,14 @@ class Failure(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct):
     """What happened on one host so far.
 
-    changed: every task that changed something. rescued: failures that a role's own rescue took over; gave_up: those after which an
-    act was given up, given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost:
-    the act and the task in which the host could not be reached any more. warnings: of gpuprov's own modules, each once.
+    changed: every task that changed something; made: what its module says that it has made. rescued: failures that a role's own rescue
+    took over; gave_up: those after which an act was given up, given_up_for: the last of these. failed: what Ansible says at its end;
+    None before. last: the newest task. lost: the act and the task in which the host could not be reached any more. warnings: of
+    gpuprov's own modules, each once.
     """
 
     changed: list[str] = []
+    made: list[Item] = []
     failures: list[Failure] = []
     unreachable: str = ""
     rescued: int = 0
@@ -182,6 +186,7 @@ class Ledger:
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
             tally.changed.append(text)
+            tally.made += made(capability, _module(data), result)
             return Step("changed", data["host"], text)
         if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
