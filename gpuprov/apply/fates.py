@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.apply.items import MADE, UNTOUCHED
+from gpuprov.apply.items import MADE, UNTOUCHED, WAITS
 from gpuprov.apply.model import AppliedItem, Became, HostOutcome
 from gpuprov.plan.fold import bare
 from gpuprov.plan.items import sizes
@@ -30,6 +30,11 @@ class Fate(NamedTuple):
     def told(self) -> str:
         """The state in words, and why."""
         return WORDS.get(self.state, self.state) + (f" ({self.why})" if self.why else "")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it comes with a reboot, and is not wrong."""
+        return self.why.startswith(WAITS)
 
 
 def fates(items: Iterable[AppliedItem]) -> list[Fate]:

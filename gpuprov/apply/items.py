@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.apply.model import AppliedItem, Became, HostOutcome
 from gpuprov.plan.items import Key, key
+from gpuprov.plan.made import REBOOT
 from gpuprov.plan.model import HOST, Item
 from gpuprov.spec.model import BLOCKS
 from gpuprov.verify.evaluate import Result
@@ -26,16 +27,18 @@ UNTOUCHED = {
     "prepared": "only prepared: apply does it",
 }
 """Why nothing was done, by the state of a host that the run did not change."""
-NOT_READ = "the host was not read after the run"
+WAITS = "waits for a reboot"
+NOT_READ, NOT_SEEN = "the host was not read after the run", "what the host has could not be read after the run"
 
 
 class After(msgspec.Struct, frozen=True, kw_only=True):
     """A host as it was read after the run. left: what still differs, listed by the code of the plan. waiting: capabilities whose
-    packages are still to be moved."""
+    packages are still to be moved; unread: those of which not everything could be read."""
 
     left: frozenset[Key]
-    waiting: frozenset[str]
-    results: Sequence[Result]
+    waiting: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+    results: Sequence[Result] = ()
 
 
 def applied(
@@ -88,6 +91,7 @@ class _Judge:
         self._stopped = [one.name for one in outcome.made if one.kind == "client"]
         self._moving = {one.capability for one in outcome.made if one.kind in PACKAGES}
         roles = {label.partition(": ")[0] for label in outcome.changed}
+        self._rebooted = REBOOT in outcome.made
         self._acting = {role if role in BLOCKS else HOST for role in roles}
 
     def item(self, item: Item) -> AppliedItem:
@@ -104,7 +108,10 @@ class _Judge:
             return _applied(item, "not done", self._why(item, after))
         if after is None:
             return _applied(item, "unknown", NOT_READ)
-        if not compared and (self._cut_off(item.capability) or item.capability in after.waiting):
+        if item.capability in after.unread:
+            return _applied(item, "unknown", NOT_SEEN)
+        unfinished = item.capability in after.waiting if item.kind in PACKAGES else self._cut_off(item.capability)
+        if not compared and unfinished:
             return _applied(item, "not done", self._why(item, after))
         return _applied(item, "done" if self._acted(item) else "not needed")
 
@@ -115,12 +122,12 @@ class _Judge:
 
     def _acted(self, item: Item) -> bool:
         """Whether a task has changed something that may have brought this about. Where packages were moved, each is named; what runs
-        may also have come by the reboot, or by another task of the role of all hosts."""
+        may have come by the reboot."""
         if item.kind in PACKAGES and item.capability in self._moving:
             return False
         if item.kind == "client" and self._stopped:
             return False
-        return item.capability in self._acting or (item.kind not in (*PACKAGES, "file") and HOST in self._acting)
+        return item.capability in self._acting or (self._rebooted and item.kind not in (*PACKAGES, "file"))
 
     def _why(self, item: Item, after: After | None) -> str:
         outcome = self._outcome
@@ -132,7 +139,7 @@ class _Judge:
             return f"{outcome.state}: {failed}" if own else f"not reached: {failed} came before"
         named, others = _results(item, after.results if after else ())
         if reboot := next((one.reboot for one in (*named, *others) if one.reboot), ""):
-            return f"waits for a reboot: {reboot}"
+            return f"{WAITS}: {reboot}"
         return f"{named[0].check} fails" if named else "it still differs"
 
 

@@ -15,6 +15,7 @@ from gpuprov.gather.pace import Pace
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.exact import Answer, with_answer
+from gpuprov.plan.foresee import Foreseen
 from gpuprov.plan.items import Key, items, key
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.planning import Planner, plans_of
@@ -73,10 +74,14 @@ class Lists:
         if plan.idle or plan.unreachable:
             return []
         now = None
-        if after and not after.lost and after.foreseen:
-            left = frozenset(map(key, _listed(pair, plan, after)))
-            waiting = frozenset(name for name, packages in after.foreseen.packages.items() if packages)
-            now = After(left=left, waiting=waiting, results=after.results)
+        if after and not after.lost:
+            foreseen = after.foreseen or Foreseen()
+            now = After(
+                left=frozenset(map(key, _listed(pair, plan, after))),
+                waiting=frozenset((*(name for name, each in foreseen.packages.items() if each), *foreseen.waits)),
+                unread=frozenset((*foreseen.unknown, *(r.capability for r in after.results if r.status == "error"))),
+                results=after.results,
+            )
         comparable: frozenset[Key] = frozenset(map(key, _listed(pair, plan, before)))
         return applied(items(plan), comparable, outcome, now)
 

@@ -177,13 +177,15 @@ def _card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(one.host for one in group)
     state, letter = STATES[first.state]
     limit = f"--limit {shlex.quote(where.replace(', ', ','))}"
-    lists = tuple(_listed(fate) for fate in fates(first.items))
+    lists = tuple(_listed(fate) for fate in fates(timeless(first.items) if len(group) > 1 else first.items))
     return Card(where, len(group), limit, state, letter, first, in_numbers(group[:1]), lists, tuple(_tasks(group)))
 
 
 def _listed(fate: Fate) -> Listed:
     rows = tuple(Signed(mark, KINDS[mark], text) for mark, text in described(fate.items))
-    return Listed(fate, FATES[fate.state], rows, tuple(diff_of(one) for one in fate.items if one.diff))
+    return Listed(
+        fate, "boot" if fate.waits else FATES[fate.state], rows, tuple(diff_of(one) for one in fate.items if one.diff)
+    )
 
 
 def _tasks(group: Sequence[HostOutcome]) -> Iterator[Tasks]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
-from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome
+from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.items import sizes
 from gpuprov.plan.text import SIGNS, described
@@ -81,7 +81,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     if outcome.rolled_back:
         yield f"  {outcome.rolled_back}"
     yield from (f"  warning: {told}" for told in outcome.warnings)
-    yield from _list(outcome, verbose)
+    yield from _list(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -107,15 +107,15 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
-def _list(outcome: HostOutcome, verbose: bool) -> Iterable[Line]:
+def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
     """What the plan listed, and what became of it. Of a host that was left alone the numbers will do."""
     if untouched(outcome) and not verbose:
-        if outcome.items and outcome.state != "prepared":
-            listed = ", ".join(sizes([outcome.items])) or "the changes of its plan"
+        if items and outcome.state != "prepared":
+            listed = ", ".join(sizes([items])) or "the changes of its plan"
             yield Line(f"  not done: {listed} (-v lists them)")
         return
-    for fate in fates(outcome.items):
-        yield Line(f" {fate.told}", f"  {fate.capability}:", COLOURS[fate.state])
+    for fate in fates(items):
+        yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
         for sign, text in described(fate.items):
             yield Line(f" {text}", sign=f"    {sign}", colour=SIGNS[sign])
         for one in fate.items if verbose else ():

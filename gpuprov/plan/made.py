@@ -15,6 +15,9 @@ MOST = 2000
 MOVED = ("Inst", "Remv", "hold", "release")
 """The rows of `gpuprov_packages` that name a package; others are in words."""
 
+REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
+"""That the host was rebooted, which brings about more than a task says."""
+
 
 def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
     """Return what a task has changed, as far as its module names it. capability: whose task it is; empty for the role of all hosts."""
@@ -37,6 +40,8 @@ def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Itera
     elif module == "gpuprov_boot":
         images = (path for path in _texts(answer, "renewed") if "/init" in path)
         yield from (Item(capability=capability, kind="initramfs", name=path, after="rebuilt") for path in images)
+    elif module == "reboot":
+        yield REBOOT
     elif module == "gpuprov_clients":
         yield from (Item(capability=capability, kind="client", name=unit) for unit in _texts(answer, "stopped"))
 
