@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.apply.fates import Fate, fates, in_numbers, timeless
-from gpuprov.apply.model import ApplyRun, Became, HostOutcome, State
+from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome, State
 from gpuprov.apply.text import summary
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.page import KINDS, Diff, Signed, diff_of
@@ -20,13 +20,13 @@ from gpuprov.report.page import About, Headline
 from gpuprov.report.text import unproven
 from gpuprov.verify.evaluate import Result, ResultStatus
 
-DONE = ("changed", "unchanged")
 STATES: dict[State, tuple[page.State, str]] = {
     "failed": ("fail", "F"),
     "blocked": ("fail", "!"),
     "locked": ("error", "E"),
     "unreachable": ("gone", "U"),
     "not-started": ("unproven", "?"),
+    "prepared": ("boot", "P"),
     "changed": ("right", "~"),
     "unchanged": ("right", "\u2713"),
 }
@@ -141,6 +141,8 @@ def headline(run: ApplyRun) -> Headline:
         not_as = "is not as its spec says" if len(undone) == 1 else "are not as their specs say"
         what = "could not be reached" if away else not_as
         return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
+    if run.act == "prepare":
+        return Headline(state="boot", sentence="Prepared: nothing in service was changed", more=more)
     if wrong:
         return Headline(state="fail", sentence=f"Applied, but verify is not green on {_part(wrong, count)}", more=more)
     if waiting:

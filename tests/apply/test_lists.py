@@ -259,6 +259,16 @@ def test_the_page_shows_the_list_and_folds_the_tasks() -> None:
     assert ".signs li {" in text
 
 
+def test_the_page_of_a_run_that_only_prepares() -> None:
+    """What verify has found before it is no failure of the run."""
+    found = settled(BEFORE, None, state="prepared", changed=["kernel: Fetch"])
+    found.results = list(BEFORE.results)
+    text = page.render(ApplyRun(run="r", act="prepare", hosts=[found]))
+    assert "Prepared: nothing in service was changed" in text
+    assert '<span class="own fail">not done (only prepared: apply does it)</span>' in text
+    assert "<h2>Not done</h2>" not in text
+
+
 def test_the_page_escapes_what_a_list_says() -> None:
     evil = "<script>alert(1)</script>"
     text = page.render(ApplyRun(run="r", hosts=[outcome("gpu1", item(evil, why=evil, kind="file", diff=f"+{evil}"))]))
