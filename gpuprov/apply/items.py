@@ -145,7 +145,7 @@ class _Judge:
 
 def _otherwise(item: Item, made: Item) -> str:
     """Return what the plan said of a package that was moved to another version; empty where it named none, or that one."""
-    named = item.kind == "package" and (item.after[:1].isdigit() or item.after == "removed")
+    named = item.kind == "package" and ("0" <= item.after[:1] <= "9" or item.after == "removed")
     return f"the plan said {item.after}" if named and not made.after.startswith(item.after) else ""
 
 
