@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Lap, State
+from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
 from gpuprov.reading import as_document
 from gpuprov.report.as_json import Boot
@@ -25,7 +25,8 @@ class AppliedHost(msgspec.Struct, kw_only=True):
     """What became of one host. `verdict` and `next_boot`: of verify, after; null where it was not verified. `ran`, `skipped`:
     capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why nothing was
     done, and the fix. `warnings`: what was found on the way and stopped nothing. `results`: of verify, without those that are n/a.
-    `reboot_required`: why the host must still be rebooted."""
+    `reboot_required`: why the host must still be rebooted. `items`: each change that the plan lists, and what became of it; empty
+    where nothing was to be done. `origin`: the place in the inventory that asks for the capability which failed or was refused."""
 
     host: str
     state: State
@@ -34,9 +35,11 @@ class AppliedHost(msgspec.Struct, kw_only=True):
     ran: dict[str, str]
     skipped: dict[str, str]
     changed: tuple[str, ...]
+    items: tuple[AppliedItem, ...]
     task: str
     message: str
     hint: str
+    origin: str
     warnings: tuple[str, ...]
     results: tuple[Result, ...]
     seconds: Seconds
@@ -107,9 +110,11 @@ def _host(one: HostOutcome) -> AppliedHost:
         ran=one.ran,
         skipped=one.skipped,
         changed=tuple(one.changed),
+        items=tuple(one.items),
         task=one.task,
         message=one.message,
         hint=one.hint,
+        origin=one.origin,
         warnings=tuple(one.warnings),
         results=tuple(row for row in one.results if row.status != "n/a"),
         seconds=round(one.seconds, 3),

@@ -14,6 +14,7 @@ from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
 from gpuprov.apply.left_behind import give_back
+from gpuprov.apply.lists import Lists
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
@@ -26,7 +27,6 @@ from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HOST, HostPlan
-from gpuprov.plan.planning import Planner
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import place, remove_leftovers, workspace
@@ -36,7 +36,7 @@ from gpuprov.verify.evaluate import MOMENTS
 
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the others no host takes part."""
-Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
+Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], Mapping[str, HostPlan]]
 
 
 def apply(
@@ -52,8 +52,8 @@ def apply(
     """Make the hosts what their specs say. Raises GpuprovError for options that cannot be, before any host is read.
 
     confirm: asked with the plans before anything is changed, unless `options.yes`. agreed: told what was read and what is to be run,
-    by host; raises GpuprovError where that is not what was approved. known: what became of a host, before the others are: one with
-    nothing to do, one that failed, one that was verified. An interrupt ends in an ApplyRun.
+    by host; returns the plans that were approved, or raises GpuprovError where that is not what they say. known: what became of a
+    host, before the others are: one with nothing to do, one that failed, one that was verified. An interrupt ends in an ApplyRun.
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
@@ -63,7 +63,8 @@ def apply(
         try:
             execution.read()
             if agreed:
-                agreed(execution.readings, {name: outcome.ran for name, outcome in execution.outcomes.items()})
+                ran = {name: outcome.ran for name, outcome in execution.outcomes.items()}
+                execution.lists.approve(agreed(execution.readings, ran))
             work = [name for name, outcome in execution.outcomes.items() if outcome.ran]
             if work and not options.yes and confirm and not confirm(execution.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
@@ -77,6 +78,7 @@ def apply(
             execution.interrupted = True
     if execution.interrupted and execution.cluster and execution.log and options.act == "apply":
         execution.show.say(f"nodes that this run has drained may stay out. {in_play.later(execution.run)}")
+    execution.lists.settle_rest(execution.outcomes, execution.readings)
     return ApplyRun(
         run=execution.run,
         act=options.act,
@@ -103,11 +105,9 @@ class _Execution:
         self.done: Known = (lambda _: None) if waits else known
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
-        given = {"full": options.full, "reboot": options.reboot, "prune": options.prune}
-        self.planner = Planner(pairs, capabilities=options.only, **given)
         self.interrupted, self.stopped = False, ""
         self.log: Path | None = None
-        self.laps = Laps()
+        self.laps, self.lists = Laps(), Lists(pairs, options)
 
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
@@ -117,8 +117,7 @@ class _Execution:
             found[name] = first_look(pair_of[name], reading, self.options)
             if not found[name].ran:
                 self.done(found[name])
-            if not self.options.yes:
-                self.planner.note(name, reading)
+            self.lists.note(name, reading)
 
         chosen, pruned = self.options.only, self.options.prune_only
         with self.show.reading(list(pair_of), "reading") as done:
@@ -128,7 +127,7 @@ class _Execution:
 
     def plans(self) -> list[HostPlan]:
         """Return the plans of this run, as `gpuprov plan` makes them."""
-        return self.planner.plans(self.options.timeout, self.pace, self.show)
+        return self.lists.confirmed(self.pace, self.show)
 
     def tidy(self) -> None:
         """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""
@@ -252,6 +251,7 @@ class _Execution:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = lost(reading.lost)
+            self.lists.settle(outcome, self.readings[name], reading)
             self.done(outcome)
 
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from gpuprov.apply.model import HostOutcome, Options
+from gpuprov.apply.outcome import asked_at
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.onhost import fence, machine
@@ -46,8 +47,9 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
     obstacle = next((r for r in results if _stops(r, decision.run, options)), None)
     if obstacle and (decision.run or is_broken(obstacle)):
-        outcome.state, outcome.task = "blocked", obstacle.check
+        outcome.state, outcome.task, outcome.culprit = "blocked", obstacle.check, obstacle.capability
         outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
+        outcome.origin = asked_at(pair[1], obstacle.capability, obstacle.fields)
         outcome.ran = {}
     elif decision.run and (other := _had_by(reading, name, options)):
         outcome = duplicate(name, other)

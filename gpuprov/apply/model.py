@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.limits import ACT_LIMIT, LEASE
+from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
 
@@ -61,12 +62,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**known | {"only": only})
 
 
+Became = Literal["done", "not needed", "not done", "unforeseen", "taken back", "unknown"]
+"""What became of a change that the plan lists. not needed: it was so when its turn came, or nothing had to be done for it. unforeseen:
+it was done, and the plan did not list it. taken back: it was done, and the rollback of this run has undone it. unknown: the host was
+not read after the run."""
+
+
+class AppliedItem(Item, frozen=True, kw_only=True):
+    """A change of the plan, and what became of it. `after`: what is there now, where it was done. `why`: it was not done,
+    or otherwise."""
+
+    state: Became
+    why: str = ""
+
+
 class HostOutcome(msgspec.Struct, kw_only=True):
     """What became of one host. results: verify, after; message and hint: why it was not done.
 
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
     rolled_back: where a rollback brought it, and how that ended; undone: by `on_failure`, so that what it waited for is past.
-    warnings: what was found on the way and stopped nothing.
+    warnings: what was found on the way and stopped nothing. items: what the plan listed, and what became of it; made: what modules say
+    that they made. culprit: the capability that failed or was refused; origin: the place in the spec that asks for it.
     """
 
     host: str
@@ -83,6 +99,10 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     rolled_back: str = ""
     undone: bool = False
     warnings: list[str] = []
+    items: list[AppliedItem] = []
+    made: list[Item] = []
+    culprit: str = ""
+    origin: str = ""
 
     @property
     def reboot(self) -> list[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.apply import execution, nodes, rollback
 from gpuprov.apply.execution import Agreed
+from gpuprov.apply.items import taken_back
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.extra import of_rollback
@@ -47,6 +48,7 @@ def apply(
     rollback.acknowledge(hosts, ended, options.forks)
     for one in ended.hosts:
         red[one.host].rolled_back, red[one.host].undone = _told(one), one.state in DONE and not one.reboot
+        red[one.host].items = taken_back(red[one.host].items, one.items, red[one.host].rolled_back)
         nodes.told_anew(red[one.host], by_name[one.host], run.run, one)
     return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
 

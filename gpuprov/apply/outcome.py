@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gpuprov.apply.model import Act, HostOutcome
+from gpuprov.fleet import place
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended
+from gpuprov.spec.model import HostSpec
 
 HOST_STATUSES = (0, 2, 4)
 """Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other
@@ -14,6 +18,14 @@ NOT_BACK = (
     "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply again, "
     "or gpuprov rollback"
 )
+
+
+def asked_at(spec: HostSpec, capability: str, fields: Sequence[str] = ()) -> str:
+    """Return the place in the inventory that asks for a capability, or for the first of its fields; empty where it is not known."""
+    if capability not in spec.capabilities:
+        return ""
+    path = (capability, *(fields[0].split(".") if fields else ()))
+    return str(place(path, spec.origins) or "")
 
 
 def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply") -> None:
@@ -29,7 +41,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
                 ledger.complaint or f"ansible-playbook ended with status {ended.status} and did not say why"
             )
         return
-    outcome.changed = tally.changed
+    outcome.changed, outcome.made = tally.changed, tally.made
     outcome.warnings = list(dict.fromkeys([*outcome.warnings, *tally.warnings]))
     failure = tally.failure
     if tally.defect:
@@ -38,11 +50,11 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
         _lost(outcome, tally)
     elif late := tally.timed_out:
         outcome.state, outcome.message = "failed", late.message
-        outcome.task = late.place
+        outcome.task, outcome.culprit = late.place, late.capability
         outcome.hint = "see what it waits for there and end it, then apply again; --timeout gives more time"
     elif failure:
         outcome.state = "locked" if failure.locked else "failed"
-        outcome.task = failure.place
+        outcome.task, outcome.culprit = failure.place, failure.capability
         outcome.message = failure.message
     elif interrupted:
         outcome.state, outcome.message = "failed", "interrupted" + (f" in {tally.last}" if tally.last else "")
@@ -59,6 +71,6 @@ def _lost(outcome: HostOutcome, tally: Tally) -> None:
     """A host that is not reached any more, where it was to undo what had failed, is told with what had failed."""
     outcome.state, outcome.task, outcome.message, outcome.hint = "unreachable", tally.lost, tally.unreachable, GONE
     if cause := tally.given_up_for:
-        outcome.task = cause.place
+        outcome.task, outcome.culprit = cause.place, cause.capability
         outcome.message = f"{cause.message}; then it was not reached: {tally.unreachable}"
         outcome.hint = NOT_BACK if cause.reboot else GONE

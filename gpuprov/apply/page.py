@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.apply.model import ApplyRun, HostOutcome, State
+from gpuprov.apply.fates import Fate, fates, in_numbers, timeless
+from gpuprov.apply.model import DONE, ApplyRun, Became, HostOutcome, State
 from gpuprov.apply.text import summary
 from gpuprov.inventory.names import folded as names
+from gpuprov.plan.page import KINDS, Diff, Signed, diff_of
+from gpuprov.plan.text import described
 from gpuprov.report import html, page
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About, Headline
 from gpuprov.report.text import unproven
 from gpuprov.verify.evaluate import Result, ResultStatus
 
-DONE = ("changed", "unchanged")
 STATES: dict[State, tuple[page.State, str]] = {
     "failed": ("fail", "F"),
     "blocked": ("fail", "!"),
     "locked": ("error", "E"),
     "unreachable": ("gone", "U"),
     "not-started": ("unproven", "?"),
+    "prepared": ("boot", "P"),
     "changed": ("right", "~"),
     "unchanged": ("right", "\u2713"),
 }
@@ -31,8 +34,36 @@ STATUSES: dict[State, ResultStatus] = {"unreachable": "unreachable", "not-starte
 """How a host that was not done stands beside the results of verify; the others failed."""
 
 
+FATES: dict[Became, page.State] = {
+    "done": "right",
+    "unforeseen": "right",
+    "not needed": "unproven",
+    "not done": "fail",
+    "taken back": "error",
+    "unknown": "error",
+}
+"""The colour of what became of a change."""
+
+
+class Listed(NamedTuple):
+    """Changes of which the same became."""
+
+    fate: Fate
+    kind: page.State
+    rows: tuple[Signed, ...]
+    diffs: tuple[Diff, ...]
+
+
+class Tasks(NamedTuple):
+    """Hosts on which the same tasks of Ansible changed something: (role, why it ran, tasks)."""
+
+    hosts: str
+    many: int
+    roles: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
 class Card(NamedTuple):
-    """Hosts of which the same is told."""
+    """Hosts of which the same is told. numbers: how much was done. tasks: by what changed something, each with its hosts."""
 
     hosts: str
     many: int
@@ -40,7 +71,9 @@ class Card(NamedTuple):
     state: page.State
     letter: str
     first: HostOutcome
-    tasks: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    numbers: str
+    lists: tuple[Listed, ...]
+    tasks: tuple[Tasks, ...]
 
 
 def render(
@@ -54,16 +87,20 @@ def render(
         about=about,
         known=known,
         template="apply.html.j2",
+        styles=("changes.css",),
         told=headline(run),
         run=run,
         undone=_cards(
             [one for one in run.hosts if one.state not in DONE],
-            lambda one: [one.state, one.task, one.message, one.hint],
+            lambda one: [one.state, one.task, one.message, one.hint, one.origin],
         ),
         returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
         warned=_cards([one for one in run.hosts if one.warnings], lambda one: [one.warnings, one.state]),
         waiting=_cards([one for one in run.hosts if one.reboot], lambda one: [one.reboot, one.reboot_permitted]),
-        changed=_cards([one for one in run.hosts if one.changed], lambda one: [one.changed, one.ran]),
+        changed=_cards(
+            [one for one in run.hosts if one.changed or one.items],
+            lambda one: [one.state, timeless(one.items), one.ran if one.changed else ()],
+        ),
         left_out=_cards([one for one in run.hosts if one.skipped], lambda one: [one.skipped]),
     )
 
@@ -104,6 +141,8 @@ def headline(run: ApplyRun) -> Headline:
         not_as = "is not as its spec says" if len(undone) == 1 else "are not as their specs say"
         what = "could not be reached" if away else not_as
         return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
+    if run.act == "prepare":
+        return Headline(state="boot", sentence="Prepared: nothing in service was changed", more=more)
     if wrong:
         return Headline(state="fail", sentence=f"Applied, but verify is not green on {_part(wrong, count)}", more=more)
     if waiting:
@@ -139,9 +178,28 @@ def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], objec
 def _card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(one.host for one in group)
     state, letter = STATES[first.state]
-    tasks: dict[str, list[str]] = {}
-    for task in first.changed:
-        role, _, name = task.partition(": ")
-        tasks.setdefault(role if name else "", []).append(name or task)
-    told = tuple((role, first.ran.get(role, ""), tuple(found)) for role, found in tasks.items())
-    return Card(where, len(group), f"--limit {shlex.quote(where.replace(', ', ','))}", state, letter, first, told)
+    limit = f"--limit {shlex.quote(where.replace(', ', ','))}"
+    lists = tuple(_listed(fate) for fate in fates(timeless(first.items) if len(group) > 1 else first.items))
+    return Card(where, len(group), limit, state, letter, first, in_numbers(group[:1]), lists, tuple(_tasks(group)))
+
+
+def _listed(fate: Fate) -> Listed:
+    rows = tuple(Signed(mark, KINDS[mark], text) for mark, text in described(fate.items))
+    return Listed(
+        fate, "boot" if fate.waits else FATES[fate.state], rows, tuple(diff_of(one) for one in fate.items if one.diff)
+    )
+
+
+def _tasks(group: Sequence[HostOutcome]) -> Iterator[Tasks]:
+    alike: dict[tuple[str, ...], list[HostOutcome]] = {}
+    for one in group:
+        if one.changed:
+            alike.setdefault(tuple(one.changed), []).append(one)
+    for changed, hosts in alike.items():
+        roles: dict[str, list[str]] = {}
+        for task in changed:
+            role, _, name = task.partition(": ")
+            roles.setdefault(role if name else "", []).append(name or task)
+        ran = hosts[0].ran
+        told = tuple((role, ran.get(role, ""), tuple(found)) for role, found in roles.items())
+        yield Tasks(names(one.host for one in hosts), len(hosts), told)

@@ -8,24 +8,41 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
+from gpuprov.apply.fates import fates, in_numbers, timeless, untouched
+from gpuprov.apply.model import DONE, AppliedItem, ApplyRun, Became, HostOutcome
 from gpuprov.inventory.names import folded as names
+from gpuprov.plan.items import sizes
+from gpuprov.plan.text import SIGNS, described
 from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
 from gpuprov.shown import BOLD, GREEN, RED, YELLOW, cleaned, hanging, paint
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
+COLOURS: dict[Became, str] = {
+    "done": GREEN,
+    "unforeseen": GREEN,
+    "not needed": GREEN,
+    "not done": RED,
+    "taken back": YELLOW,
+    "unknown": YELLOW,
+}
 
 
 class Line(NamedTuple):
-    """A line of the text. `bold`: its beginning; `colour`: that of what comes next, up to a comma, a colon or a bracket."""
+    """A line of the text. `bold`: its beginning; `colour`: that of what comes next, up to a comma, a colon or a bracket. `sign`:
+    before it all, in this colour. `whole`: never broken (a diff)."""
 
     text: str
     bold: str = ""
     colour: str = ""
+    sign: str = ""
+    whole: bool = False
 
     def shown(self, width: int, *, colour: bool) -> Iterable[str]:
-        first, *rest = hanging(cleaned(self.bold + self.text), width)
+        text = cleaned(self.sign + self.bold + self.text)
+        first, *rest = [text] if self.whole else hanging(text, width)
+        if colour and self.sign and self.colour:
+            return [paint(self.sign, self.colour) + first[len(self.sign) :], *rest]
         head = cleaned(self.bold)
         if colour and head and first.startswith(head):
             word = re.match(r"\s*[^,:(]*", first[len(head) :])
@@ -64,6 +81,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     if outcome.rolled_back:
         yield f"  {outcome.rolled_back}"
     yield from (f"  warning: {told}" for told in outcome.warnings)
+    yield from _list(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -89,6 +107,23 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
+def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
+    """What the plan listed, and what became of it. Of a host that was left alone the numbers will do."""
+    if untouched(outcome) and not verbose:
+        if items and outcome.state != "prepared":
+            listed = ", ".join(sizes([items])) or "the changes of its plan"
+            yield Line(f"  not done: {listed} (-v lists them)")
+        return
+    for fate in fates(items):
+        yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
+        for sign, text in described(fate.items):
+            yield Line(f" {text}", sign=f"    {sign}", colour=SIGNS[sign])
+        for one in fate.items if verbose else ():
+            if one.diff:
+                yield Line(f"    diff of {one.name}")
+                yield from (Line(f"      {line}", whole=True) for line in one.diff.splitlines())
+
+
 def _headline(group: Sequence[HostOutcome]) -> str:
     outcome = group[0]
     took = f" in {max(o.seconds for o in group):.0f} s" if any(o.seconds for o in group) else ""
@@ -103,7 +138,8 @@ def _headline(group: Sequence[HostOutcome]) -> str:
     if outcome.state == "unchanged":
         return f"unchanged{took if outcome.ran else ''}, {verdict}"
     place = f"{outcome.task}: " if outcome.task else ""
-    return f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state
+    asked = f" ({outcome.origin})" if outcome.origin else ""
+    return (f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state) + asked
 
 
 def _verdict(outcome: HostOutcome) -> str:
@@ -146,10 +182,9 @@ def summary(run: ApplyRun) -> str:
     words += [f"{failing} not as wanted"] if failing else []
     if partly := sum(bool(one.unproven) for one in run.hosts if one.state in DONE and one.state != "prepared"):
         words.append(f"{partly} not fully proven")
-    count = len(run.hosts)
-    return f"{count} host{'s' if count != 1 else ''}: {states_told}" + (
-        f"; of these {', '.join(words)}" if words else ""
-    )
+    count, made = len(run.hosts), in_numbers([one for one in run.hosts if one.state != "prepared"])
+    sentence = f"{count} host{'s' if count != 1 else ''}: {states_told}"
+    return "; ".join(filter(None, (sentence, f"of these {', '.join(words)}" if words else "", made)))
 
 
 def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
@@ -165,5 +200,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),
         outcome.ran if outcome.state == "prepared" else bool(outcome.ran),
+        timeless(outcome.items),
+        outcome.origin,
     ]
     return msgspec.json.encode([*alike, *([outcome.changed, outcome.skipped] if verbose else [])])

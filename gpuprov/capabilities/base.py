@@ -34,7 +34,7 @@ _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.P
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that apply would do on a host: what `plan` prints."""
 
-    kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting", "hold"]
+    kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting", "hold", "mig"]
     name: str
     before: str = ""
     after: str = ""

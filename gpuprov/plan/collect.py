@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
-from gpuprov.plan.model import HOST, HostPlan
+from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver import nvidia
@@ -37,7 +36,8 @@ def host_plan(
     before = [r for r in concerned if r.stops]
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
     pruned = changes_of(unmanaged) if HOST in decision.run else ()
-    changes = merged([*(change for r in [*before, *failing] for change in r.changes), *pruned])
+    asked = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
+    changes = merged([*asked, *(Item.of(HOST, change) for change in pruned)])
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     state: bool | str = bool(reasons)
     if (
@@ -79,10 +79,10 @@ def host_plan(
     )
 
 
-def merged(changes: Iterable[Change]) -> tuple[Change, ...]:
+def merged(changes: Iterable[Item]) -> tuple[Item, ...]:
     """Each change once; those of one thing that say different values stay apart, one that says nothing more goes: nothing at all, or
     of a file no more than that its text is another."""
-    kept: dict[tuple[str, str, str, str], Change] = {}
+    kept: dict[tuple[str, str, str, str], Item] = {}
     for change in changes:
         kept.setdefault((change.kind, change.name, change.before, change.after), change)
     told = {(one.kind, one.name) for one in kept.values() if (one.before or one.after) and one.before != ANOTHER_TEXT}

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import __version__
-from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Partition
-from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.reading import as_document
 from gpuprov.spec.model import Reboot
@@ -34,15 +33,15 @@ class PlannedHost(msgspec.Struct, kw_only=True):
     blocked: tuple[Result, ...]
     run: dict[str, str]
     skipped: dict[str, str]
-    packages: tuple[Change, ...]
-    files: tuple[Change, ...]
-    services: tuple[Change, ...]
-    modules: tuple[Change, ...]
-    initramfs: tuple[Change, ...]
-    settings: tuple[Change, ...]
-    clients: tuple[Change, ...]
-    holds: tuple[Change, ...]
-    diffs: tuple[Change, ...]
+    packages: tuple[Item, ...]
+    files: tuple[Item, ...]
+    services: tuple[Item, ...]
+    modules: tuple[Item, ...]
+    initramfs: tuple[Item, ...]
+    settings: tuple[Item, ...]
+    clients: tuple[Item, ...]
+    holds: tuple[Item, ...]
+    diffs: tuple[Item, ...]
     reboot: Annotated[bool | Literal["unknown"], msgspec.Meta(description="Whether apply leads to a reboot")]
     reboot_reasons: tuple[str, ...]
     permission: Annotated[Reboot, msgspec.Meta(description="Whether the spec permits a reboot")]

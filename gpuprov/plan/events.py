@@ -11,6 +11,8 @@ import msgspec
 from gpuprov.errors import defect
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan import bounds
+from gpuprov.plan.made import made
+from gpuprov.plan.model import Item
 from gpuprov.shared import ended
 
 LONGEST = 700
@@ -73,12 +75,14 @@ class Failure(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct):
     """What happened on one host so far.
 
-    changed: every task that changed something. rescued: failures that a role's own rescue took over; gave_up: those after which an
-    act was given up, given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost:
-    the act and the task in which the host could not be reached any more. warnings: of gpuprov's own modules, each once.
+    changed: every task that changed something; made: what its module says that it has made. rescued: failures that a role's own rescue
+    took over; gave_up: those after which an act was given up, given_up_for: the last of these. failed: what Ansible says at its end;
+    None before. last: the newest task. lost: the act and the task in which the host could not be reached any more. warnings: of
+    gpuprov's own modules, each once.
     """
 
     changed: list[str] = []
+    made: list[Item] = []
     failures: list[Failure] = []
     unreachable: str = ""
     rescued: int = 0
@@ -184,6 +188,7 @@ class Ledger:
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
             tally.changed.append(text)
+            tally.made += made(capability, _step(data), result)
             return Step("changed", data["host"], text)
         if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
@@ -256,10 +261,7 @@ def _timed_out(result: dict[str, Any]) -> bool:
 
 
 def _waits(data: dict[str, Any], task: str) -> str:
-    module = _module(data)
-    if module == "gpuprov_step" and (step := _STEP.match(str(data.get("task_args", "")))):
-        module = step[1]
-    return "" if task == RELEASE else WAITS.get(module, "")
+    return "" if task == RELEASE else WAITS.get(_step(data), "")
 
 
 def _warn(known: list[str], warned: Iterable[str]) -> None:
@@ -272,6 +274,13 @@ def _warn(known: list[str], warned: Iterable[str]) -> None:
 
 def _module(data: dict[str, Any]) -> str:
     return str(data.get("task_action", "")).rpartition(".")[2]
+
+
+def _step(data: dict[str, Any]) -> str:
+    """Return the step of a task of gpuprov_step, or else its module."""
+    module = _module(data)
+    step = _STEP.match(str(data.get("task_args", ""))) if module == "gpuprov_step" else None
+    return step[1] if step else module
 
 
 def _label(data: dict[str, Any]) -> tuple[str, str]:

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
 from gpuprov.gather.pace import Pace
 from gpuprov.onhost import look
 from gpuprov.plan.collect import merged
 from gpuprov.plan.foresee import Foreseen, Keys, request, with_keys
 from gpuprov.plan.host_code import run_on_hosts
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HostPlan, Item
+from gpuprov.plan.moves import moves
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
-
-WORDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
 
 
 class Transaction(msgspec.Struct, frozen=True):
@@ -100,57 +98,44 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     doubts += [f"what the host's package manager would do: {answer.problem}"] * bool(answer.problem)
     doubts += [f"{name}: {why}" for name, why in foreseen.unknown.items()]
     files = [
-        Change(kind="file", name=one.path, before=one.before, after=one.after)
-        for each in foreseen.files.values()
+        Item(capability=name, kind="file", name=one.path, before=one.before, after=one.after)
+        for name, each in foreseen.files.items()
         for one in each
     ]
-    diffs = [*_diffs(foreseen, answer), *(_diff(*f) for _, one in sources for f in map(_texts, one.files))]
+    diffs = [*_diffs(foreseen, answer), *(_diff(name, *_texts(file)) for name, one in sources for file in one.files)]
     exact = {name for (name, _), trial in trials if not trial.refused and name not in foreseen.waits}
-    known = {change for name in exact for change in foreseen.moves.get(name, ())}
-    others = [one for one in plan.changes if one not in known]
-    moves = [change for _, trial in trials for change in _moves(trial.rows, answer.installed)]
+    known = {Item.of("", change) for name in exact for change in foreseen.moves.get(name, ())}
+    others = [one for one in plan.changes if Item.of("", one) not in known]
+    moved = [Item.of(name, one) for (name, _), trial in trials for one in moves(trial.rows, answer.installed)]
     return msgspec.structs.replace(
         plan,
         blocked=(*plan.blocked, *blocked),
         differs=plan.differs or bool(blocked),
-        changes=merged([*moves, *others, *files]),
+        changes=merged([*moved, *others, *files]),
         diffs=tuple(diffs),
         unpredicted=tuple(dict.fromkeys([*plan.unpredicted, *doubts])),
     )
 
 
-def _moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
-    for row in rows:
-        word, name, *rest = *row.split(), "", ""
-        before = installed.get(name.partition(":")[0], "")
-        if word in WORDS:
-            yield Change(kind="hold", name=name, before=WORDS[word][0], after=WORDS[word][1])
-        elif word == "Remv":
-            yield Change(kind="package", name=name, before=before, after="removed")
-        elif word == "Inst":
-            yield Change(kind="package", name=name, before=before, after=rest[0])
-        elif word:
-            yield Change(kind="package", name=row)
-
-
-def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Change]:
-    for each in foreseen.texts.values():
+def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Item]:
+    for name, each in foreseen.texts.items():
         for one in each:
             before = answer.texts.get(one.path)
             before = None if before is None or len(before) > look.LONGEST * 4 else before
             if before is None and one.before not in ("", "absent"):
-                yield Change(kind="file", name=one.path, before=one.before, after="written")
+                yield Item(capability=name, kind="file", name=one.path, before=one.before, after="written")
             elif before != one.text:
-                yield _diff(one.path, before or "", one.text)
+                yield _diff(name, one.path, before or "", one.text)
 
 
 def _texts(file: SourceFile) -> tuple[str, str, str]:
     return file.after_header, file.before, file.after
 
 
-def _diff(path: str, before: str, after: str) -> Change:
+def _diff(capability: str, path: str, before: str, after: str) -> Item:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
-    return Change(kind="file", name=path, before="" if before else "absent", after="written", diff="\n".join(lines))
+    was = "" if before else "absent"
+    return Item(capability=capability, kind="file", name=path, before=was, after="written", diff="\n".join(lines))
 
 
 def _refused(host: str, capability: str, trial: Transaction) -> Result:

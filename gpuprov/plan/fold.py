@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HostPlan, Item
 from gpuprov.shown import fold_paths
 
 Sign = Literal["+", "-", "~"]
@@ -88,19 +88,23 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     return sorted(found, key=lambda one: -len(one.names))
 
 
-def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:
-    """The changes of one kind, without those of files whose diff is shown: it says the same, and more. Files of one folder of which
-    the same becomes are one, FOLDER/{A,B}, as a shell takes them."""
+def told_by_checks(plan: HostPlan, kind: str) -> tuple[Item, ...]:
+    """The changes of one kind, without those of files whose diff is shown: it says the same, and more."""
     shown = {one.name for one in plan.diffs if one.diff}
     found = [one for one in plan.section(kind) if one.kind != "file" or one.name not in shown]
-    folders: dict[object, list[Change]] = {}
-    for one in found:
+    return tuple(by_folder(found))
+
+
+def by_folder(changes: Iterable[Item]) -> list[Item]:
+    """The changes, with files of one folder of which the same becomes as one, FOLDER/{A,B}, as a shell takes them."""
+    folders: dict[object, list[Item]] = {}
+    for one in changes:
         folder = one.name.rpartition("/")[0] if one.kind == "file" and one.name.startswith("/") else one.name
         folders.setdefault((folder, one.before, one.after), []).append(one)
-    return tuple(_together(each) for each in folders.values())
+    return [_together(each) for each in folders.values()]
 
 
-def _together(files: Sequence[Change]) -> Change:
+def _together(files: Sequence[Item]) -> Item:
     return msgspec.structs.replace(files[0], name=fold_paths(one.name for one in files)[0])
 
 
@@ -123,7 +127,17 @@ def listed(parts: Sequence[Part]) -> str:
     return ", ".join(f"{number} x {name}" if number > 1 else name for name, number in counted.items()) or "no instance"
 
 
-def settings(plan: HostPlan) -> tuple[Change, ...]:
+def before_cut(one: Partition) -> str:
+    """The instances that a GPU has."""
+    return listed(one.before)
+
+
+def after_cut(one: Partition) -> str:
+    """The instances that it is to have."""
+    return listed(one.after) if one.grid or one.after else "the instances of the spec"
+
+
+def settings(plan: HostPlan) -> tuple[Item, ...]:
     """The settings, without those that the pictures of MIG show."""
     drawn = tuple(f"{one.gpu}: " for one in plan.mig)
     return tuple(change for change in plan.section("setting") if not change.name.startswith(drawn or "\0"))
@@ -135,13 +149,13 @@ def _common(group: Sequence[HostPlan]) -> HostPlan:
 
 def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
     """The plan without times and process ids, which are others on each host. keep: the time of the last apply."""
-    blocked = [msgspec.structs.replace(one, host="", found=_bare(one.found), changes=()) for one in plan.blocked]
+    blocked = [msgspec.structs.replace(one, host="", found=bare(one.found), changes=()) for one in plan.blocked]
     return msgspec.structs.replace(
         plan,
-        run={name: _bare(why) for name, why in plan.run.items()},
-        skipped={name: _bare(why) for name, why in plan.skipped.items()},
+        run={name: bare(why) for name, why in plan.run.items()},
+        skipped={name: bare(why) for name, why in plan.skipped.items()},
         changes=tuple(
-            msgspec.structs.replace(one, name=_bare(one.name)) if one.kind == "client" else one for one in plan.changes
+            msgspec.structs.replace(one, name=bare(one.name)) if one.kind == "client" else one for one in plan.changes
         ),
         blocked=tuple(blocked),
         unmended=tuple(msgspec.structs.replace(one, host="", changes=()) for one in plan.unmended),
@@ -150,7 +164,8 @@ def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
     )
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
+    """The text without times and process ids, which are others on each host."""
     return " ".join(_PROCESS.sub("", _MOMENT.sub("", text)).replace("()", "").split())
 
 

@@ -27,6 +27,17 @@ SECTIONS = {
 """Kinds of change and the section of the plan that lists them."""
 
 
+class Item(Change, frozen=True, kw_only=True):
+    """A change, and the capability that asks for it: of what the spec asks for no longer, `host`, which takes it away."""
+
+    capability: str = ""
+
+    @classmethod
+    def of(cls, capability: str, change: Change) -> Item:
+        """The change, as one of this capability."""
+        return cls(**msgspec.structs.asdict(change) | {"capability": capability})
+
+
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
@@ -47,8 +58,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     blocked: tuple[Result, ...] = ()
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    changes: tuple[Change, ...] = ()
-    diffs: tuple[Change, ...] = ()
+    changes: tuple[Item, ...] = ()
+    diffs: tuple[Item, ...] = ()
     reboot: bool | Literal["unknown"] = False
     reboot_reasons: tuple[str, ...] = ()
     permission: Reboot = "never"
@@ -64,7 +75,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     unmended: tuple[Result, ...] = ()
     unmanaged: tuple[Unmanaged, ...] = ()
 
-    def section(self, kind: str) -> tuple[Change, ...]:
+    def section(self, kind: str) -> tuple[Item, ...]:
         """The changes of one kind."""
         return tuple(change for change in self.changes if change.kind == kind)
 

@@ -91,7 +91,7 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
         ),
         about=about,
         data=_hosts(plans, cards),
-        styles=("plan.css",),
+        styles=("plan.css", "changes.css"),
         scripts=("plan.js",),
         cards=cards,
         blocked=[card for card in cards if card.group.state == "blocked"],
@@ -209,7 +209,7 @@ def _card(number: int, group: Group) -> Card:
         mig=tuple(_drawn(cut) for cut in cuts(plan.mig)),
         sections=tuple((title, rows) for title, rows in sections if rows),
         clients=tuple(told(one) for one in plan.section("client")),
-        diffs=tuple(_diff(one) for one in plan.diffs if one.diff),
+        diffs=tuple(diff_of(one) for one in plan.diffs if one.diff),
     )
 
 
@@ -221,7 +221,8 @@ def _signed(change: Change) -> Signed:
     return Signed(mark, KINDS[mark], told(change))
 
 
-def _diff(change: Change) -> Diff:
+def diff_of(change: Change) -> Diff:
+    """The diff of a file, its lines with their colours."""
     lines = tuple((_colour(line), line) for line in change.diff.splitlines())
     kinds = [kind for kind, _ in lines]
     return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))

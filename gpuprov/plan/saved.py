@@ -193,9 +193,9 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
     return [known[one.host] for one in saved.hosts if one.host not in away]
 
 
-def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise GpuprovError where a host is not what the plan read, or where something else would be done. A host that cannot be reached
-    now is not touched, and says so itself."""
+def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> dict[str, HostPlan]:
+    """Return the plans by host. Raise GpuprovError where a host is not what the plan read, or where something else would be done. A
+    host that cannot be reached now is not touched, and says so itself."""
     wrong: list[str] = []
     for one in saved.hosts:
         reading_ = readings.get(one.host)
@@ -210,6 +210,7 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
         elif one.plan.prunes and (left := reading_.foreseen) and left.unmanaged != one.plan.unmanaged:
             wrong.append(f"{one.host}: what is no longer asked for is not the same any more")
     _refuse(wrong)
+    return {one.host: one.plan for one in saved.hosts}
 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import settings
+from gpuprov.plan.items import items, sizes, span
 from gpuprov.plan.model import HostPlan
 from gpuprov.shared import resolve
 
@@ -36,7 +36,7 @@ def sentence(plans: Sequence[HostPlan]) -> str:
     if not touched:
         return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
     part = f"{len(touched):,} of " if len(touched) < len(plans) else ""
-    told = [*_driver(touched), *_sizes(touched), *_reboots(touched)]
+    told = [*_driver(touched), *sizes([items(plan) for plan in touched]), *_reboots(touched)]
     jobs = sum(bool(plan.jobs) for plan in touched)
     told += [f"{jobs:,} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
     told = told or ["roles are applied anew"]
@@ -66,31 +66,6 @@ def _on(number: int, touched: Sequence[HostPlan]) -> str:
     return f" on {number:,}" if number < len(touched) else ""
 
 
-def _sizes(touched: Sequence[HostPlan]) -> Iterable[str]:
-    counted: tuple[tuple[str, Callable[[HostPlan], int]], ...] = (
-        ("package", lambda plan: len({one.name for one in plan.section("package")})),
-        (
-            "file",
-            lambda plan: len({n for one in (*plan.section("file"), *plan.diffs) if (n := one.name).startswith("/")}),
-        ),
-        ("setting", lambda plan: len(settings(plan))),
-    )
-    for what, count in counted:
-        yield from _span(what, [count(plan) for plan in touched])
-    if gpus := [len(plan.mig) for plan in touched if plan.mig]:
-        yield f"MIG layout of {_range(gpus)} GPU{'s' * (max(gpus) != 1)}{_on(len(gpus), touched)}"
-
-
-def _span(what: str, numbers: Sequence[int]) -> Iterable[str]:
-    if most := max(numbers):
-        yield f"{_range(numbers)} {what}{'s' * (most != 1)}"
-
-
-def _range(numbers: Sequence[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return str(high) if low == high else f"{low} to {high}" if low else f"up to {high}"
-
-
 def _reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
     each = " each" if len(touched) > 1 else ""
     will = sum(plan.reboot is True and plan.permission == "if-needed" for plan in touched)
@@ -108,7 +83,7 @@ def _unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
     numbers = [number for plan in plans if (number := sum(not one.stays for one in plan.left_over))]
     if numbers:
         what = "resource" if max(numbers) == 1 else "resources"
-        yield f"{_range(numbers)} {what} no longer asked for (--prune){_on(len(numbers), plans)}"
+        yield f"{span(numbers)} {what} no longer asked for (--prune){_on(len(numbers), plans)}"
 
 
 def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:

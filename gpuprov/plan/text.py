@@ -8,8 +8,21 @@ from typing import NamedTuple
 from gpuprov import shown
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks
-from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.fold import (
+    Group,
+    Set,
+    Sign,
+    after_cut,
+    before_cut,
+    by_folder,
+    cuts,
+    groups,
+    sets,
+    settings,
+    sign,
+    told_by_checks,
+)
+from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import sentence
 from gpuprov.shown import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.verify.evaluate import Result
@@ -18,6 +31,9 @@ from gpuprov.verify.unmanaged import lines
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
 LATER = ("client", "package", "setting", "hold")
 """Sections that are told in a way of their own."""
+TOGETHER = ("package", "hold", "mig")
+"""Kinds of which those that are alike are told in one line."""
+NOTHING_HELD = ("", "held", "not held")
 LEAST = 30
 
 
@@ -109,23 +125,16 @@ def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
 def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
     packages = plan.section("package")
     moved = {change.name for change in packages}
-    yield from _listed(
-        f"packages ({len(moved)})",
-        [
-            Line(f"{f'{one.before} -> ' if one.before else ''}{one.end}: {', '.join(one.names)}", 4, one.sign)
-            for one in sets(packages)
-        ],
-    )
+    yield from _listed(f"packages ({len(moved)})", [Line(text, 4, mark) for mark, text in described(packages)])
     held = plan.section("hold")
-    yield from _listed(
-        f"holds ({len(held)})", [Line(f"{one.end}: {', '.join(one.names)}", 4, one.sign) for one in sets(held)]
-    )
+    yield from _listed(f"holds ({len(held)})", [Line(text, 4, mark) for mark, text in described(held)])
     for cut in cuts(plan.mig):
         one = cut.one
         on, then = ("enabled" if state else "disabled" for state in (one.enabled_before, one.enabled_after))
         mode = f"MIG mode {on} -> {then}" if on != then else f"MIG mode {on}"
-        after = listed(one.after) if one.grid or one.after else "the instances of the spec"
-        yield from _listed(f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{listed(one.before)} -> {after}", 4, "~")])
+        yield from _listed(
+            f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{before_cut(one)} -> {after_cut(one)}", 4, "~")]
+        )
     yield from _listed("settings", [_change(one) for one in settings(plan)])
     for kind, section in SECTIONS.items():
         if kind not in LATER:
@@ -195,6 +204,21 @@ def told(change: Change) -> str:
         return f"{change.name}: {change.before} -> {change.after}"
     rest = change.after or change.before
     return f"{change.name}: {rest}" if rest else change.name
+
+
+def described(changes: Iterable[Item]) -> list[tuple[Sign, str]]:
+    """Say what becomes of changes: packages and layouts that go from one thing to the same other in one line, files of one folder as
+    well."""
+    found = list(changes)
+    sets_ = [one for kind in TOGETHER for one in sets(one for one in found if one.kind == kind)]
+    rest = by_folder(one for one in found if one.kind not in TOGETHER)
+    return [(one.sign, told_together(one)) for one in sets_] + [(sign(one), told(one)) for one in rest]
+
+
+def told_together(one: Set) -> str:
+    """A set in words."""
+    before = f"{one.before} -> " if one.before not in NOTHING_HELD else ""
+    return f"{before}{one.end}: {', '.join(one.names)}"
 
 
 def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:

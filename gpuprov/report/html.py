@@ -45,13 +45,14 @@ def render(
     words: Mapping[State, str] = WORDS,
     fixed: Mapping[str, State] | None = None,
     boots: bool = True,
+    styles: Sequence[str] = (),
     **more: Any,
 ) -> str:
     """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
     template: one that extends report.html.j2, with what else it shows in `more`, `told` for its headline, `words` for the states of
-    hosts, `fixed` for states that were judged otherwise, and `boots`: whether it tells of the next boot.
+    hosts, `fixed` for states that were judged otherwise, `boots`: whether it tells of the next boot, and `styles` of its own.
     """
     rows, states, later = _by_host(results)
     states |= fixed or {}
@@ -64,7 +65,7 @@ def render(
         headline=told or headline(verdict_, states, later.values(), skipped),
         about=about,
         data=data(rows, states, later, known or {}, words, verbose=verbose) | {"plan": _plan(about), "boots": boots},
-        styles=("fleet.css", "acts.css"),
+        styles=("fleet.css", "acts.css", *styles),
         scripts=("fleet.js",),
         verdict=verdict_,
         unproven=unproven(skipped) if skipped else "",

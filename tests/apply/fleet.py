@@ -17,6 +17,7 @@ from unittest import mock
 from gpuprov import apply as applying
 from gpuprov import assets
 from gpuprov.apply import execution
+from gpuprov.capabilities.base import Change
 from gpuprov.onhost import lock
 from gpuprov.plan import host_lock, planning
 from gpuprov.plan.read import Pair, Reading
@@ -113,6 +114,7 @@ def _reading(name: str, state: Path) -> Reading:
         found="as wanted" if good else "missing",
         evidence="",
         hint="" if good else "apply",
+        changes=() if good else (Change(kind="file", name="/state", before="missing", after="as wanted"),),
         reboot="the old one runs" if name.startswith("waits") and (state / name).exists() else "",
     )
     return Reading(Facts({"receipt": Output(""), "apply_marker": Output(""), "reboot_reasons": Output("")}), (result,))

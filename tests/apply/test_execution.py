@@ -60,6 +60,12 @@ def test_each_host_gets_its_own_verdict(tmp_path: Path) -> None:
         "bad1": "failed",
         "wrong1": "changed",
     }
+    assert {name: [(one.name, one.state, one.why) for one in outcome.items] for name, outcome in outcomes.items()} == {
+        "new1": [("/state", "done", "")],
+        "same1": [],
+        "bad1": [("/state", "done", "")],
+        "wrong1": [("/state", "not done", "kernel.state fails")],
+    }
     assert outcomes["bad1"].task == "kernel: Refuse"
     assert outcomes["bad1"].message == "this host is bad. Fix: none"
     assert [result.check for result in outcomes["wrong1"].failing] == ["kernel.state"]
@@ -90,6 +96,8 @@ def test_a_canary_that_proves_nothing_stops_the_batches(tmp_path: Path, canary: 
         written = {path.name for path in state.iterdir()}
     assert written == {canary}
     assert [outcome.state for outcome in run.hosts] == ["not-started", "not-started", "changed"]
+    waits = "kernel.state fails" if canary == "wrong1" else "waits for a reboot: the old one runs"
+    assert [one.why for outcome in run.hosts for one in outcome.items] == ["not started", "not started", waits]
     assert run.stopped == why
     assert run.exit_code == 3
 

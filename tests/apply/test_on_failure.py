@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpuprov.apply import on_failure, page
-from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import AppliedItem, ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import as_text
 from gpuprov.drain import in_play
 from gpuprov.spec.model import HostSpec, RawHost
@@ -68,6 +68,19 @@ def test_who_was_changed_and_is_red_goes_back_and_stays_red(monkeypatch: pytest.
     assert told == {"failed": "rolled back to one; verify is green", "red": "not rolled back: blocked: no checkpoint"}
     assert "  rolled back to one; verify is green" in as_text(run)
     assert "<p>rolled back to one; verify is green</p>" in page.render(run)
+
+
+def test_what_the_rollback_took_back_is_no_longer_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = AppliedItem(capability="kernel", kind="file", name="/etc/x", before="absent", after="written", state="done")
+    first = [msgspec.structs.replace(one, items=[done] if one.host == "failed" else []) for one in outcomes()]
+    back = [
+        HostOutcome(host="failed", state="changed", results=[result("pass")], rolled_back="rolled back", items=[done]),
+        HostOutcome(host="red", state="blocked", message="no checkpoint"),
+    ]
+    run, _ = applied(monkeypatch, back, hosts=first)
+    text = as_text(run)
+    assert "  kernel: taken back\n    + /etc/x: absent -> written\n" in text
+    assert "1 taken back" in text.splitlines()[-1]
 
 
 def test_what_is_red_after_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

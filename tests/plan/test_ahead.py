@@ -20,6 +20,7 @@ from gpuprov.plan.ahead import decide_ahead
 from gpuprov.plan.exact import Answer, Source, Transaction
 from gpuprov.plan.foresee import Foreseen, Keys, foresee, request, with_keys
 from gpuprov.plan.host_code import HostAnswer
+from gpuprov.plan.model import Item
 from gpuprov.plan.planning import Planner, plans_of
 from gpuprov.plan.read import ALL, Reading
 from gpuprov.plan.show import Show
@@ -254,14 +255,14 @@ def test_what_a_hold_alone_is_tried_for_still_says_what_waits() -> None:
     """A toolkit is held whatever comes of its source; that says nothing of its versions."""
     first = read(host(there=False))
     waits = next(one for result in first.results for one in result.changes if one.after.startswith("resolved when"))
-    plan = planning.HostPlan(host="gpu1", changes=(waits,))
+    plan = planning.HostPlan(host="gpu1", changes=(Item.of("dcgm", waits),))
     foreseen = Foreseen(
         packages={"dcgm": (Packages(of="DCGM", hold=("a",)),)},
         moves={"dcgm": frozenset((waits,))},
         waits={"dcgm": "it waits"},
     )
     found = exact.with_answer(plan, foreseen, Answer(transactions=(Transaction(("hold a",), "", False),)))
-    assert waits in found.changes
+    assert Item.of("dcgm", waits) in found.changes
 
 
 def test_what_follows_the_driver_is_foreseen_by_the_version_that_comes() -> None:

@@ -152,6 +152,24 @@ def test_what_a_module_warns_of_is_told_once_also_where_the_task_fails() -> None
     assert "  warning: the next boot is not counted\n" in text, text
 
 
+def test_what_a_module_made_is_kept_with_its_capability() -> None:
+    ledger = Ledger()
+    for role, action, result in (
+        ("dcgm", "gpuprov_packages", {"changed": True, "changes": ["Inst datacenter-gpu-manager-4-core 1:4.5.3-1"]}),
+        ("host", "gpuprov_files", {"changed": True, "paths": ["/etc/gpuprov/mps.json"], "units": []}),
+        ("dcgm", "gpuprov_files", {"changed": False, "paths": [], "units": []}),
+        ("dcgm", "ansible.builtin.copy", {"changed": True, "paths": ["/etc/x"]}),
+    ):
+        data = {"host": "a", "role": role, "task": f"{role} : Do", "task_action": action, "res": result}
+        ledger.feed({"event": "runner_on_ok", "event_data": data})
+    outcome = HostOutcome(host="a")
+    judge(outcome, ledger, Ended("ended", 0))
+    assert [(one.capability, one.kind, one.name, one.after) for one in outcome.made] == [
+        ("dcgm", "package", "datacenter-gpu-manager-4-core", "1:4.5.3-1"),
+        ("host", "file", "/etc/gpuprov/mps.json", "as wanted"),
+    ]
+
+
 def test_a_host_that_warns_without_end_is_told_in_few_lines() -> None:
     ledger = Ledger()
     data = {

@@ -8,13 +8,12 @@ import msgspec
 import pytest
 
 from gpuprov import plan as planning
-from gpuprov.capabilities.base import Change
 from gpuprov.onhost import repository_key
 from gpuprov.plan import exact
 from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
 from gpuprov.plan.foresee import Foreseen, Keys, Text, request, with_keys
 from gpuprov.plan.host_code import HostAnswer
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HostPlan, Item
 from gpuprov.resources import Difference, Packages
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
@@ -33,8 +32,8 @@ def answered(*rows: str, plan: HostPlan = PLAN, refused: str = "", other: bool =
 
 def test_packages_are_what_the_package_manager_would_move() -> None:
     """With what comes along, and in the place of what the checks know of the same capability."""
-    told = Change(kind="package", name="nvidia-driver", before="535.1-1", after="newest")
-    other = Change(kind="package", name="datacenter-gpu-manager", after="4.1")
+    told = Item(kind="package", name="nvidia-driver", before="535.1-1", after="newest")
+    other = Item(kind="package", name="datacenter-gpu-manager", after="4.1")
     plan = answered(
         *("Inst nvidia-driver 580.1-1", "Inst libnvidia-cfg1:i386 580.1-1", "Remv nvidia-legacy", "hold nvidia-driver"),
         "complete 580.1",
@@ -77,7 +76,7 @@ def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() 
 
 
 def test_a_host_whose_package_manager_gives_no_answer_keeps_what_its_checks_tell() -> None:
-    told = Change(kind="package", name="nvidia-driver", after="580.1-1")
+    told = Item(kind="package", name="nvidia-driver", after="580.1-1")
     foreseen = Foreseen(packages={"nvidia_driver": (DRIVER,)}, moves={"nvidia_driver": frozenset((told,))})
     plan = with_answer(msgspec.structs.replace(PLAN, changes=(told,)), foreseen, Answer(problem="dpkg is broken"))
     assert plan.changes == (told,)

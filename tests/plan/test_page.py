@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
 from gpuprov.plan import HostPlan, page, sentence
+from gpuprov.plan.model import Item
 from gpuprov.plan.saved import masked
 from gpuprov.report.page import About
 from gpuprov.spec.model import HostSpec, RawHost
@@ -31,8 +31,8 @@ CUT = Partition(
 FULL = replace(
     DOWN,
     mig=(CUT,),
-    diffs=(Change(kind="file", name="/etc/x", after="kernel: Write", diff=DIFF),),
-    changes=(*DOWN.changes, Change(kind="client", name="dcgm (nvidia-dcgm.service 7)", after="stopped")),
+    diffs=(Item(kind="file", name="/etc/x", after="kernel: Write", diff=DIFF),),
+    changes=(*DOWN.changes, Item(kind="client", name="dcgm (nvidia-dcgm.service 7)", after="stopped")),
     reboot_reasons=("the kernel command line changes",),
 )
 
@@ -120,8 +120,8 @@ EVIL = [
 def test_texts_of_hosts_are_texts(evil: str) -> None:
     job = replace(JOB, found=evil, hint=evil, expected=evil, evidence=evil)
     cut = replace(CUT, gpu=evil, model=evil, after=(Part(start=0, size=4, name=evil),))
-    diff = Change(kind="file", name=evil, diff=f"+{evil}")
-    change = Change(kind="package", name=evil, before=evil, after=evil)
+    diff = Item(kind="file", name=evil, diff=f"+{evil}")
+    change = Item(kind="package", name=evil, before=evil, after=evil)
     plan = replace(
         FULL, host=evil, run={evil: evil}, blocked=(job,), mig=(cut,), diffs=(diff,), changes=(change,),
         reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil},
@@ -166,7 +166,7 @@ def test_scattered_hosts_of_one_plan_are_named_whole_once_for_each_button() -> N
 
 def test_secrets_of_the_inventory_are_in_no_page() -> None:
     raw = RawHost(name="gpu1", connection={"ansible_become_password": "swordfish"})
-    plan = replace(FULL, diffs=(Change(kind="file", name="/etc/x", diff="+password swordfish"),))
+    plan = replace(FULL, diffs=(Item(kind="file", name="/etc/x", diff="+password swordfish"),))
     (clean,) = masked([plan], [(raw, HostSpec(name="gpu1"))])
     text = page.render([clean])
     assert "swordfish" not in text

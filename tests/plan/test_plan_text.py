@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from gpuprov import plan as planning
-from gpuprov.capabilities.base import Change
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
 from gpuprov.plan.collect import host_plan, last_apply, merged
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.fold import groups, sign
+from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
 from gpuprov.probe.base import Facts, Output
@@ -25,14 +25,14 @@ from gpuprov.verify.evaluate import Result
 from tests import documents
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
-PACKAGE = Change(kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
+PACKAGE = Item(kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
 RUN = {"nvidia_driver": "fails: packages"}
 FULL = HostPlan(
     host="gpu001",
     run=RUN,
     skipped={"kernel": "every check passes"},
-    changes=(PACKAGE, Change(kind="service", name="nvidia-persistenced.service", after="enabled")),
-    diffs=(Change(kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),),
+    changes=(PACKAGE, Item(kind="service", name="nvidia-persistenced.service", after="enabled")),
+    diffs=(Item(kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),),
     reboot=True,
     reboot_reasons=("the loaded module is 535.1",),
     last_apply="2 days ago (2026-01-01T00:00:00Z)",
@@ -66,7 +66,7 @@ def test_a_plan_in_full() -> None:
 def test_files_of_one_folder_are_one_line() -> None:
     """A program has a dozen; the number of files counts each."""
     paths = ("/usr/local/lib/gpuprov/mig/act.py", "/usr/local/lib/gpuprov/mig/plan.py", "/etc/a.conf")
-    changes = tuple(Change(kind="file", name=path, before="absent", after="written") for path in paths)
+    changes = tuple(Item(kind="file", name=path, before="absent", after="written") for path in paths)
     told = planning.as_text([msgspec.structs.replace(FULL, changes=changes, diffs=())], width=0)
     assert "    + /usr/local/lib/gpuprov/mig/{act.py,plan.py}: absent -> written\n" in told
     assert "1 host: 3 files, " in told
@@ -74,13 +74,13 @@ def test_files_of_one_folder_are_one_line() -> None:
 
 def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
     """What a diff shows is not said again by the checks."""
-    held = [Change(kind="hold", name=name, before="not held", after="held") for name in ("libcuda1", "nvidia-smi")]
+    held = [Item(kind="hold", name=name, before="not held", after="held") for name in ("libcuda1", "nvidia-smi")]
     plan = msgspec.structs.replace(
         FULL,
         changes=(
-            *(Change(kind="file", name=name, before="a", after="b") for name in ("/etc/x", "/etc/y")),
+            *(Item(kind="file", name=name, before="a", after="b") for name in ("/etc/x", "/etc/y")),
             *held,
-            Change(kind="hold", name="old", before="held", after="not held"),
+            Item(kind="hold", name="old", before="held", after="not held"),
         ),
     )
     told = planning.as_text([plan])
@@ -101,8 +101,8 @@ def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
 
 def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
     def host(number: int) -> HostPlan:
-        job = Change(kind="client", name=f"python3 (pid {number * 7}, job-{9}.scope)", after="stopped")
-        daemon = Change(kind="client", name=f"dcgm (nvidia-dcgm.service {number * 11})", after="stopped")
+        job = Item(kind="client", name=f"python3 (pid {number * 7}, job-{9}.scope)", after="stopped")
+        daemon = Item(kind="client", name=f"dcgm (nvidia-dcgm.service {number * 11})", after="stopped")
         run = {"nvidia_driver": f"the spec changed since it was applied (2026-01-0{number}T00:00:00Z)"}
         skipped = {
             "kernel": f"every check passes, nothing differs, and the same was applied 2026-01-0{number}T00:00:00Z"
@@ -142,12 +142,12 @@ def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
     ],
 )
 def test_signs_are_those_of_git(before: str, after: str, kind: Any, expected: str) -> None:
-    assert sign(Change(kind=kind, name="x", before=before, after=after)) == expected
+    assert sign(Item(kind=kind, name="x", before=before, after=after)) == expected
 
 
 def test_colours_are_those_of_git_and_no_host_brings_its_own() -> None:
     evil = "x\x1b[2J\x1b[31m"
-    changes = (*FULL.changes, Change(kind="package", name=evil, before="1"))
+    changes = (*FULL.changes, Item(kind="package", name=evil, before="1"))
     told = planning.as_text([msgspec.structs.replace(FULL, changes=changes)], colour=True, width=80)
     assert "    \x1b[33m~\x1b[0m 535.1-1 -> 550.2-1: nvidia-driver" in told
     assert "    \x1b[32m+\x1b[0m nvidia-persistenced.service: enabled" in told
@@ -165,7 +165,7 @@ def test_a_pipe_gets_whole_lines() -> None:
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_word_is_broken(width: int) -> None:
     names_ = [f"libnvidia-{part}-580-server" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
-    changes = tuple(Change(kind="package", name=name, before="580.1-1", after="570.2-1") for name in names_)
+    changes = tuple(Item(kind="package", name=name, before="580.1-1", after="570.2-1") for name in names_)
     told = planning.as_text([msgspec.structs.replace(FULL, changes=changes)], width=width)
     words = {word.strip(",") for word in told.split()}
     assert {*names_} <= words
@@ -209,9 +209,9 @@ def test_blocked_and_unreachable_hosts() -> None:
 
 def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
     changes = (
-        Change(kind="package", name="perftest"),
-        Change(kind="package", name="old", before="1", after=""),
-        Change(kind="package", name="new", after="2"),
+        Item(kind="package", name="perftest"),
+        Item(kind="package", name="old", before="1", after=""),
+        Item(kind="package", name="new", after="2"),
     )
     plan = msgspec.structs.replace(FULL, changes=changes)
     told = planning.as_text([plan], width=0)
@@ -278,7 +278,14 @@ def test_json_has_a_list_for_each_kind_of_change() -> None:
     assert documents.judged("plan-report", planning.as_json([]))["summary"]["sentence"] == "no host"
     host = read["hosts"][0]
     assert host["packages"] == [
-        {"kind": "package", "name": "nvidia-driver", "before": "535.1-1", "after": "550.2-1", "diff": ""}
+        {
+            "kind": "package",
+            "name": "nvidia-driver",
+            "before": "535.1-1",
+            "after": "550.2-1",
+            "diff": "",
+            "capability": "",
+        }
     ]
     assert (host["files"], host["clients"], host["reboot"], read["summary"]["to_apply"]) == ([], [], True, 1)
 
@@ -289,7 +296,7 @@ def test_changes_come_from_failing_checks_and_from_preflight_of_what_runs() -> N
     results = [
         Result(**shared, check="nvidia_driver.resolvable", status="pass", moment="preflight", changes=(PACKAGE,)),
         Result(
-            **shared, check="nvidia_driver.packages", status="fail", changes=(PACKAGE, Change(kind="package", name="x"))
+            **shared, check="nvidia_driver.packages", status="fail", changes=(PACKAGE, Item(kind="package", name="x"))
         ),
         Result(**shared, check="nvidia_driver.loaded", status="fail", reboot="the loaded module is 535.1"),
         Result(**shared, check="nvidia_driver.clients", status="skip", found="no driver"),
@@ -298,11 +305,14 @@ def test_changes_come_from_failing_checks_and_from_preflight_of_what_runs() -> N
             capability="kernel",
             check="kernel.sysctl",
             status="pass",
-            changes=(Change(kind="file", name="no"),),
+            changes=(Item(kind="file", name="no"),),
         ),
     ]
     found = host_plan(spec, results, Facts({"receipt": Output("")}), Decision(RUN, {"kernel": "passes"}), NOW)
-    assert found.section("package") == (PACKAGE, Change(kind="package", name="x"))
+    assert found.section("package") == (
+        Item.of("nvidia_driver", PACKAGE),
+        Item(kind="package", name="x", capability="nvidia_driver"),
+    )
     assert not found.section("file")
     assert (found.reboot, found.reboot_reasons) == (True, ("the loaded module is 535.1",))
     assert found.unpredicted == ("nvidia_driver.clients: no driver",)
@@ -342,7 +352,7 @@ def test_last_apply(text: str, told: str, seconds: int | None) -> None:
 
 
 def test_one_thing_is_told_once_and_with_the_most_that_is_known() -> None:
-    bare = Change(kind="package", name="nvidia-driver")
+    bare = Item(kind="package", name="nvidia-driver")
     assert merged([bare, PACKAGE, PACKAGE]) == (PACKAGE,)
 
 

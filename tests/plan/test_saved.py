@@ -15,10 +15,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpuprov import apply as applying
-from gpuprov.capabilities.base import Change
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.plan import planning, saved
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.spec.kernel import Kernel
 from gpuprov.verify.evaluate import Result
@@ -120,7 +119,7 @@ def test_hosts_that_the_plan_did_not_reach_are_left_out(state: Path) -> None:
 def test_no_secret_of_the_inventory_is_in_it(state: Path) -> None:
     pairs = [fleet.pair("new1")]
     plan = planned(pairs)
-    leaking = replace(plan.hosts[0].plan, diffs=(Change(kind="file", name="/etc/x", diff=f"+token={SECRET}"),))
+    leaking = replace(plan.hosts[0].plan, diffs=(Item(kind="file", name="/etc/x", diff=f"+token={SECRET}"),))
     text = saved.text(replace(plan, hosts=(replace(plan.hosts[0], plan=leaking),)), pairs)
     assert SECRET not in text
     assert "+token=********" in text

@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from gpuprov import plan as planning
-from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan import HostPlan, sentence
+from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from tests import documents
 
-SET = tuple(Change(kind="package", name=f"p{n}", before="580.178.04-1", after="570.211.01-1") for n in range(15))
+SET = tuple(Item(kind="package", name=f"p{n}", before="580.178.04-1", after="570.211.01-1") for n in range(15))
 DOWN = HostPlan(
     host="gpu1",
     run={"nvidia_driver": "fails: packages"},
@@ -87,7 +87,7 @@ def test_instances_are_told_as_gpus_that_are_cut_anew() -> None:
         for n in range(8)
     ]
     changes = tuple(
-        Change(kind="setting", name=f"{one.gpu}: 1g.10gb at {n}", after="created") for one in cut for n in range(7)
+        Item(kind="setting", name=f"{one.gpu}: 1g.10gb at {n}", after="created") for one in cut for n in range(7)
     )
     plan = HostPlan(host="a", run={"mig": "fails: instances"}, mig=tuple(cut), changes=changes)
     assert sentence([plan]) == "1 host: MIG layout of 8 GPUs"

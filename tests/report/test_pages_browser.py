@@ -13,7 +13,7 @@ import pytest
 from gpuprov.accept.model import Outcome
 from gpuprov.accept.page import page as accept_page
 from gpuprov.apply import ApplyRun, HostOutcome
-from gpuprov.apply.model import Lap
+from gpuprov.apply.model import AppliedItem, Lap
 from gpuprov.apply.page import render as apply_page
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
@@ -388,8 +388,20 @@ def applied(text: str = "") -> str:
     def outcome(host: str, *rows: Result, **more: Any) -> HostOutcome:
         return HostOutcome(host=host, results=[msgspec.structs.replace(row, host=host) for row in rows], **more)
 
+    items = [
+        AppliedItem(
+            capability="kernel",
+            kind="file",
+            name=text or "/etc/sysctl.d/gpuprov.conf",
+            before=text or "another text",
+            after="written",
+            diff=f"-{text or 'old'}\n+new",
+            state="done",
+            why=text,
+        )
+    ]
     hosts = [
-        outcome(f"{text}gpu{n}", green, state="changed", changed=tasks, ran={"kernel": text or "sysctl"})
+        outcome(f"{text}gpu{n}", green, state="changed", changed=tasks, items=items, ran={"kernel": text or "sysctl"})
         for n in range(1, 9)
     ]
     hosts += [
@@ -434,7 +446,7 @@ def test_an_apply_says_what_was_not_done_what_waits_and_what_changed(browser: Br
         "iommu=pt",
         "gpuprov apply --reboot",
         "61.0 s",
-        "Install the set",
+        "/etc/sysctl.d/gpuprov.conf: another text -> written",
         "gpu[1:8]",
     ):
         assert words in told, words

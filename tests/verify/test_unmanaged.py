@@ -15,7 +15,7 @@ from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.readings import Readings
 from gpuprov.onhost import sources
 from gpuprov.plan import as_text, sentence
-from gpuprov.plan.model import HostPlan
+from gpuprov.plan.model import HostPlan, Item
 from gpuprov.probe.base import Facts
 from gpuprov.shown import fold_paths
 from gpuprov.spec.model import HostSpec
@@ -251,7 +251,7 @@ def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
         host="gpu1",
         run={"host": "no longer asked for: 2 files, 1 unit, 1 hold"},
         unmanaged=LEFT,
-        changes=tuple(changes_of(LEFT)),
+        changes=tuple(Item.of("host", one) for one in changes_of(LEFT)),
     )
     text = as_text([plan])
     assert "- /etc/gpuprov/mps.json: there -> removed" in text

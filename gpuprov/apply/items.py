@@ -1,0 +1,156 @@
+"""What became of each change that the plan lists: the list once more, by a reading after the run, and what modules say they made.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from gpuprov.apply.model import AppliedItem, Became, HostOutcome
+from gpuprov.plan.items import Key, key
+from gpuprov.plan.made import REBOOT
+from gpuprov.plan.model import HOST, Item
+from gpuprov.spec.model import BLOCKS
+from gpuprov.verify.evaluate import Result
+
+PACKAGES = ("package", "hold")
+"""Kinds of which the package manager's own rows say what was moved."""
+MADE = ("done", "unforeseen")
+"""States of what is there now because of the run."""
+UNFORESEEN = (*PACKAGES, "file", "service", "initramfs")
+"""Kinds that a module names as a plan does."""
+UNTOUCHED = {
+    "blocked": "blocked: {task}",
+    "locked": "another run works on the host",
+    "not-started": "not started",
+    "prepared": "only prepared: apply does it",
+}
+"""Why nothing was done, by the state of a host that the run did not change."""
+WAITS = "waits for a reboot"
+NOT_READ, NOT_SEEN = "the host was not read after the run", "what the host has could not be read after the run"
+
+
+class After(msgspec.Struct, frozen=True, kw_only=True):
+    """A host as it was read after the run. left: what still differs, listed by the code of the plan. waiting: capabilities whose
+    packages are still to be moved; unread: those of which not everything could be read."""
+
+    left: frozenset[Key]
+    waiting: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+    results: Sequence[Result] = ()
+
+
+def applied(
+    planned: Sequence[Item], comparable: Collection[Key], outcome: HostOutcome, after: After | None
+) -> list[AppliedItem]:
+    """Return what became of the items of a plan, then what was made beside them. comparable: what a reading like the one after the run
+    listed before it; of the rest, such as packages that only the package manager names, what was made decides."""
+    made = _net(outcome.made)
+    judge = _Judge(comparable, outcome, after, made)
+    found = [judge.item(one) for one in planned]
+    known = {key(one) for one in planned}
+    beside = [one for one in made.values() if key(one) not in known and one.kind in UNFORESEEN]
+    return [*found, *(_applied(one, "unforeseen") for one in beside)]
+
+
+def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:
+    """Return the items of a run whose host was rolled back, with what the rollback did beside them. back: the rollback's own."""
+    undone = {key(one): one for one in back if one.state in MADE}
+    found = [
+        msgspec.structs.replace(one, state="taken back", why="") if one.state in MADE and key(one) in undone else one
+        for one in items
+    ]
+    known = {key(one) for one in found}
+    return [*found, *(msgspec.structs.replace(one, why=why) for this, one in undone.items() if this not in known)]
+
+
+def _net(made: Iterable[Item]) -> dict[Key, Item]:
+    """What was made of each thing in the end, by what it is; a package that was released for a transaction and is held again is left
+    out."""
+    found: dict[Key, Item] = {}
+    first: dict[Key, str] = {}
+    for one in made:
+        found[key(one)] = one
+        first.setdefault(key(one), one.before)
+    return {name: one for name, one in found.items() if one.kind != "hold" or one.after != first[name]}
+
+
+def _applied(item: Item, state: Became, why: str = "", after: str | None = None) -> AppliedItem:
+    values = msgspec.structs.asdict(item)
+    return AppliedItem(**values | {"after": item.after if after is None else after, "state": state, "why": why})
+
+
+class _Judge:
+    """Judges items of one host."""
+
+    def __init__(
+        self, comparable: Collection[Key], outcome: HostOutcome, after: After | None, made: dict[Key, Item]
+    ) -> None:
+        self._comparable, self._outcome, self._after, self._made = comparable, outcome, after, made
+        self._stopped = [one.name for one in outcome.made if one.kind == "client"]
+        self._moving = {one.capability for one in outcome.made if one.kind in PACKAGES}
+        roles = {label.partition(": ")[0] for label in outcome.changed}
+        self._rebooted = REBOOT in outcome.made
+        self._acting = {role if role in BLOCKS else HOST for role in roles}
+
+    def item(self, item: Item) -> AppliedItem:
+        """Return an item with what became of it."""
+        this, after = key(item), self._after
+        if after and this in after.left:
+            return _applied(item, "not done", self._why(item, after))
+        if mine := self._made.get(this):
+            return _applied(item, "done", _otherwise(item, mine), mine.after if item.kind == "package" else None)
+        if item.kind == "client" and any(unit in item.name for unit in self._stopped):
+            return _applied(item, "done")
+        compared = bool(after) and this in self._comparable
+        if self._outcome.state in UNTOUCHED and not compared:
+            return _applied(item, "not done", self._why(item, after))
+        if after is None:
+            return _applied(item, "unknown", NOT_READ)
+        if item.capability in after.unread:
+            return _applied(item, "unknown", NOT_SEEN)
+        unfinished = item.capability in after.waiting if item.kind in PACKAGES else self._cut_off(item.capability)
+        if not compared and unfinished:
+            return _applied(item, "not done", self._why(item, after))
+        return _applied(item, "done" if self._acted(item) else "not needed")
+
+    def _cut_off(self, capability: str) -> bool:
+        """Whether nobody knows that the run has come to the end of a capability."""
+        ended_well = self._outcome.state in ("changed", "unchanged")
+        return not ended_well and (capability == self._outcome.culprit or capability not in self._acting)
+
+    def _acted(self, item: Item) -> bool:
+        """Whether a task has changed something that may have brought this about. Where packages were moved, each is named; what runs
+        may have come by the reboot."""
+        if item.kind in PACKAGES and item.capability in self._moving:
+            return False
+        if item.kind == "client" and self._stopped:
+            return False
+        return item.capability in self._acting or (self._rebooted and item.kind not in (*PACKAGES, "file"))
+
+    def _why(self, item: Item, after: After | None) -> str:
+        outcome = self._outcome
+        if outcome.state in UNTOUCHED:
+            return UNTOUCHED[outcome.state].format(task=outcome.task or outcome.message)
+        failed = outcome.task or outcome.message
+        if outcome.state not in ("changed", "unchanged"):
+            own = item.capability == outcome.culprit or not outcome.culprit
+            return f"{outcome.state}: {failed}" if own else f"not reached: {failed} came before"
+        named, others = _results(item, after.results if after else ())
+        if reboot := next((one.reboot for one in (*named, *others) if one.reboot), ""):
+            return f"{WAITS}: {reboot}"
+        return f"{named[0].check} fails" if named else "it still differs"
+
+
+def _otherwise(item: Item, made: Item) -> str:
+    """Return what the plan said of a package that was moved to another version; empty where it named none, or that one."""
+    named = item.kind == "package" and ("0" <= item.after[:1] <= "9" or item.after == "removed")
+    return f"the plan said {item.after}" if named and not made.after.startswith(item.after) else ""
+
+
+def _results(item: Item, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+    """Return the failures that name an item, and the others of its capability."""
+    failing = [one for one in results if one.status == "fail" and one.capability == item.capability]
+    named = [one for one in failing if any((each.kind, each.name) == (item.kind, item.name) for each in one.changes)]
+    return named, [one for one in failing if one not in named]

@@ -1,0 +1,117 @@
+"""The lists of a run: what the plan of each host lists, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpuprov.apply.items import After, applied
+from gpuprov.apply.model import AppliedItem, HostOutcome, Options
+from gpuprov.apply.outcome import asked_at
+from gpuprov.errors import defect
+from gpuprov.gather.pace import Pace
+from gpuprov.plan.collect import host_plan
+from gpuprov.plan.decide import Decision
+from gpuprov.plan.exact import Answer, with_answer
+from gpuprov.plan.foresee import Foreseen
+from gpuprov.plan.items import Key, items, key
+from gpuprov.plan.model import HostPlan, Item
+from gpuprov.plan.planning import Planner, plans_of
+from gpuprov.plan.read import Pair, Reading
+from gpuprov.plan.show import Show
+from gpuprov.verify.evaluate import MOMENTS
+
+
+class Lists:
+    """The plans of a run's hosts. Where a person is to confirm them, or has approved a saved plan, they are exact; else they say
+    what the reading says, without another login."""
+
+    def __init__(self, pairs: Sequence[Pair], options: Options) -> None:
+        self._pairs = {pair[0].name: pair for pair in pairs}
+        self._options = options
+        self._planner = Planner(
+            pairs, capabilities=options.only, full=options.full, reboot=options.reboot, prune=options.prune
+        )
+        self._plans: dict[str, HostPlan] = {}
+
+    def note(self, name: str, reading: Reading) -> None:
+        """Plan a host as soon as it is read, where the plans are to be confirmed."""
+        if not self._options.yes:
+            self._planner.note(name, reading)
+
+    def confirmed(self, pace: Pace, show: Show) -> list[HostPlan]:
+        """Return the plans of this run, as `gpuprov plan` makes them."""
+        found = self._planner.plans(self._options.timeout, pace, show)
+        self.approve({plan.host: plan for plan in found})
+        return found
+
+    def approve(self, plans: Mapping[str, HostPlan]) -> None:
+        """Take these plans for those of the run."""
+        self._plans.update(plans)
+
+    def settle(self, outcome: HostOutcome, before: Reading | None, after: Reading | None = None) -> None:
+        """Put into an outcome what became of the host's list. after: the host as it was read after the run; None: it was not."""
+        if outcome.culprit and not outcome.origin:
+            outcome.origin = asked_at(self._pairs[outcome.host][1], outcome.culprit)
+        if before is None or before.lost or (outcome.state == "unchanged" and not outcome.ran):
+            return
+        try:
+            outcome.items = self._applied(outcome, before, after)
+        except Exception as error:
+            outcome.warnings = [*outcome.warnings, "; ".join(defect("the list of what was applied", error))]
+
+    def settle_rest(self, outcomes: Mapping[str, HostOutcome], readings: Mapping[str, Reading]) -> None:
+        """Do the same for hosts that were not read after the run."""
+        for name, outcome in outcomes.items():
+            if not outcome.items:
+                self.settle(outcome, readings.get(name))
+
+    def _applied(self, outcome: HostOutcome, before: Reading, after: Reading | None) -> list[AppliedItem]:
+        pair = self._pairs[outcome.host]
+        plan = self._plan(pair, before)
+        if plan.idle or plan.unreachable:
+            return []
+        now = None
+        if after and not after.lost:
+            foreseen = after.foreseen or Foreseen()
+            now = After(
+                left=frozenset(map(key, _listed(pair, plan, after))),
+                waiting=frozenset((*(name for name, each in foreseen.packages.items() if each), *foreseen.waits)),
+                unread=frozenset((*foreseen.unknown, *(r.capability for r in after.results if r.status == "error"))),
+                results=after.results,
+            )
+        comparable: frozenset[Key] = frozenset(map(key, _listed(pair, plan, before)))
+        return applied(items(plan), comparable, outcome, now)
+
+    def _plan(self, pair: Pair, before: Reading) -> HostPlan:
+        name = pair[0].name
+        if name in self._plans:
+            return self._plans[name]
+        options = self._options
+        (plan,) = plans_of(
+            *([pair], {name: before}),
+            capabilities=options.only,
+            full=options.full,
+            reboot=options.reboot,
+            prune=options.prune,
+        )
+        return _with_files(plan, before)
+
+
+def _listed(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
+    """Return the list by the checks that verify runs, and by what differs, for the capabilities of a plan."""
+    results = [one for one in reading.results if one.moment in MOMENTS]
+    unmanaged = reading.foreseen.unmanaged if reading.foreseen else ()
+    found = host_plan(pair[1], results, reading.facts, Decision(plan.run, {}), datetime.now(UTC), unmanaged=unmanaged)
+    return items(_with_files(found, reading))
+
+
+def _with_files(plan: HostPlan, reading: Reading) -> HostPlan:
+    """Return the plan with the files that differ, where the host is not asked for their texts."""
+    if not reading.foreseen or plan.unreachable:
+        return plan
+    foreseen = reading.foreseen.only(plan.run)
+    differing = {name: tuple(one for one in each if one.before) for name, each in foreseen.texts.items()}
+    return with_answer(plan, msgspec.structs.replace(foreseen, texts=differing), Answer())

@@ -1,0 +1,65 @@
+"""The list of a plan: each thing that would be different on a host, once, whatever of it a terminal or a page draws in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gpuprov.capabilities.mig.partitions import Partition
+from gpuprov.plan.fold import after_cut, before_cut, settings
+from gpuprov.plan.model import HostPlan, Item
+
+DISABLED = "MIG disabled"
+Key = tuple[str, str]
+"""What is different: the kind, and the name without the architecture of a package."""
+
+
+def key(item: Item) -> Key:
+    """Return what an item is about, whatever is said of it."""
+    return item.kind, item.name.partition(":")[0] if item.kind in ("package", "hold") else item.name
+
+
+def items(plan: HostPlan) -> tuple[Item, ...]:
+    """Return the list of a host: a file with its difference stands for the file alone, and a GPU's layout for its instances."""
+    compared = {one.name for one in plan.diffs}
+    drawn = {*plan.section("setting")} - {*settings(plan)}
+    changes = [one for one in plan.changes if one not in drawn and not (one.kind == "file" and one.name in compared)]
+    return (*changes, *plan.diffs, *map(_layout, plan.mig))
+
+
+def _layout(one: Partition) -> Item:
+    before = before_cut(one) if one.enabled_before else DISABLED
+    return Item(
+        capability="mig",
+        kind="mig",
+        name=one.gpu,
+        before=before,
+        after=after_cut(one) if one.enabled_after else DISABLED,
+    )
+
+
+def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
+    """Say how much the lists of hosts hold, each host's by itself: `12 to 15 packages`, `5 files`, `MIG layout of 8 GPUs on 2`."""
+    each = [tuple(one) for one in lists]
+    told = []
+    for what, counted in COUNTED:
+        numbers = [len({one.name for one in found if counted(one)}) for found in each]
+        if most := max(numbers, default=0):
+            told.append(f"{span(numbers)} {what}{'s' * (most != 1)}")
+    gpus = [number for found in each if (number := sum(one.kind == "mig" for one in found))]
+    if gpus:
+        some = f" on {len(gpus):,}" if len(gpus) < len(each) else ""
+        told.append(f"MIG layout of {span(gpus)} GPU{'s' * (max(gpus) != 1)}{some}")
+    return told
+
+
+COUNTED: tuple[tuple[str, Callable[[Item], bool]], ...] = (
+    ("package", lambda one: one.kind == "package"),
+    ("file", lambda one: one.kind == "file" and one.name.startswith("/")),
+    ("setting", lambda one: one.kind == "setting"),
+)
+
+
+def span(numbers: Sequence[int]) -> str:
+    """Say the smallest and the largest: `3`, `2 to 3`, `up to 3`."""
+    low, high = min(numbers), max(numbers)
+    return str(high) if low == high else f"{low} to {high}" if low else f"up to {high}"

@@ -1,0 +1,52 @@
+"""What the modules of a run have made on a host, by their answers: the evidence beside what is read of it before and after. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.plan.model import HOST, Item
+from gpuprov.plan.moves import moves
+
+MOST = 2000
+"""Of one task: what a host answers is the host's to choose."""
+MOVED = ("Inst", "Remv", "hold", "release")
+"""The rows of `gpuprov_packages` that name a package; others are in words."""
+
+REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
+"""That the host was rebooted, which brings about more than a task says."""
+
+
+def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
+    """Return what a task has changed, as far as its module names it. capability: whose task it is; empty for the role of all hosts.
+    module: its name, or that of the step of gpuprov_step."""
+    rows = result.get("results")
+    found: list[Item] = []
+    for one in rows if isinstance(rows, list) else (result,):
+        if isinstance(one, Mapping) and one.get("changed"):
+            found += _of_module(capability or HOST, module, one)
+    return found[:MOST]
+
+
+def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Iterator[Item]:
+    if module == "gpuprov_packages":
+        rows = (row for row in _texts(answer, "changes") if row.split()[:1] and row.split()[0] in MOVED)
+        yield from (Item.of(capability, change) for change in moves(rows, {}))
+    elif module == "gpuprov_files":
+        righted = Item(kind="file", name="", before="differed", after="as wanted", capability=capability)
+        yield from (msgspec.structs.replace(righted, name=path) for path in _texts(answer, "paths"))
+        yield from (msgspec.structs.replace(righted, kind="service", name=unit) for unit in _texts(answer, "units"))
+    elif module == "boot":
+        images = (path for path in _texts(answer, "renewed") if "/init" in path)
+        yield from (Item(capability=capability, kind="initramfs", name=path, after="rebuilt") for path in images)
+    elif module == "reboot":
+        yield REBOOT
+    elif module == "clients":
+        yield from (Item(capability=capability, kind="client", name=unit) for unit in _texts(answer, "stopped"))
+
+
+def _texts(answer: Mapping[str, Any], key: str) -> Iterable[str]:
+    found = answer.get(key)
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

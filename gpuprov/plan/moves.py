@@ -1,0 +1,25 @@
+"""What the package manager of a host would move, or has moved, by the rows of `gpuprov_packages`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpuprov.capabilities.base import Change
+
+HOLDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
+
+
+def moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
+    """Yield the changes that the rows name; a row of words that name no package as one change of that name. installed: the versions
+    before, by name."""
+    for row in rows:
+        word, name, *rest = *row.split(), "", ""
+        before = installed.get(name.partition(":")[0], "")
+        if word in HOLDS:
+            yield Change(kind="hold", name=name, before=HOLDS[word][0], after=HOLDS[word][1])
+        elif word == "Remv":
+            yield Change(kind="package", name=name, before=before, after="removed")
+        elif word == "Inst":
+            yield Change(kind="package", name=name, before=before, after=rest[0])
+        elif word:
+            yield Change(kind="package", name=row)
