@@ -318,7 +318,7 @@ def test_a_part_of_a_word_and_a_setting_are_no_message(word: str) -> None:
         in_text(f"worker 3: {word}", "a log")
 
 
-@pytest.mark.parametrize("thread", sorted({pasted for _, pasted, _ in THREADS if "xid" not in pasted.casefold()}))
+@pytest.mark.parametrize("thread", sorted({one.line for one in THREADS if "xid" not in one.line.casefold()}))
 def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
     """Where a log holds a message, whoever pastes its line is told of it, too."""
     line = " ".join(thread.split())
