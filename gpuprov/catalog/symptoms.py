@@ -61,7 +61,7 @@ class SymptomsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     symptoms: tuple[Symptom, ...]
 
 
-FILES = ("symptoms_programs", "symptoms_services", "symptoms")
+FILES = ("symptoms_programs", "symptoms_services", "symptoms", "symptoms_public")
 
 
 def addresses(symptom: Symptom) -> tuple[str, ...]:
