@@ -65,7 +65,9 @@ def main() -> None:
         for line in lines():
             verdict, first = judge(line)
             if not line.held_out and verdict != "right":
-                print(f"{verdict:6} {line.layer}: wanted {', '.join(line.answer)}; was {', '.join(first) or '-'}: {line.line}")
+                print(
+                    f"{verdict:6} {line.layer}: wanted {', '.join(line.answer)}; was {', '.join(first) or '-'}: {line.line}"
+                )
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ def test_symptoms(words: str, cause: str) -> None:
         ("nv_peer_mem: Unknown symbol ib_register_peer_memory_client (err 0)", ["has no peer memory"]),
         ("nvidia_peermem: Unknown symbol ib_unregister_peer_memory_client (err -2)", ["has no peer memory"]),
         ("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)", ["against another OFED"]),
-        ("disagrees about version of symbol", ["against another OFED"]),
+        ("disagrees about version of symbol ib_register_peer_memory_client", ["against another OFED"]),
         ("invalid peerdirect_support param value", ["a value that the module does not know"]),
         ("error while registering", ["ib_core refuses the client"]),
         ("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping", ["had lost"]),
