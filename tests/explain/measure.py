@@ -46,9 +46,9 @@ def figures(those: Iterable[Line]) -> dict[str, Counter[str]]:
     return found
 
 
-def table(held_out: bool) -> str:
-    """The figures of one half, a layer a row."""
-    found = figures(line for line in lines() if line.held_out == held_out)
+def table(those: Iterable[Line]) -> str:
+    """The figures of these lines, a layer a row."""
+    found = figures(those)
     rows = [f"{'layer':18} {'lines':>6} {'right':>6} {'silent':>6} {'wrong':>6} {'right %':>8} {'wrong %':>8}"]
     for name in (*sorted(set(found) - {"all"}), "all"):
         of = found[name]
@@ -58,9 +58,16 @@ def table(held_out: bool) -> str:
     return "\n".join(rows)
 
 
+PARTS = {
+    "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
+    "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
+    "gathered after the catalogue had been written": [line for line in lines() if line.fresh],
+}
+
+
 def main() -> None:
-    for held_out, name in ((False, "the half that the catalogue is written by"), (True, "the half set aside")):
-        print(f"{name}\n{table(held_out)}\n")
+    for name, those in PARTS.items():
+        print(f"{name}\n{table(those)}\n")
     if "--lines" in sys.argv[1:]:
         for line in lines():
             verdict, first = judge(line)

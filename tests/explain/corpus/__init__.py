@@ -2,7 +2,8 @@
 
 A line that is held out is used to measure only, never to write the catalogue. Which ones are is no choice: it is the first
 digit of the line's SHA-256 in hexadecimal, up to 9; so for 10 of 16. Lines that the catalogue had been written by before there was
-this rule are not held out, whatever their digit.
+this rule are not held out, whatever their digit. Lines that are `fresh` were gathered after the catalogue had been written, and are
+all held out: nobody who wrote had read them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     source: str
     answer: tuple[str, ...]
     held_out: bool = False
+    fresh: bool = False
     layer: str = ""
 
 
