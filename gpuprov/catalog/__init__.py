@@ -22,7 +22,8 @@ from gpuprov.catalog.gpus import Flavour, Gpu, by_pci_id, find_gpu, nearest_gpu
 from gpuprov.catalog.mig import Profile, ProfileClass, profiles_for
 from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.symptoms import Symptom, find_symptom
+from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.symptoms import Symptom
 
 __all__ = [
     "Branch",

@@ -31,11 +31,12 @@ def named_xid(text: str) -> str:
     return "" if small or _OF_OTHERS.search(text) else found[2]
 
 
-QUOTES = str.maketrans({'"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
+QUOTES = str.maketrans({"\\": None, '"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
 
 
 def fold(text: str) -> str:
-    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one."""
+    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one, and logs put a backslash
+    before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
-from gpuprov.catalog.context import XID, any_of, bounded, fold, is_whole_line, named_xid, without_host
-from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
+from gpuprov.catalog.nics import NicLine, nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, asks, resolution, xids_file
-from gpuprov.reading import is_whole, whole
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,7 +56,7 @@ class SymptomsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     symptoms: tuple[Symptom, ...]
 
 
-FILES = ("symptoms_programs", "symptoms_services", "symptoms")
+FILES = ("symptoms_programs", "symptoms_services", "symptoms", "symptoms_public")
 
 
 def addresses(symptom: Symptom) -> tuple[str, ...]:
@@ -133,168 +128,3 @@ def _of_nic_line(line: NicLine) -> Symptom:
         source=line.source,
         confidence=line.confidence,
     )
-
-
-class _Signature(NamedTuple):
-    """A signature, to be compared."""
-
-    text: str
-    words: frozenset[str]
-    several: bool
-
-
-@cache
-def _signatures(symptom: Symptom) -> tuple[_Signature, ...]:
-    said = ((text, _words(text)) for text in map(fold, symptom.signatures))
-    return tuple(_Signature(text, frozenset(words), len(words) > 1) for text, words in said)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z0-9_]+", text)
-
-
-DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0( us)?)\s*\Z")
-"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there."""
-
-
-@cache
-def _patterns() -> dict[str, re.Pattern[str]]:
-    """By every signature, folded: where a line holds it. One of a single word is held as a whole word, and not as a setting's name;
-    one that ends in a number holds the whole of it."""
-    known = {one.text: one.several for symptom in symptoms() for one in _signatures(symptom)}
-    return {
-        text: re.compile(bounded(text) if several else rf"(?<!\w){re.escape(text)}(?![\w=])")
-        for text, several in known.items()
-    }
-
-
-def signatures_in(line: str, among: Iterable[str] | None = None) -> list[str]:
-    """The signatures that a folded line holds, of all or of these. Of those that are a part of each other the longest counts."""
-    known = _patterns()
-    held = [
-        text
-        for text in (known if among is None else among)
-        if text in line
-        and any(not DENIED.match(line, match.end()) for match in known[text].finditer(line))
-        and symptoms_of(text, line)
-    ]
-    return [text for text in held if not any(text != other and text in other for other in held)]
-
-
-@cache
-def _nic_lines() -> dict[str, NicLine]:
-    return {line.key: line for line in nics_file().lines}
-
-
-def may_say(symptom: Symptom, line: str) -> bool:
-    """False if a line is of a driver for whose lines this symptom is not: the words of one mean nothing from another."""
-    entry = _nic_lines().get(symptom.key)
-    drivers = None if entry is None else speakers(line)
-    return drivers is None or find_nic_line(drivers, line) is entry
-
-
-@cache
-def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
-    """Of a symptom: the words that its folded signatures need, and those of lines that it is not."""
-    needs = {fold(text): any_of(one.words) for one in symptom.needs for text in one.of or symptom.signatures}
-    return needs, any_of(symptom.unless) if symptom.unless else None
-
-
-def _fits(symptom: Symptom, signature: str, line: str) -> bool:
-    """True if a folded line that holds a signature has what this symptom asks for beside it."""
-    if not may_say(symptom, line):
-        return False
-    line = without_host(line)
-    if symptom.xids and XID.match(signature):
-        return is_whole_line(signature, line)
-    needs, unless = _words_of(symptom)
-    if unless is not None and unless.search(line):
-        return False
-    drivers = _of_drivers(symptom.key)
-    if drivers is not None and len(signature.split()) > 3 and line.startswith(signature):
-        return True
-    needed = needs.get(signature) or drivers
-    return needed is None or needed.search(line) is not None or is_whole_line(signature, line)
-
-
-@cache
-def _of_drivers(key: str) -> re.Pattern[str] | None:
-    """The names of the network drivers whose lines a symptom is of; None for one of another matter."""
-    entry = _nic_lines().get(key)
-    also = ("mlx5", "infiniband", "port module event", "health issue observed")
-    return any_of((*entry.drivers, *also)) if entry else None
-
-
-@cache
-def _holders() -> dict[str, list[Symptom]]:
-    """By every signature, folded: the symptoms that have it."""
-    holders: dict[str, list[Symptom]] = {}
-    for symptom in symptoms():
-        for one in _signatures(symptom):
-            holders.setdefault(one.text, []).append(symptom)
-    return holders
-
-
-def symptoms_of(signature: str, line: str) -> list[Symptom]:
-    """The symptoms of a folded signature that a line may show."""
-    return [symptom for symptom in _holders()[signature] if _fits(symptom, signature, line)]
-
-
-def possible_in(text: str) -> list[str]:
-    """The signatures that one line or another of a folded text may hold: quick, of however many lines."""
-    return [signature for signature in _patterns() if signature in text]
-
-
-def _score(wanted: str, asked: list[str], held: list[str], symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: one holds the other; 1: all words are in one signature; 0: no match."""
-    best = 3 if wanted == symptom.key else 0
-    for one in _signatures(symptom):
-        if wanted == one.text:
-            best = max(best, 3)
-        elif (one.text in held and _fits(symptom, one.text, wanted)) or (len(asked) > 1 and wanted in one.text):
-            best = max(best, 2)
-        elif asked and one.words.issuperset(asked):
-            best = max(best, 1)
-    return best
-
-
-class Beside(msgspec.Struct, frozen=True):
-    """A symptom that stands beside another, and the line or message that shows it."""
-
-    symptom: Symptom
-    line: str
-
-
-def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
-    """The one of those beside a symptom that says which cause it has: the first that the symptom itself names."""
-    known = {one.symptom.key: one for one in seen}
-    return next((known[key] for key in symptom.decided_by if key in known), None)
-
-
-def held_by(words: str) -> list[Beside]:
-    """The symptoms of which a text holds a message, and not only words of one."""
-    text = fold(words)
-    return [Beside(symptom, said) for said in signatures_in(text) for symptom in symptoms_of(said, text)]
-
-
-def find_symptom(words: str) -> list[Symptom]:
-    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one. Up to three words are
-    looked for wherever they stand; more are a message, as is what has a colon.
-
-    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
-    """
-    if not (wanted := fold(words)):
-        return []
-    if named := named_xid(words):
-        number = whole(named)
-        return [of_line(symptom, number or 0, words) for symptom in symptoms() if number in symptom.xids]
-    if is_whole(wanted):
-        exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]
-        return exact + spoken
-    held, asked = signatures_in(wanted), _words(wanted)
-    scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
-    best = max((score for _, score in scored), default=0)
-    own = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
-    least = 2 if best == 3 or own else 1
-    return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]

@@ -10,12 +10,14 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.symptoms import Beside, Symptom, addresses, decides, find_symptom, held_by
+from gpuprov.catalog.signatures import Beside, decides, find_symptom
+from gpuprov.catalog.symptoms import Symptom, addresses
+from gpuprov.catalog.terms import find_term, terms_file
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
-from gpuprov.explain.messages import symptoms_in
+from gpuprov.explain.messages import Seen, symptoms_in
 from gpuprov.masking import masked
-from gpuprov.reading import FILE, is_whole
+from gpuprov.reading import is_whole
 from gpuprov.records import Record
 
 
@@ -30,7 +32,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(words: str) -> list[Explanation]:
     """Every meaning of `words`, the exact ones first. Raises GpuprovError with near words if there is none."""
     text = words.strip()
-    found = [*_capabilities(text), *_fields(text), *_checks(text), *_exit_codes(text), *_symptoms(text)]
+    terms = _terms(text)
+    found = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
+    found += [] if terms else _symptoms(text)
     if found:
         return found
     known = [
@@ -56,34 +60,34 @@ def in_record(record: Record) -> list[Explanation]:
 
 
 def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
-    """The same for a log that is piped in, up to FILE bytes of it. Raises GpuprovError also where it is longer."""
+    """The same for a log that is piped in, of any size: it is read as it comes, and never kept."""
     if stream is None:
         raise GpuprovError("standard input cannot be read: it is closed", "gpuprov explain - < LOG")
     try:
-        data = stream.read(FILE + 1)
+        return in_text(stream, "standard input")
     except OSError as error:  # nohup leaves a standard input that cannot be read
         raise GpuprovError(f"standard input cannot be read: {error.strerror}", "gpuprov explain - < LOG") from error
-    if len(data) > FILE:
-        raise GpuprovError(
-            f"standard input is too large; allowed: {FILE >> 20} MiB", "tail -n 100000 LOG | gpuprov explain -"
-        )
-    return in_text(data.decode("utf-8", "replace"), "standard input")
 
 
-def in_text(text: str, where: str) -> list[Explanation]:
-    """The same for a text; `where` it is from. What another of them decides comes last. Raises GpuprovError where it holds none."""
-    found = symptoms_in(text)
-    if not found:
+def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
+    """The same for a text; `where` it is from. Raises GpuprovError where it holds none."""
+    seen = symptoms_in(text)
+    if not seen:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
-    beside = [Beside(one.symptom, one.line) for one in found]
-    decided = {one.symptom.key: decides(one.symptom, beside) for one in found}
+    return _answers(seen, where)
+
+
+def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
+    """The answers to what a text shows; what another of them decides comes last. `where`: with how often, and the line."""
+    beside = [Beside(one.symptom, one.line) for one in seen]
+    decided = [(one, decides(one.symptom, beside)) for one in seen]
     return [
         _symptom(
             one.symptom,
-            ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"),
-            decided=decided[one.symptom.key],
+            *([("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}")] if where else []),
+            decided=by,
         )
-        for one in sorted(found, key=lambda one: decided[one.symptom.key] is not None)
+        for one, by in sorted(decided, key=lambda pair: pair[1] is not None)
     ]
 
 
@@ -101,13 +105,13 @@ def all_checks() -> list[Check]:
 
 
 def _capabilities(text: str) -> list[Explanation]:
-    capability = BY_NAME.get(text)
+    capability = BY_NAME.get(text.casefold())
     if capability is None:
         return []
-    top = [field for field in fields.fields(text) if len(field.path) == 2]
+    top = [field for field in fields.fields(capability.name) if len(field.path) == 2]
     lines = [("does", capability.summary), *((f"field {field.path[1]}", field.does) for field in top)]
     lines += [(f"check {check.id}", check.description) for check in capability.checks]
-    return [Explanation(kind="capability", name=text, lines=tuple(lines))]
+    return [Explanation(kind="capability", name=capability.name, lines=tuple(lines))]
 
 
 def _fields(text: str) -> list[Explanation]:
@@ -127,7 +131,7 @@ def _fields(text: str) -> list[Explanation]:
 def _checks(text: str) -> list[Explanation]:
     answers = []
     for check in all_checks():
-        if check.id == text:
+        if check.id == text.casefold():
             lines = (
                 ("asks", check.description),
                 ("when", check.moment),
@@ -145,12 +149,20 @@ def _exit_codes(text: str) -> list[Explanation]:
     return [Explanation(kind="exit code", name=number, lines=(("means", EXIT_CODES[int(number)]),))]
 
 
+def _terms(text: str) -> list[Explanation]:
+    term = find_term(text)
+    if term is None:
+        return []
+    sources = terms_file().sources
+    lines = (("means", term.means), ("see", term.see), *(("source", sources[key].url) for key in term.source))
+    return [Explanation(kind="term", name=term.key, lines=lines)]
+
+
 def _symptoms(text: str) -> list[Explanation]:
-    beside = held_by(text)
-    answers = [(symptom, decides(symptom, beside)) for symptom in find_symptom(text)]
-    return [
-        _symptom(symptom, decided=decided) for symptom, decided in sorted(answers, key=lambda pair: pair[1] is not None)
-    ]
+    """What a log of these lines shows, and else what a line of these words does; then other messages that the words are a part of."""
+    seen = symptoms_in(text) or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
+    shown = {one.symptom.key for one in seen}
+    return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 
 def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None) -> Explanation:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 _RESULT = re.compile(r"\s+\.\.\.\s*(done|fail)")
 """The end of a line of a start script, printed apart from its beginning: `   ...done.`"""
@@ -14,6 +16,7 @@ _MOST = 40
 _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
 """The first line of a device in the output of lspci."""
+_ANY_ADDRESS = re.compile(_ADDRESS, re.IGNORECASE)
 _DRIVER = re.compile(r"\s+Kernel driver in use:")
 _OF_NVIDIA = re.compile(r"nvidia|10de:", re.IGNORECASE)
 _GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^){_ADDRESS}(?=[: ]|\Z)", re.IGNORECASE)
@@ -29,9 +32,12 @@ def statements(lines: Iterable[str]) -> Iterator[str]:
     """The lines, with what goes on in the next as one; without the drivers that lspci names of devices that are not NVIDIA's, and
     without the LIDs of ports that are no InfiniBand."""
     whole, device, count = "", "", 0
-    given = list(lines)
-    for at, line in enumerate(given):
-        if _LID.match(line) and _is_no_infiniband(given[at + 1 : at + _PORT]):
+    source = iter(lines)
+    ahead = deque(islice(source, _PORT))
+    while ahead:
+        line = ahead.popleft()
+        ahead.extend(islice(source, 1))
+        if _LID.match(line) and _is_no_infiniband(ahead):
             continue
         if _DEVICE.match(line):
             device = line
@@ -66,12 +72,11 @@ def gpu_addresses(lines: Iterable[str]) -> set[str]:
     return found
 
 
-def with_device(line: str, gpus: Collection[str]) -> str:
-    """A line, with the name of NVIDIA's driver where it is of a GPU that others have: `vfio-pci 0000:41:00.0: ...`"""
-    if not gpus:
-        return line
-    of_gpu = any(_short(address) in gpus for address in re.findall(_ADDRESS, line, re.IGNORECASE))
-    return f"{line} (nvidia)" if of_gpu and not _OF_NVIDIA.search(line) else line
+def devices_in(line: str) -> frozenset[str]:
+    """The PCI addresses of a line that does not name NVIDIA's driver: `vfio-pci 0000:41:00.0: ...` is of a GPU that others have."""
+    if not _ANY_ADDRESS.search(line) or _OF_NVIDIA.search(line):
+        return frozenset()
+    return frozenset(map(_short, _ANY_ADDRESS.findall(line)))
 
 
 def _short(address: str) -> str:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable
+from typing import IO, NamedTuple
 
 import msgspec
 
 from gpuprov.catalog.context import fold, named_xid
-from gpuprov.catalog.symptoms import Symptom, of_line, possible_in, signatures_in, symptoms, symptoms_of
-from gpuprov.explain.lines import gpu_addresses, statements, with_device
+from gpuprov.catalog.signatures import held_in
+from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.explain.choosing import LONGEST_LINE, chosen
+from gpuprov.explain.lines import devices_in, gpu_addresses, statements
 from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
 
-LONGEST_LINE = 4000
-"""Characters of a line that are searched."""
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
 """A line of the kernel in which whoever runs a program has chosen its words."""
+_MOST_PENDING = 10_000
+"""Lines that are kept until the end of a log, to know whether their device is a GPU."""
+
+Rank = tuple[int, tuple[bool, int]]
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -27,51 +32,74 @@ class Seen(msgspec.Struct, frozen=True):
     line: str
 
 
-def symptoms_in(text: str) -> list[Seen]:
+class _Shown(NamedTuple):
+    """A symptom in one line, and how telling the line is of it: Xids first, then long messages before short ones."""
+
+    rank: Rank
+    symptom: Symptom
+
+
+class _Pending(NamedTuple):
+    """A line that shows more if one of these devices is a GPU."""
+
+    devices: frozenset[str]
+    line: str
+    more: list[_Shown]
+
+
+class _Log:
+    """What the lines of a log have shown up to now."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], tuple[Rank, Seen]] = {}
+        self.pending: list[_Pending] = []
+
+    def read(self, line: str) -> None:
+        shown = _shown_in(line)
+        self.note(line, shown)
+        devices = devices_in(line)
+        if devices and len(self.pending) < _MOST_PENDING:
+            keys = {one.symptom.key for one in shown}
+            more = [one for one in _shown_in(f"{line} (nvidia)") if one.symptom.key not in keys]
+            if more:
+                self.pending.append(_Pending(devices, line, more))
+
+    def note(self, line: str, shown: list[_Shown]) -> None:
+        for rank, symptom in shown:
+            key = (symptom.key, symptom.action)
+            best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line))))
+            self.known[key] = (min(best, rank), msgspec.structs.replace(seen, count=seen.count + 1))
+
+    def end(self, of_a_gpu: set[str]) -> list[Seen]:
+        for one in self.pending:
+            if one.devices & of_a_gpu:
+                self.note(one.line, one.more)
+        return [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+
+
+def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
     """Each symptom once, the most telling first: Xids, then long messages before short ones, single words last. One whose lines
-    ask for different things comes once for each."""
-    lines = [line[:LONGEST_LINE] for line in statements(joined(text.splitlines()))]
-    gpus = gpu_addresses(lines)
-    folded = [(line, fold(with_device(line, gpus))) for line in lines]
-    found = _xids(lines)
-    for said, where in sorted(_spoken(folded).items(), key=lambda pair: (" " not in pair[0], -len(pair[0]))):
-        shown: dict[str, tuple[Symptom, list[str]]] = {}
-        for line, context in where:
-            for symptom in symptoms_of(said, context):
-                shown.setdefault(symptom.key, (symptom, []))[1].append(line)
-        found += [Seen(symptom, len(those), _short(those[0])) for symptom, those in shown.values()]
-    first: dict[tuple[str, str], Seen] = {}
-    for seen in found:
-        first.setdefault((seen.symptom.key, seen.symptom.action), seen)
-    return list(first.values())
+    ask for different things comes once for each. A log that is a stream is read as it comes, and never kept."""
+    stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
+    found, gpus = _Log(), set[str]()
+    for line in statements(joined(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
+        if line:
+            found.read(line[:LONGEST_LINE])
+    return found.end(gpus)
 
 
-def _xids(lines: Iterable[str]) -> list[Seen]:
-    """The Xids that lines name, each with what its lines ask for."""
-    found: dict[int, list[str]] = {}
-    for line in lines:
-        if "xid" not in line.casefold() or _OF_A_PROGRAM.match(line):
-            continue
-        if (named := named_xid(line)) and len(named) < 5:
-            found.setdefault(int(named), []).append(line)
-    seen = []
-    for symptom in symptoms():
-        asked: dict[Symptom, list[str]] = {}
-        for number in symptom.xids:
-            for line in found.get(number, ()):
-                asked.setdefault(of_line(symptom, number, line), []).append(line)
-        seen += [Seen(one, len(those), _short(those[0])) for one, those in asked.items()]
-    return seen
-
-
-def _spoken(folded: list[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    """The lines by the message that they hold, each with its folded text."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    possible = possible_in("\n".join(text for _, text in folded))
-    for line, text in folded if possible else ():
-        for said in signatures_in(text, possible):
-            found.setdefault(said, []).append((line, text))
-    return found
+def _shown_in(line: str) -> list[_Shown]:
+    """The symptoms that one line shows: its Xid, or its messages."""
+    shown = []
+    if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
+        number = int(named)
+        shown = [
+            _Shown((at, (False, 0)), of_line(symptom, number, line))
+            for at, symptom in enumerate(symptoms())
+            if number in symptom.xids
+        ]
+    last = len(symptoms())
+    return shown + [_Shown((last, one.signature.rank), one.symptom) for one in held_in(fold(line))]
 
 
 def _short(line: str) -> str:

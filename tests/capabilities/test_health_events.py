@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.fragment import Health
-from gpuprov.catalog.symptoms import find_symptom
+from gpuprov.catalog.signatures import find_symptom
 from gpuprov.catalog.xids import xids_file
 from gpuprov.probe.kernel.kernel_log import REBOOT_REQUIRED
 from tests.capabilities.asking import ask

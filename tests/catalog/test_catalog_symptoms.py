@@ -26,7 +26,7 @@ from gpuprov.catalog.xids import resolution, xids_file
         ("79", "xid-79"),
         ("NVRM: Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.", "xid-79"),
         ("147", "xid-144-150"),
-        ("nouveau", "nouveau-bound"),
+        ("bound to nouveau", "nouveau-bound"),
         ("SXid", "nvswitch-sxid"),
         ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress", "nvswitch-sxid"),
         ("ncclSystemError: System call failed", "nccl-system-error"),

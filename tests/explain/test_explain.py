@@ -156,7 +156,7 @@ def test_symptoms(words: str, cause: str) -> None:
         ("nv_peer_mem: Unknown symbol ib_register_peer_memory_client (err 0)", ["has no peer memory"]),
         ("nvidia_peermem: Unknown symbol ib_unregister_peer_memory_client (err -2)", ["has no peer memory"]),
         ("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)", ["against another OFED"]),
-        ("disagrees about version of symbol", ["against another OFED"]),
+        ("disagrees about version of symbol ib_register_peer_memory_client", ["against another OFED"]),
         ("invalid peerdirect_support param value", ["a value that the module does not know"]),
         ("error while registering", ["ib_core refuses the client"]),
         ("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping", ["had lost"]),
@@ -318,7 +318,7 @@ def test_a_part_of_a_word_and_a_setting_are_no_message(word: str) -> None:
         in_text(f"worker 3: {word}", "a log")
 
 
-@pytest.mark.parametrize("thread", sorted({pasted for _, pasted, _ in THREADS if "xid" not in pasted.casefold()}))
+@pytest.mark.parametrize("thread", sorted({one.line for one in THREADS if "xid" not in one.line.casefold()}))
 def test_a_line_has_the_same_causes_by_itself_and_in_a_log(thread: str) -> None:
     """Where a log holds a message, whoever pastes its line is told of it, too."""
     line = " ".join(thread.split())

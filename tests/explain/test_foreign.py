@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog.context import any_of, fold
-from gpuprov.catalog.symptoms import Symptom, find_symptom, symptoms
+from gpuprov.catalog.signatures import find_symptom
+from gpuprov.catalog.symptoms import Symptom, symptoms
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import explain, in_text
 from gpuprov.explain.messages import symptoms_in

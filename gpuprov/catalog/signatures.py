@@ -1,0 +1,226 @@
+"""Which symptoms a line shows: their signatures, found by the words that they need, and what is to stand beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+
+from gpuprov.catalog.context import XID, any_of, fold, is_whole_line, named_xid, without_host
+from gpuprov.catalog.nics import NicLine, find_nic_line, nics_file, speakers
+from gpuprov.catalog.symptoms import Symptom, of_line, symptoms
+from gpuprov.reading import is_whole, whole
+
+DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
+"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there, or is counted only."""
+ANY = "*"
+"""In a signature: any text without a blank, at its end also none."""
+_WORD = re.compile(r"[a-z0-9_]+")
+_OPEN = "0x"
+"""The end of a signature in whose lines a number follows."""
+_COMMON = frozenset(
+    "address allocate another available cannot command connection container could couldn connect device devices disabled driver "
+    "enabled error exited failed found initialize initialization installed invalid kernel loaded loading memory module nvidia "
+    "operation package permission possible process provider register running server service status support supported system "
+    "this timeout unable unknown version without".split()
+)
+"""Words that lines of every program have: a signature is looked for by another of its words, where it has one."""
+
+
+class Signature(NamedTuple):
+    """A signature, folded. `entire`: those of its words that a line has as words, too; `word`: the one by which it is looked for."""
+
+    text: str
+    words: frozenset[str]
+    entire: frozenset[str]
+    word: str
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Long messages before short ones, single words last."""
+        return len(self.words) < 2, -len(self.text)
+
+
+@cache
+def signatures_of(symptom: Symptom) -> tuple[Signature, ...]:
+    return tuple(_signature(fold(text)) for text in symptom.signatures)
+
+
+@cache
+def _signature(text: str) -> Signature:
+    words = frozenset(_WORD.findall(text))
+    entire = frozenset(match[0] for match in re.finditer(rf"(?<![*\w]){_WORD.pattern}(?![*\w])", text)) - {_OPEN}
+    word = min(entire, key=lambda one: (one in _COMMON, -len(one), one))
+    return Signature(text, words, entire, word)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Where a line holds a signature, whose words begin and end where the line's do, except beside a *; of a single word a setting of
+    its name is none."""
+    inner = r"\S*".join(map(re.escape, text.split(ANY)))
+    before = r"(?<!\w)" if re.match(r"\w", text) else ""
+    after = (
+        (r"(?![\w=])" if len(_WORD.findall(text)) < 2 else r"(?!\w)")
+        if re.search(r"\w\Z", text) and not text.endswith(_OPEN)
+        else ""
+    )
+    return re.compile(before + inner + after)
+
+
+@cache
+def _by_word() -> dict[str, tuple[tuple[Signature, tuple[Symptom, ...]], ...]]:
+    """By the word that it is chosen by: each signature with the symptoms that have it, in their order."""
+    holders: dict[Signature, list[Symptom]] = {}
+    for symptom in symptoms():
+        for one in signatures_of(symptom):
+            holders.setdefault(one, []).append(symptom)
+    found: dict[str, list[tuple[Signature, tuple[Symptom, ...]]]] = {}
+    for one, those in holders.items():
+        found.setdefault(one.word, []).append((one, tuple(those)))
+    return {word: tuple(pairs) for word, pairs in found.items()}
+
+
+@cache
+def chosen_by() -> dict[str, tuple[frozenset[str], ...]]:
+    """A folded line that holds any signature has one of these words, and all of one of the sets that belong to it."""
+    return {word: tuple({one.entire for one, _ in pairs}) for word, pairs in _by_word().items()}
+
+
+class Held(NamedTuple):
+    """A symptom that a line shows, by the most telling of its signatures in it."""
+
+    signature: Signature
+    symptom: Symptom
+
+
+def held_in(line: str) -> list[Held]:
+    """The symptoms of which a folded line holds a message, the most telling first. Of messages that are a part of each other the
+    longest counts."""
+    known, found = _by_word(), []
+    words = dict.fromkeys(_WORD.findall(line))
+    for word in words:
+        for one, those in known.get(word, ()):
+            if not one.entire <= words.keys():
+                continue
+            match = next((m for m in _pattern(one.text).finditer(line) if not DENIED.match(line, m.end())), None)
+            fitting = [symptom for symptom in those if _fits(symptom, one.text, line)] if match else []
+            if match and fitting:
+                found.append((one, match.span(), fitting))
+    telling = [
+        (one, fitting)
+        for one, (start, end), fitting in found
+        if not any(
+            other.text != one.text
+            and (one.text in other.text or (first <= start and end <= last and last - first > end - start))
+            for other, (first, last), _ in found
+        )
+    ]
+    telling.sort(key=lambda pair: pair[0].rank)
+    first_of: dict[str, Held] = {}
+    for one, fitting in telling:
+        for symptom in fitting:
+            first_of.setdefault(symptom.key, Held(one, symptom))
+    return list(first_of.values())
+
+
+@cache
+def _nic_lines() -> dict[str, NicLine]:
+    return {line.key: line for line in nics_file().lines}
+
+
+def may_say(symptom: Symptom, line: str) -> bool:
+    """False if a line is of a driver for whose lines this symptom is not: the words of one mean nothing from another."""
+    entry = _nic_lines().get(symptom.key)
+    drivers = None if entry is None else speakers(line)
+    return drivers is None or find_nic_line(drivers, line) is entry
+
+
+@cache
+def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
+    """Of a symptom: the words that its folded signatures need, and those of lines that it is not."""
+    narrow_last = sorted(symptom.needs, key=lambda one: bool(one.of))
+    needs = {fold(text): any_of(one.words) for one in narrow_last for text in one.of or symptom.signatures}
+    return needs, any_of(symptom.unless) if symptom.unless else None
+
+
+def _fits(symptom: Symptom, signature: str, line: str) -> bool:
+    """True if a folded line that holds a signature has what this symptom asks for beside it."""
+    if not may_say(symptom, line):
+        return False
+    line = without_host(line)
+    if symptom.xids and XID.match(signature):
+        return is_whole_line(signature, line)
+    needs, unless = _words_of(symptom)
+    if unless is not None and unless.search(line):
+        return False
+    drivers = _of_drivers(symptom.key)
+    if drivers is not None and len(signature.split()) > 3 and line.startswith(signature):
+        return True
+    needed = needs.get(signature) or drivers
+    return needed is None or needed.search(line) is not None or is_whole_line(signature, line)
+
+
+@cache
+def _of_drivers(key: str) -> re.Pattern[str] | None:
+    """The names of the network drivers whose lines a symptom is of; None for one of another matter."""
+    entry = _nic_lines().get(key)
+    also = ("mlx5", "infiniband", "port module event", "health issue observed")
+    return any_of((*entry.drivers, *also)) if entry else None
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """A symptom that stands beside another, and the line or message that shows it."""
+
+    symptom: Symptom
+    line: str
+
+
+def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
+    """The one of those beside a symptom that says which cause it has: the first that the symptom itself names."""
+    known = {one.symptom.key: one for one in seen}
+    return next((known[key] for key in symptom.decided_by if key in known), None)
+
+
+def _matches(wanted: str, asked: list[str], symptom: Symptom) -> int:
+    """3: it is a signature or the key; 2: a longer message has it; 1: all words are in one message; 0: no match."""
+    if wanted == symptom.key:
+        return 3
+    best = 0
+    for one in signatures_of(symptom):
+        if wanted == one.text:
+            return 3
+        if len(asked) > 1 and wanted in one.text:
+            best = max(best, 2)
+        elif len(asked) > 1 and one.words.issuperset(asked):
+            best = max(best, 1)
+    return best
+
+
+def find_symptom(words: str) -> list[Symptom]:
+    """Symptoms that match, best first: those of which the words hold a message; else a number ("79", "802"), a key, or a part of a
+    message. Two and three words are looked for wherever they stand; more are a message, as is what has a colon. A single word is
+    never a part of a message.
+
+    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
+    """
+    if not (wanted := fold(words)):
+        return []
+    if named := named_xid(words):
+        number = whole(named)
+        return [of_line(symptom, number or 0, words) for symptom in symptoms() if number in symptom.xids]
+    if is_whole(wanted):
+        exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
+        spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in signatures_of(s))]
+        return exact + spoken
+    held = [one.symptom for one in held_in(wanted)]
+    asked = _WORD.findall(wanted)
+    scored = [(symptom, _matches(wanted, asked, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
+    best = max((score for _, score in scored), default=0)
+    message = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
+    least = 2 if held or best == 3 or message else 1
+    others = [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]
+    return [*held, *(symptom for symptom in others if symptom not in held)]

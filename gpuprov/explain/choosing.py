@@ -1,0 +1,81 @@
+"""A log as it comes -> the lines that may hold a message, and those around them. Most lines of a log hold none: they are read in
+blocks, and a block that has no word of any message is passed by."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import IO
+
+from gpuprov.catalog.signatures import chosen_by
+
+BLOCK = 16 << 10
+"""Bytes that are looked at together."""
+LONGEST_LINE = 4000
+"""Characters of a line that are searched."""
+AROUND = 40
+"""Lines before and after one that may hold a message: it may go on in them, or name a device in them."""
+_TO_WORDS = bytes(ord(chr(i).lower()) if (chr(i).isalnum() and i < 128) or chr(i) == "_" else 32 for i in range(256))
+"""Each byte as a part of a word in small letters, or as a blank."""
+OF_A_GPU = frozenset({b"nvidia", b"nvrm", b"10de"})
+"""Words of the lines that say which PCI addresses are GPUs'."""
+
+
+_ALONE: tuple[frozenset[bytes], ...] = (frozenset(),)
+
+
+@cache
+def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
+    """By a word: the words that stand beside it in a line that may hold a message."""
+    found = {
+        word.encode(): tuple(frozenset(one.encode() for one in words) for words in sets)
+        for word, sets in chosen_by().items()
+    }
+    return found | {f"xid{number}".encode(): _ALONE for number in ("", *range(1000))} | {b"sxid": _ALONE}
+
+
+def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
+    """The lines that may hold a message, with those around them; an empty line where others are left out. `note` is called with each
+    line that names a GPU, whether it is among them or not. Never more than a block of the log is kept."""
+    beside = _words()
+    wanted = frozenset(beside)
+    either = wanted | OF_A_GPU
+    before: deque[bytes] = deque(maxlen=AROUND)
+    rest, gap = 0, False
+    for block in _blocks(stream):
+        if not rest and either.isdisjoint(block.translate(_TO_WORDS).split()):
+            gap = True
+            before.extend(block[-AROUND * LONGEST_LINE :].splitlines()[-AROUND:])
+            continue
+        for line in block.splitlines():
+            words = set(line.translate(_TO_WORDS).split())
+            if not OF_A_GPU.isdisjoint(words):
+                note(_text(line))
+            if any(words.issuperset(one) for word in wanted & words for one in beside[word]):
+                if gap:
+                    yield ""
+                yield from map(_text, before)
+                before.clear()
+                rest, gap = AROUND + 1, False
+            if rest:
+                rest -= 1
+                yield _text(line)
+            else:
+                gap = gap or len(before) == AROUND
+                before.append(line)
+
+
+def _text(line: bytes) -> str:
+    return line[: LONGEST_LINE * 4].decode("utf-8", "replace")[:LONGEST_LINE]
+
+
+def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+    """The stream in blocks of whole lines; of a line that is longer than a block the beginning."""
+    while block := stream.read(BLOCK):
+        if not block.endswith(b"\n"):
+            tail = stream.readline(BLOCK)
+            block += tail
+            while tail and not tail.endswith(b"\n"):
+                tail = stream.readline(BLOCK)
+        yield block

@@ -1,0 +1,81 @@
+"""How many messages of the corpus `gpuprov explain` answers rightly at first answer: python -m tests.explain.measure [--lines]
+
+Of each layer, of the half that the catalogue is written by and of the half set aside: right, silent, wrong. With --lines also each
+line of the first half that is not answered rightly; those set aside are never shown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal
+
+from gpuprov.catalog.symptoms import symptoms
+from gpuprov.errors import GpuprovError
+from gpuprov.explain import Explanation, explain, in_text
+from tests.explain.corpus import Line, lines
+
+Verdict = Literal["right", "silent", "wrong"]
+
+
+def keys_of(answer: Explanation) -> set[str]:
+    """The keys of the symptoms that an answer may be of; none of an answer of another kind."""
+    if answer.kind != "symptom":
+        return set()
+    return {one.key for one in symptoms() if " | ".join(one.signatures) == answer.name}
+
+
+def judge(line: Line, *, piped: bool = False) -> tuple[Verdict, set[str]]:
+    """What the first answer to a line is, and which symptom it names."""
+    try:
+        answers = in_text(line.line, "a log") if piped else explain(line.line)
+    except GpuprovError:
+        return "silent", set()
+    first = keys_of(answers[0])
+    return ("right" if first & set(line.answer) else "wrong"), first
+
+
+def figures(those: Iterable[Line]) -> dict[str, Counter[str]]:
+    """By layer, and of all of them under "all": how many lines are right, silent, wrong."""
+    found: dict[str, Counter[str]] = {}
+    for line in those:
+        verdict, _ = judge(line)
+        for name in (line.layer, "all"):
+            found.setdefault(name, Counter())[verdict] += 1
+    return found
+
+
+def table(those: Iterable[Line]) -> str:
+    """The figures of these lines, a layer a row."""
+    found = figures(those)
+    rows = [f"{'layer':18} {'lines':>6} {'right':>6} {'silent':>6} {'wrong':>6} {'right %':>8} {'wrong %':>8}"]
+    for name in (*sorted(set(found) - {"all"}), "all"):
+        of = found[name]
+        total = of.total()
+        shares = f"{of['right'] / total:8.1%} {of['wrong'] / total:8.1%}"
+        rows.append(f"{name:18} {total:6} {of['right']:6} {of['silent']:6} {of['wrong']:6} {shares}")
+    return "\n".join(rows)
+
+
+PARTS = {
+    "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
+    "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
+    "gathered after the catalogue had been written": [line for line in lines() if line.fresh],
+}
+
+
+def main() -> None:
+    for name, those in PARTS.items():
+        print(f"{name}\n{table(those)}\n")
+    if "--lines" in sys.argv[1:]:
+        for line in lines():
+            verdict, first = judge(line)
+            if not line.held_out and verdict != "right":
+                print(
+                    f"{verdict:6} {line.layer}: wanted {', '.join(line.answer)}; was {', '.join(first) or '-'}: {line.line}"
+                )
+
+
+if __name__ == "__main__":
+    main()

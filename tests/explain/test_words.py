@@ -1,0 +1,39 @@
+"""A word gets its own answer, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.catalog.terms import terms_file
+from gpuprov.errors import GpuprovError
+from gpuprov.explain import explain
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_a_capability_is_known_in_any_case(name: str) -> None:
+    for word in (name.upper(), name.title()):
+        assert ("capability", name) in [(one.kind, one.name) for one in explain(word)]
+
+
+@pytest.mark.parametrize("word", ["cGPU", "MIG", "MPS"])
+def test_a_capability_as_people_write_it(word: str) -> None:
+    assert explain(word)[0].kind == "capability"
+
+
+@pytest.mark.parametrize("term", terms_file().terms, ids=lambda term: term.key)
+def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type: ignore[no-untyped-def]
+    for word in (term.key, term.key.lower(), *term.also):
+        answer = explain(word)[0]
+        assert (answer.kind, answer.name) == ("term", term.key)
+        assert dict(answer.lines)["means"] == term.means
+        assert dict(answer.lines)["source"].startswith("https://")
+        assert not [one for one in explain(word) if one.kind == "symptom"], word
+
+
+@pytest.mark.parametrize(
+    "word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi mig -cgi 9 -C", "nvidia-smi topo -m"]
+)
+def test_a_word_and_a_command_that_are_no_message_are_unknown(word: str) -> None:
+    with pytest.raises(GpuprovError, match="nothing is known of"):
+        explain(word)
