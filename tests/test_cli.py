@@ -466,3 +466,13 @@ def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
         in done.stderr
     )
     assert not (tmp_path / "asked").exists(), "no host was reached for it"
+
+
+def test_warnings_of_an_inventory_are_printed_by_check_and_plan_alone(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    spec = "gpu: {model: H100-SXM5-80GB, count: 8}, nvidia_driver: {}"
+    inventory.write_text(f"all: {{hosts: {{h1: {{ansible_connection: local}}}}, vars: {{gpuprov: {{{spec}}}}}}}\n")
+    warning, pointer = "the spec has no fabric_manager", "1 warning about the inventory: gpuprov check prints them"
+    for words, printed in ((["check"], True), (["render", "--out", "made"], False), (["freeze", "-v", "-o", "f"], True)):
+        done = gpuprov(*words, str(inventory), cwd=tmp_path)
+        assert (warning in done.stderr, pointer in done.stderr) == (printed, not printed), done.stderr

@@ -79,7 +79,7 @@ def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json:
     from gpuprov.report import specs
 
     def fleet() -> Fleet:
-        found = options.load(sources, reading)
+        found = options.load(sources, reading, warn=True)
         if bundle:
             from gpuprov.offline import opened
 

@@ -127,7 +127,7 @@ def test_problems_of_many_hosts_stand_in_the_order_of_the_file(tmp_path: Path) -
               hosts: {i1: {}, i2: {gpuprov: {reboot: soon}}}
         """
     assert told(tmp_path, text) == [
-        "inventory.yaml:4:46: nvidia_driver.hold is 1; allowed: true, false",
+        "inventory.yaml:4:46: nvidia_driver.hold is 1; allowed: true, false; write true",
         'inventory.yaml:6:37: gpu.model "B20" is not in the catalogue; did you mean "B200"?',
         'inventory.yaml:9:19: unknown key "persistance"; did you mean "persistence"?',
         'inventory.yaml:10:46: reboot is "soon"; allowed: if-needed, never',
