@@ -189,3 +189,16 @@ def test_hosts_that_share_a_spec_share_its_fragments() -> None:
     (_, first), (_, second) = fleet.pairs
     assert first.capabilities is second.capabilities
     assert (first.groups, second.groups) == (("x",), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("rdma", "fabric"),
+    [("{}", "efa"), ("{nccl: {}}", "efa"), ("{fabric: efa}", "efa"), ("{soft: {}}", "soft"), ("false", None)],
+)
+def test_an_instance_type_gives_model_count_and_fabric(rdma: str, fabric: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "inventory.yaml"
+    spec = f"gpu: {{model: p5.48xlarge}}, nvidia_driver: {{}}, fabric_manager: {{}}, rdma: {rdma}"
+    path.write_text(f"all: {{hosts: {{h: {{}}}}, vars: {{gpuprov: {{{spec}}}}}}}\n")
+    ((_, found),) = load_fleet([str(path)], cache=False).pairs
+    assert found.gpu == GpuSpec(model="H100-SXM5-80GB", count=8)
+    assert getattr(found.capabilities.get("rdma"), "fabric", None) == fabric
