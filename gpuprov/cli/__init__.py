@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,18 @@ cli.add_command(init)
 @cli.command(short_help="Check the inventory offline. Contacts no host.")
 @options.inventory
 @carried.bundle
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+    help="sarif: SARIF 2.1.0, for code scanning; github: annotations in a GitHub workflow.",
+)
 @options.json_flag
-def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json: bool, **reading: Any) -> int:
+def check(
+    sources: tuple[str, ...], bundle: Path | None, signers: Path, form: Any, as_json: bool, **reading: Any
+) -> int:
     """Check the inventory offline: is it valid, and can this hardware do it? Contacts no host.
 
     An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
@@ -75,18 +86,22 @@ def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json:
     \b
     Example: gpuprov check inventory.yaml --limit training
              gpuprov check inventory.yaml --bundle usb/bundle --signers allowed_signers
+             gpuprov check inventory.yaml --format sarif > check.sarif
     """
     from gpuprov.report import specs
 
+    if as_json and form not in ("text", "json"):
+        raise click.UsageError(f"--json and --format {form} exclude each other: leave one out")
+
     def fleet() -> Fleet:
-        found = options.load(sources, reading, warn=True)
+        found = options.load(sources, reading, warn=None if form == "github" else True)
         if bundle:
             from gpuprov.offline import opened
 
             opened.made_for(opened.opened(bundle, signers), found.pairs)
         return found
 
-    return specs.show_check(fleet, as_json=as_json, verbose=reading["verbose"])
+    return specs.show_check(fleet, form="json" if as_json else form, verbose=reading["verbose"])
 
 
 @cli.command(short_help="Write the Ansible project that apply runs.")
@@ -109,6 +124,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     for secret in rendered.left_out:
         console.warning(f"not rendered, because it is a secret: {secret}")
     console.progress(f"{counted(len(fleet.pairs), 'host')}, {counted(len(rendered.files), 'file')} in {out}")
+    console.progress(f"next: cd {shlex.quote(str(out))} && ansible-playbook site.yml; {out / 'README.md'} says more")
     return 0
 
 

@@ -219,20 +219,21 @@ def pace(options: dict[str, Any]) -> Pace:
 
 
 def load(
-    sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None, *, warn: bool = False
+    sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None, *, warn: bool | None = False
 ) -> Fleet:
     """The fleet that the inventory options name. also: see `gpuprov.inventory.load`.
 
-    Its warnings go to standard error for check, plan and -v; other commands only mention that there are some.
+    Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
+    them.
     """
     from gpuprov import console
     from gpuprov.fleet import Fleet, load_fleet
 
     fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
-    if warn or options.get("verbose"):
+    if warn or (options.get("verbose") and warn is not None):
         for warning in fleet.warnings:
             console.progress(str(warning))
-    elif fleet.warnings:
+    elif fleet.warnings and warn is not None:
         console.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
