@@ -19,6 +19,7 @@ from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.drift import drift
+from gpuprov.cli.fleet import fleet as fleet_commands
 from gpuprov.cli.health import health
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
@@ -28,9 +29,7 @@ from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.show import show
-from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
-from gpuprov.cli.worker import worker
 from gpuprov.shown import counted
 
 FILE = Written()
@@ -47,15 +46,12 @@ def cli() -> None:
     """Declare what a GPU host should be; gpuprov makes it so, and proves it.
 
     \b
-    gpuprov init                     # a first inventory, from questions, hosts, Slurm or Kubernetes
-    gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? contacts no host
-    gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
-    gpuprov apply  inventory.yaml    # make it so, then verify
-    gpuprov verify inventory.yaml    # is it so, and will it still be so after the next boot?
-    gpuprov rehearse inventory.yaml  # all of it on simulated hosts first; contacts no real one
+    Example: gpuprov init
+             gpuprov plan inventory.yaml
+             gpuprov apply inventory.yaml --limit gpu001
 
-    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
-    Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
+    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names. gpuprov COMMAND --help says more.
+    Completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)", or zsh_source, fish_source.
     """
 
 
@@ -293,7 +289,7 @@ def export(
 
 cli.add_command(health)
 cli.add_command(rollout)
-cli.add_command(worker)
+cli.add_command(fleet_commands)
 cli.add_command(diff)
 cli.add_command(drift)
 cli.add_command(explain)
@@ -305,9 +301,5 @@ cli.add_command(undrain)
 cli.add_command(mig)
 cli.add_command(topology)
 cli.add_command(show)
-cli.add_command(freeze)
-cli.add_command(slice_)
-cli.add_command(work)
-cli.add_command(fold)
 cli.add_command(bundle)
 cli.add_command(schema)
