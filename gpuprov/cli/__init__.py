@@ -29,6 +29,8 @@ from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.show import show
+from gpuprov.cli.simulate import simulate
+from gpuprov.cli.test import test
 from gpuprov.cli.topology import topology
 from gpuprov.shown import counted
 
@@ -303,3 +305,5 @@ cli.add_command(topology)
 cli.add_command(show)
 cli.add_command(bundle)
 cli.add_command(schema)
+cli.add_command(simulate)
+cli.add_command(test)

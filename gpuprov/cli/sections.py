@@ -21,6 +21,7 @@ PURPOSES = {
         "bundle",
         "render",
     ),
+    "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }
 

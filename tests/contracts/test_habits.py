@@ -30,6 +30,11 @@ ELSEWHERE = {
     "fleet slice": "writes files",
     "fleet fold": "reads files",
     "drain": "asks the scheduler, from this machine",
+    "test": "hands over to pytest",
+    **{
+        f"simulate {word}": "reaches simulated hosts"
+        for word in ("setup", "up", "down", "list", "logs", "fault", "faults")
+    },
     "explain": "tells",
     "catalog": "tells",
     "schema": "tells",
@@ -131,7 +136,9 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(asked, "getpass", lambda _prompt: "s3cret-word", raising=False)
     monkeypatch.setattr("getpass.getpass", lambda _prompt: "s3cret-word")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    frozen = CliRunner().invoke(cli, ["fleet", "freeze", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "fleet.json")])
+    frozen = CliRunner().invoke(
+        cli, ["fleet", "freeze", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "fleet.json")]
+    )
     assert frozen.exit_code == 0, frozen.output
     CliRunner().invoke(cli, ["slice", str(tmp_path / "fleet.json"), "-o", str(tmp_path / "jobs")])
     return folder
