@@ -43,7 +43,7 @@ def setup(machines: bool) -> int:
 
 
 @simulate.command(cls=Command, short_help="Bring hosts up.")
-@click.argument("names", metavar="NAME...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option(
     "--gpu",
     metavar="MODEL[:COUNT]",
@@ -67,7 +67,7 @@ def up(names: tuple[str, ...], **given: Any) -> int:
 
 
 @simulate.command(cls=Command, short_help="Remove hosts.")
-@click.argument("names", metavar="NAME...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All simulated hosts.")
 def down(names: tuple[str, ...], everything: bool) -> int:
     """Remove simulated hosts.
