@@ -289,21 +289,9 @@ def export(
     return code
 
 
-cli.add_command(health)
-cli.add_command(rollout)
-cli.add_command(fleet_commands)
-cli.add_command(diff)
-cli.add_command(drift)
-cli.add_command(explain)
-cli.add_command(catalog)
-cli.add_command(capture)
-cli.add_command(accept)
-cli.add_command(drain)
-cli.add_command(undrain)
-cli.add_command(mig)
-cli.add_command(topology)
-cli.add_command(show)
-cli.add_command(bundle)
-cli.add_command(schema)
-cli.add_command(simulate)
-cli.add_command(test)
+REST = (
+    health, rollout, fleet_commands, diff, drift, explain, catalog, capture, accept, drain, undrain, mig,
+    topology, show, bundle, schema, simulate, test,
+)  # fmt: skip
+for command in REST:
+    cli.add_command(command)
