@@ -83,19 +83,19 @@ def scale(folder: Path, count: int) -> None:
     row("check", count, cost(folder, "check", file), floor)
     row("verify", count, cost(folder, "verify", file, "--json"), floor)
     row("plan --quick", count, cost(folder, "plan", file, "--quick", "--json"), floor)
-    row("freeze", count, cost(folder, "freeze", file, "--out", folder / "fleet.json"), floor)
-    row("slice", count, cost(folder, "slice", folder / "fleet.json", "--size", "50", "--out", folder / "jobs"), floor)
+    row("freeze", count, cost(folder, "fleet", "freeze", file, "--out", folder / "fleet.json"), floor)
+    row("slice", count, cost(folder, "fleet", "slice", folder / "fleet.json", "--size", "50", "--out", folder / "jobs"), floor)
     jobs = sorted((folder / "jobs").iterdir())[:4]
     size = min(50, count)
     for job in jobs[:1]:
-        costs = cost(folder, "work", job, "--results", folder / "results", "--run", "bench")
+        costs = cost(folder, "fleet", "work", job, "--results", folder / "results", "--run", "bench")
         row("work --act verify", size, costs, floor)
     many = count * 10
     results = Results(folder / "many")
     for number in range(many):
         write(results, f"gpu{number:07}")
     results.close()
-    row(f"fold of {many}", many, cost(folder, "fold", folder / "many", "--json"), floor)
+    row(f"fold of {many}", many, cost(folder, "fleet", "fold", folder / "many", "--json"), floor)
 
 
 def write(results: Results, host: str) -> None:

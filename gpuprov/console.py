@@ -68,13 +68,13 @@ def paint(text: str, code: str, stream: TextIO | None) -> str:
     return shown.paint(text, code) if coloured(stream) else text
 
 
-def result(text: str, *, in_colour: bool = False) -> None:
+def result(text: str, *, in_colour: bool = False, order: str = "") -> None:
     """A result, to standard output. Raises GpuprovError where it cannot be written (a full disk).
 
-    in_colour: made with `paint`, of parts that were cleaned before.
+    in_colour: made with `paint`, of parts that were cleaned before. order: what makes it a command to a CI system, if it is to be one.
     """
     try:
-        _write(text, sys.stdout, in_colour=in_colour)
+        _write(text, sys.stdout, in_colour=in_colour, order=order)
     except OSError as problem:
         raise GpuprovError(
             f"standard output cannot be written: {problem.strerror}", "send it where there is space"
@@ -93,12 +93,12 @@ def _broken(text: str) -> str:
     return "\n".join("\n".join(hanging(line, space)) if 0 < space < len(line) else line for line in text.split("\n"))
 
 
-def _write(text: str, stream: TextIO | None, *, in_colour: bool = False) -> None:
+def _write(text: str, stream: TextIO | None, *, in_colour: bool = False, order: str = "") -> None:
     if stream is None:
         return
     clean = painted if in_colour and coloured(stream) else cleaned
     try:
-        print(clean(text, getattr(stream, "encoding", "") or ""), file=stream, flush=True)
+        print(order + clean(text, getattr(stream, "encoding", "") or ""), file=stream, flush=True)
     except BrokenPipeError:
         _silence(stream)
     except OSError:

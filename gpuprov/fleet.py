@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.instances import find_instance
 from gpuprov.errors import defect
 from gpuprov.inventory import load
 from gpuprov.onhost import machine
-from gpuprov.shown import has_secrets, reveal
-from gpuprov.spec import overrides
+from gpuprov.shown import counted, has_secrets, reveal
+from gpuprov.spec import overrides, placement
 from gpuprov.spec.across import conflict_problem
-from gpuprov.spec.build import convert, show, unknown_key
+from gpuprov.spec.build import Finding, show
 from gpuprov.spec.connection import one_machine, texts, unusable
 from gpuprov.spec.kernel import Contribution, Kernel, merge
-from gpuprov.spec.model import SITE_VARIABLES, Fragment, HostSpec, RawHost, site_variables
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import located
+from gpuprov.spec.salvage import Repairs, placed_as_written
 from gpuprov.spec.schema import schema
 from gpuprov.spec.url import hide_queries
 
@@ -156,28 +159,30 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     """One host's typed spec, or None and every problem with it."""
     hide_queries(raw.values)
     blocks: dict[str, Fragment] = {}
-    findings: list[tuple[Path, str, str]] = []
     house_names = HOUSE.fragment.__struct_fields__
-    names = [*house_names, *(capability.name for capability in CAPABILITIES)]
-    findings += [unknown_key((), key, names) for key in raw.values if key not in names]
-    own = {key: value for key, value in raw.values.items() if key in house_names and value is not False}
+    fragments = {capability.name: capability.fragment for capability in CAPABILITIES}
+    values, findings, written = placement.place(raw.values, fragments, house_names)
+    repairs = Repairs()
+    own = {key: value for key, value in values.items() if key in house_names and value is not False}
     findings += [((key,), f"{key} is empty", "give it a value, or leave it out") for key in own if own[key] is None]
-    house, found = convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
+    repairs.dropped.update((key,) for key in own if own[key] is None)
+    house, found = repairs.convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
     findings += found
-    for capability in CAPABILITIES:
-        value = raw.values.get(capability.name, False)
+    house, values, more = _of_instance(house, values)
+    findings += more
+    for name, fragment in fragments.items():
+        value = values.get(name, False)
         if value is False:
             continue
         if value is None or value is True:
-            hint = "write {} for the defaults, false to switch it off"
-            findings.append(((capability.name,), f"{capability.name} is {show(value)}", hint))
-            continue
-        block, found = convert(value, capability.fragment, (capability.name,))
+            findings.append(((name,), f"{name} is {show(value)}", "write {} for the defaults, false to switch it off"))
+            repairs.dropped.add((name,))
+            value = {}
+        block, found = repairs.convert(value, fragment, (name,))
         findings += found
         if block is not None:
-            blocks[capability.name] = located(block, capability.name, raw.origins)
-    problems = [Problem(path=path, message=message, hint=hint) for path, message, hint in findings]
-    judged: Any = house or HOUSE.fragment()  # a bad one is told of; the capabilities' rules still find what they find
+            blocks[name] = located(block, name, raw.origins)
+    judged: Any = house or HOUSE.fragment()  # of a bad one that cannot be repaired
     spec = HostSpec(
         name=raw.name,
         groups=raw.groups,
@@ -188,10 +193,39 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     )
     spec, conflicts = with_contributions(spec)
     told, defects = ruled(spec)
-    problems += [*conflicts, *told]
+    ruled_out = list(repairs.judged([*conflicts, *told]))
+    problems = [
+        Problem(path=path, message=message, hint=hint)
+        for path, message, hint in repairs.unless_refused(findings, ruled_out)
+    ]
+    problems = [placed_as_written(problem, written) for problem in (*problems, *ruled_out)]
     spec = msgspec.structs.replace(spec, defects=defects)
     placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
     return (None if any(p.severity == "error" for p in placed) else spec), placed
+
+
+def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
+    """The house's block and the plain values, with what follows from an instance type in the place of a GPU model: model, count, and
+    the fabric of an `rdma` that names none."""
+    instance = find_instance(house.gpu.model) if house and house.gpu else None
+    if not instance:
+        return house, values, []
+    named, findings = house.gpu.model, list[Finding]()
+    if house.gpu.count not in (None, instance.count):
+        message = f"gpu.count is {house.gpu.count}, and {named} has {counted(instance.count, 'GPU')}"
+        findings.append((("gpu", "count"), message, "leave it out: the instance type says it"))
+    house = msgspec.structs.replace(house, gpu=GpuSpec(model=instance.model, count=instance.count))
+    rdma = values.get("rdma")
+    if not instance.fabric or not isinstance(rdma, Mapping):
+        return house, values, findings
+    implied = {field: meaning for name, (field, meaning) in Rdma.IMPLIES.items() if isinstance(rdma.get(name), Mapping)}
+    declared = rdma.get("fabric", implied.get("fabric"))
+    if declared is None:
+        return house, {**values, "rdma": {**rdma, "fabric": instance.fabric}}, findings
+    if isinstance(declared, str) and declared not in (instance.fabric, "soft"):
+        message = f"rdma.fabric is {show(declared)}, and {named} has {instance.fabric}"
+        findings.append((("rdma", "fabric"), message, f"write {instance.fabric}"))
+    return house, values, findings
 
 
 def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:

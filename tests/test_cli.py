@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.cli.sections import PURPOSES
+from gpuprov.cli.sections import PURPOSES, RENAMED
 
 pytestmark = pytest.mark.install
 
@@ -60,13 +60,40 @@ def test_every_command_shows_an_example(name: str) -> None:
 
 
 def test_the_list_of_commands_is_whole_at_80_columns() -> None:
-    lines = (
-        CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout.partition("Everyday commands:")[2].splitlines()
+    text = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
+    assert len(text.splitlines()) <= 30
+    assert set(cli.commands) <= set(text.partition("Everyday commands:")[2].split())
+    assert not [line for line in text.splitlines() if line.endswith("...") or len(line) > 80]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_word_of_a_help_text_is_broken_at_80_columns(name: str) -> None:
+    def words(width: int) -> set[str]:
+        above = cli.make_context("gpuprov", [], resilient_parsing=True, terminal_width=width, max_content_width=width)
+        context = COMMANDS[name].context_class(COMMANDS[name], above, info_name=name)
+        return set(COMMANDS[name].get_help(context).split())
+
+    assert words(80) == words(400)
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_command_works_under_the_name_that_it_had(old: str) -> None:
+    done = CliRunner().invoke(cli, [old, "--help"])
+    assert done.exit_code == 0
+    assert (
+        done.stdout.partition("\n")[2]
+        == CliRunner().invoke(cli, [*RENAMED[old].split(), "--help"]).stdout.partition("\n")[2]
     )
-    assert {line.split()[0] for line in lines if line[:3] in ("  " + name[0] for name in cli.commands)} >= set(
-        cli.commands
-    )
-    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+    assert old not in cli.list_commands(click.Context(cli))
+
+
+def test_an_old_name_says_the_new_one_once_on_standard_error(good: Path, tmp_path: Path) -> None:
+    old, new = (gpuprov(*words, good, "--out", "f.json", cwd=tmp_path) for words in (["freeze"], ["fleet", "freeze"]))
+    assert (old.returncode, new.returncode) == (0, 0)
+    first, _, rest = old.stderr.partition("\n")
+    assert first == "gpuprov freeze is now gpuprov fleet freeze; the old name goes with the next release"
+    assert rest.count("\n") == new.stderr.count("\n")
+    assert "is now" not in new.stderr
 
 
 def test_every_command_has_one_purpose() -> None:
@@ -466,3 +493,17 @@ def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
         in done.stderr
     )
     assert not (tmp_path / "asked").exists(), "no host was reached for it"
+
+
+def test_warnings_of_an_inventory_are_printed_by_check_and_plan_alone(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    spec = "gpu: {model: H100-SXM5-80GB, count: 8}, nvidia_driver: {}"
+    inventory.write_text(f"all: {{hosts: {{h1: {{ansible_connection: local}}}}, vars: {{gpuprov: {{{spec}}}}}}}\n")
+    warning, pointer = "the spec has no fabric_manager", "1 warning about the inventory: gpuprov check prints them"
+    for words, printed in (
+        (["check"], True),
+        (["render", "--out", "made"], False),
+        (["fleet", "freeze", "-v", "-o", "f"], True),
+    ):
+        done = gpuprov(*words, str(inventory), cwd=tmp_path)
+        assert (warning in done.stderr, pointer in done.stderr) == (printed, not printed), done.stderr

@@ -57,7 +57,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
         outcome.message, outcome.hint = (
             newer,
-            "read the inventory again: gpuprov freeze, slice; or begin another roll-out",
+            "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out",
         )
     elif decision.run:
         outcome.state = "not-started"

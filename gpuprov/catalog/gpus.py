@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from gpuprov.catalog.instances import as_label, find_instance, find_vendor, nearest_types
 from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, choose_fix, load, weakest
 from gpuprov.errors import GpuprovError
 
@@ -184,8 +185,35 @@ def those(model: str) -> tuple[Gpu, ...]:
 
 
 def find_gpu(text: str) -> Gpu | None:
-    """The GPU with this key, product name (both in any case) or PCI id; None when nothing is exactly it."""
-    return _names().get(_fold(text)) or by_pci_id(text)
+    """The GPU with this key, product name (as nvidia-smi or a label of Kubernetes has it), instance type or PCI id; case does not
+    matter. None when nothing is exactly it."""
+    found = _names().get(_fold(text)) or _labels().get(as_label(text)) or by_pci_id(text)
+    if not found and (instance := find_instance(text)):
+        found = _names().get(_fold(instance.model))
+    return found
+
+
+@cache
+def _labels() -> dict[str, Gpu]:
+    """GPUs by product name in words, with and without NVIDIA in front; one word alone says too little."""
+    found: dict[str, Gpu] = {}
+    several: set[str] = set()
+    for gpu in gpus():
+        for name in {as_label(name.name) for name in gpu.aliases}:
+            bare = name.removeprefix("nvidia ")
+            for words in {name, *([bare] if " " in bare else [])}:
+                if found.setdefault(words, gpu) is not gpu:
+                    several.add(words)
+    return {words: gpu for words, gpu in found.items() if words not in several}
+
+
+def explain_unknown(text: str) -> tuple[str, str]:
+    """What to say of a name that is no GPU of the catalogue: what it is, and the fix."""
+    if vendor := find_vendor(text):
+        return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
+    near = nearest_types(text) or nearest_gpu(text)
+    names = ", ".join(f'"{key}"' for key in near)
+    return "is not in the catalogue", f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
 
 
 def is_of(gpu: Gpu, brand: str) -> bool:
@@ -254,7 +282,7 @@ def _series(squeezed: str) -> tuple[str, str]:
 def nearest_gpu(text: str) -> list[str]:
     """Keys that resemble the text, best first: the one that it is but for a typing error, every one of the model that it names, or up
     to three. None for a PCI id, and none of another model number: a GPU that is not here is not another one."""
-    if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()):
+    if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
         return []
     wanted = _squeeze(text)
     squeezed = {_squeeze(name): gpu.key for name, gpu in _names().items()}

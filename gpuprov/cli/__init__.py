@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.drift import drift
+from gpuprov.cli.fleet import fleet as fleet_commands
 from gpuprov.cli.health import health
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
@@ -27,9 +29,9 @@ from gpuprov.cli.rollout import rollout
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.show import show
-from gpuprov.cli.slices import fold, freeze, slice_, work
+from gpuprov.cli.simulate import simulate
+from gpuprov.cli.test import test
 from gpuprov.cli.topology import topology
-from gpuprov.cli.worker import worker
 from gpuprov.shown import counted
 
 FILE = Written()
@@ -46,15 +48,12 @@ def cli() -> None:
     """Declare what a GPU host should be; gpuprov makes it so, and proves it.
 
     \b
-    gpuprov init                     # a first inventory, from questions, hosts, Slurm or Kubernetes
-    gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? contacts no host
-    gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
-    gpuprov apply  inventory.yaml    # make it so, then verify
-    gpuprov verify inventory.yaml    # is it so, and will it still be so after the next boot?
-    gpuprov rehearse inventory.yaml  # all of it on simulated hosts first; contacts no real one
+    Example: gpuprov init
+             gpuprov plan inventory.yaml
+             gpuprov apply inventory.yaml --limit gpu001
 
-    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
-    Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
+    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names. gpuprov COMMAND --help says more.
+    Completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)", or zsh_source, fish_source.
     """
 
 
@@ -64,8 +63,18 @@ cli.add_command(init)
 @cli.command(short_help="Check the inventory offline. Contacts no host.")
 @options.inventory
 @carried.bundle
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+    help="sarif: SARIF 2.1.0, for code scanning; github: annotations in a GitHub workflow.",
+)
 @options.json_flag
-def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json: bool, **reading: Any) -> int:
+def check(
+    sources: tuple[str, ...], bundle: Path | None, signers: Path, form: Any, as_json: bool, **reading: Any
+) -> int:
     """Check the inventory offline: is it valid, and can this hardware do it? Contacts no host.
 
     An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
@@ -75,18 +84,22 @@ def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json:
     \b
     Example: gpuprov check inventory.yaml --limit training
              gpuprov check inventory.yaml --bundle usb/bundle --signers allowed_signers
+             gpuprov check inventory.yaml --format sarif > check.sarif
     """
     from gpuprov.report import specs
 
+    if as_json and form not in ("text", "json"):
+        raise click.UsageError(f"--json and --format {form} exclude each other: leave one out")
+
     def fleet() -> Fleet:
-        found = options.load(sources, reading)
+        found = options.load(sources, reading, warn=None if form == "github" else True)
         if bundle:
             from gpuprov.offline import opened
 
             opened.made_for(opened.opened(bundle, signers), found.pairs)
         return found
 
-    return specs.show_check(fleet, as_json=as_json, verbose=reading["verbose"])
+    return specs.show_check(fleet, form="json" if as_json else form, verbose=reading["verbose"])
 
 
 @cli.command(short_help="Write the Ansible project that apply runs.")
@@ -109,6 +122,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     for secret in rendered.left_out:
         console.warning(f"not rendered, because it is a secret: {secret}")
     console.progress(f"{counted(len(fleet.pairs), 'host')}, {counted(len(rendered.files), 'file')} in {out}")
+    console.progress(f"next: cd {shlex.quote(str(out))} && ansible-playbook site.yml; {out / 'README.md'} says more")
     return 0
 
 
@@ -275,23 +289,9 @@ def export(
     return code
 
 
-cli.add_command(health)
-cli.add_command(rollout)
-cli.add_command(worker)
-cli.add_command(diff)
-cli.add_command(drift)
-cli.add_command(explain)
-cli.add_command(catalog)
-cli.add_command(capture)
-cli.add_command(accept)
-cli.add_command(drain)
-cli.add_command(undrain)
-cli.add_command(mig)
-cli.add_command(topology)
-cli.add_command(show)
-cli.add_command(freeze)
-cli.add_command(slice_)
-cli.add_command(work)
-cli.add_command(fold)
-cli.add_command(bundle)
-cli.add_command(schema)
+REST = (
+    health, rollout, fleet_commands, diff, drift, explain, catalog, capture, accept, drain, undrain, mig,
+    topology, show, bundle, schema, simulate, test,
+)  # fmt: skip
+for command in REST:
+    cli.add_command(command)

@@ -40,7 +40,7 @@ def page_of(verb: str, folders: Sequence[Path], fleet: Path | None, run: str) ->
     """The same of a page that is made of files."""
     from gpuprov.report.page import About
 
-    words = ["gpuprov", verb, *map(str, folders)]
+    words = ["gpuprov", *verb.split(), *map(str, folders)]
     words += ["--fleet", str(fleet)] if fleet else []
     words += ["--run", run] if run else []
     return About(

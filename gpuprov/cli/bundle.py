@@ -81,7 +81,7 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
              gpuprov apply inventory.yaml --bundle usb/bundle --signers allowed_signers
              gpuprov bundle inventory.yaml --pull --key bundle_key --wheels wheels --out www \\
                  --source https://mirror.example/gpuprov --results https://mirror.example/results
-             gpuprov fold results
+             gpuprov fleet fold results
     """
     return _pull(sources, given) if pull else _packages(sources, given)
 

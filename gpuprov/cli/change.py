@@ -76,7 +76,7 @@ def plan(
 
     check_writable(out, html)
     readings: dict[str, Any] = {}
-    fleet = options.load(sources, reading)
+    fleet = options.load(sources, reading, warn=True)
     chosen = options.only(only)
     options.ask_something(fleet, chosen)
     _check_prune(reading["prune"], chosen)

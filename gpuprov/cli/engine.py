@@ -1,4 +1,4 @@
-"""--engine and how Temporal is reached: options of `gpuprov rollout` and `gpuprov worker`."""
+"""--engine and how Temporal is reached: options of `gpuprov rollout` and `gpuprov fleet worker`."""
 
 from __future__ import annotations
 

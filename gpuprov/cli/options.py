@@ -14,6 +14,7 @@ from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
 from gpuprov.cli.sections import Written
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
+from gpuprov.shown import counted
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
@@ -217,14 +218,23 @@ def pace(options: dict[str, Any]) -> Pace:
     return Pace(options["forks"] or 0)
 
 
-def load(sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None) -> Fleet:
-    """The fleet that the inventory options name; warnings go to standard error. also: see `gpuprov.inventory.load`."""
+def load(
+    sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None, *, warn: bool | None = False
+) -> Fleet:
+    """The fleet that the inventory options name. also: see `gpuprov.inventory.load`.
+
+    Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
+    them.
+    """
     from gpuprov import console
     from gpuprov.fleet import Fleet, load_fleet
 
     fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
-    for warning in fleet.warnings:
-        console.progress(str(warning))
+    if warn or (options.get("verbose") and warn is not None):
+        for warning in fleet.warnings:
+            console.progress(str(warning))
+    elif fleet.warnings and warn is not None:
+        console.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
     return Fleet(pairs, fleet.unmanaged, fleet.warnings, fleet.children)

@@ -93,11 +93,11 @@ def document_schema(command: str) -> str:
 
 def _files(command: Any) -> Any:
     about = {
-        "fleet": "Of what gpuprov freeze writes.",
-        "job": "Of what gpuprov slice writes.",
-        "result": "Of a result of gpuprov work.",
-        "beat": "Of a line that gpuprov work prints.",
-        "fold": "Of gpuprov fold --json.",
+        "fleet": "Of what gpuprov fleet freeze writes.",
+        "job": "Of what gpuprov fleet slice writes.",
+        "result": "Of a result of gpuprov fleet work.",
+        "beat": "Of a line that gpuprov fleet work prints.",
+        "fold": "Of gpuprov fleet fold --json.",
     }
     for name in reversed(FILES):
         command = click.option(f"--{name}", "kind", flag_value=name, help=about[name])(command)

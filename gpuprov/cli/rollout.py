@@ -85,7 +85,7 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
         secrets.refuse_others((raw for raw, _ in fleet.pairs), made.hosts, {one.name: one for one in known})
 
     def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
-        found = [sys.executable, "-P", "-m", "gpuprov", "work", "--run", run]
+        found = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
         found += ["--forks", str(reading["forks"])] if reading["forks"] else []
         if any(host.secrets for host in frozen_fleet.hosts):
             found += [

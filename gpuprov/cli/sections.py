@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,20 @@ PURPOSES = {
     "Hosts in service": ("health", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
     "Fleets and closed sites": (
         "rollout",
-        "worker",
+        "fleet",
         "drain",
         "undrain",
-        "freeze",
-        "slice",
-        "work",
-        "fold",
         "bundle",
         "render",
     ),
+    "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }
 
 
+EVERYDAY = next(iter(PURPOSES))
+RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
+"""Commands by the names that they had before 0.1.0, which work for one release more."""
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
@@ -47,7 +47,32 @@ class Shared(click.Option):
     """An option of how inventories are read and hosts are reached, the same for every command that has it."""
 
 
+HYPHEN, UNBROKEN = "-", "\N{NON-BREAKING HYPHEN}"
+
+
+class Formatter(click.HelpFormatter):
+    """Wraps text between words, and never at a hyphen: --log-dir, /etc/allowed_signers and roll-out stay whole."""
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        super().write_usage(prog, args.replace(HYPHEN, UNBROKEN), prefix)
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace(HYPHEN, UNBROKEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        super().write_dl([(term, text.replace(HYPHEN, UNBROKEN)) for term, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(UNBROKEN, HYPHEN)
+
+
+class Context(click.Context):
+    formatter_class = Formatter
+
+
 class Command(click.Command):
+    context_class = Context
+
     def invoke(self, ctx: click.Context) -> Any:
         """Raise UsageError where a file to be written is one that is read: `-o` is easily typed for `-i`."""
         for parameter in self.params:
@@ -81,8 +106,30 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
 
+class Renamed(Command):
+    """A command under the name that it had before: it works, and says its new one on standard error."""
+
+    def __init__(self, command: click.Command, old: str, new: str) -> None:
+        super().__init__(old, callback=command.callback, params=command.params, help=command.help, hidden=True)
+        self.new = new
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from gpuprov import console
+
+        console.progress(f"gpuprov {self.name} is now gpuprov {self.new}; the old name goes with the next release")
+        return super().invoke(ctx)
+
+
 class Group(click.Group):
     command_class = Command
+    context_class = Context
+
+
+class Ordered(Group):
+    """Commands in the order in which they are used."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(self.commands)
 
 
 class Purposes(Group):
@@ -91,11 +138,19 @@ class Purposes(Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return [name for names in PURPOSES.values() for name in names]
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or of the name that it had before."""
+        found = super().get_command(ctx, cmd_name)
+        if found or cmd_name not in RENAMED:
+            return found
+        inner: click.Command | None = self
+        for word in RENAMED[cmd_name].split():
+            inner = inner.get_command(ctx, word) if isinstance(inner, click.Group) else None
+        return Renamed(inner, cmd_name, RENAMED[cmd_name]) if inner else None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = max(len(name) for name in self.commands)
-        for title, names in PURPOSES.items():
-            with formatter.section(title):
-                limit = formatter.width - 6 - width
-                formatter.write_dl(
-                    [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names]
-                )
+        """Everyday commands with a line each, the others by name: the whole is one screen."""
+        with formatter.section(EVERYDAY):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(100)) for name in PURPOSES[EVERYDAY]])
+        with formatter.section("More commands"):
+            formatter.write_dl([(title, " ".join(names)) for title, names in PURPOSES.items() if title != EVERYDAY])

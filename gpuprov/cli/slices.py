@@ -1,4 +1,4 @@
-"""The commands freeze, slice, work and fold: parse, call, print, return the exit code."""
+"""The commands of `gpuprov fleet` that read and write files: parse, call, print, return the exit code."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
     "--domain", "domains", multiple=True, metavar="VARIABLE", help="Also keep this host variable, to slice by."
 )
 def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **reading: Any) -> int:
-    """Write the resolved inventory to a file, for gpuprov slice. Contacts no host.
+    """Write the resolved inventory to a file, for gpuprov fleet slice. Contacts no host.
 
     Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a connection,
     site and rack are kept, and those that --domain names.
 
     \b
-    Example: gpuprov freeze inventory.yaml --out fleet.json
-             gpuprov slice fleet.json --size 50 --by rack --out jobs
+    Example: gpuprov fleet freeze inventory.yaml --out fleet.json
+             gpuprov fleet slice fleet.json --size 50 --by rack --out jobs
     """
     from gpuprov import console
     from gpuprov.report.files import check_writable
@@ -45,7 +45,9 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     stored.save(made, out)
     if secret := sorted({name for host in made.hosts for name in host.secrets}):
-        console.progress(f"left out, because they are secrets: {', '.join(secret)}; gpuprov work takes them again")
+        console.progress(
+            f"left out, because they are secrets: {', '.join(secret)}; gpuprov fleet work takes them again"
+        )
     if fleet.unmanaged:
         console.progress(f"left out, because they have no spec: {_many(len(fleet.unmanaged), 'host')}")
     console.progress(
@@ -68,12 +70,12 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
 @click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
 @options.common
 def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
-    """Cut a frozen inventory into job files, which gpuprov work does on any machine that can reach the hosts.
+    """Cut a frozen inventory into job files, which gpuprov fleet work does on any machine that can reach the hosts.
 
     --by GROUP: a job has hosts of one of the groups in GROUP; --by rack: of one rack, where hosts have that variable.
 
     \b
-    Example: gpuprov slice fleet.json --size 50 --by site --out jobs
+    Example: gpuprov fleet slice fleet.json --size 50 --by site --out jobs
     """
     from gpuprov import console
     from gpuprov.slices import cut, stored
@@ -117,14 +119,14 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @habits.refused("-i", "--inventory", why="the hosts are those of JOB; --secrets takes secrets from an inventory")
 @options.common
 def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
-    """Do one job of gpuprov slice, and write each host's result as soon as it is known. Asks no questions.
+    """Do one job of gpuprov fleet slice, and write each host's result as soon as it is known. Asks no questions.
 
     Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run, after it was
     killed or elsewhere, it leaves out hosts that have a green result there. What was declared stands in the job; secrets do not.
 
     \b
-    Example: gpuprov work jobs/job-0001.json --results results --act apply --run friday
-             gpuprov fold results
+    Example: gpuprov fleet work jobs/job-0001.json --results results --act apply --run friday
+             gpuprov fleet fold results
     """
     from gpuprov.plan.extra import new_run
     from gpuprov.slices import stored
@@ -149,14 +151,14 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
 @options.json_flag
 @options.common
 def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, **given: Any) -> int:
-    """Make one report from what gpuprov work wrote into these folders and those below them: the newest result of each host.
+    """Make one report from what gpuprov fleet work wrote into these folders and those below them: the newest result of each host.
 
     With --fleet, a host without a result is reported as not done. A file that is not a result is named and left out. The exit code is
     that of apply and verify for all hosts.
 
     \b
-    Example: gpuprov fold results --fleet fleet.json --html fleet.html
-             gpuprov fold site-a/results site-b/results --run friday --json
+    Example: gpuprov fleet fold results --fleet fleet.json --html fleet.html
+             gpuprov fleet fold site-a/results site-b/results --run friday --json
     """
     from gpuprov.cli.about import page_of
     from gpuprov.report.files import check_writable
@@ -170,7 +172,7 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
     page: dict[str, Any] = {}
     if files["html"]:
         groups = {host.name: host.groups for host in frozen.hosts} if frozen else {}
-        page = {"about": page_of("fold", [*folders], fleet, run), "known": shown.about_groups(groups)}
+        page = {"about": page_of("fleet fold", [*folders], fleet, run), "known": shown.about_groups(groups)}
     shown.show(folded, as_json=as_json, verbose=given["verbose"], files=files, page=page)
     return folded.tally.exit_code
 

@@ -42,11 +42,11 @@ def _from_anywhere(variables: str) -> str:
 def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
     """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal; nothing connects in.
 
-    Each job is a process of its own (gpuprov work). One that is under way when its worker ends goes on, and the next worker on this
-    machine waits for it. Needs pip install 'gpuprov[fleet]'.
+    Each job is a process of its own (gpuprov fleet work). One that is under way when its worker ends goes on, and the next worker on
+    this machine waits for it. Needs pip install 'gpuprov[fleet]'.
 
     \b
-    Example: gpuprov worker --site berlin --address temporal.example.com:7233
+    Example: gpuprov fleet worker --site berlin --address temporal.example.com:7233
     """
     from gpuprov.slices import extra
 
@@ -55,7 +55,7 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     from gpuprov.rollout.temporal import worker as working
     from gpuprov.rollout.temporal.files import default_folder
 
-    words = [sys.executable, "-P", "-m", "gpuprov", "work"]
+    words = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work"]
     for option, value in (("--forks", given["forks"]), ("--user", given["user"])):
         words += [option, str(value)] if value else []
     words += ["--without-secrets"] if given["without_secrets"] else []

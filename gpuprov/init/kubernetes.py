@@ -1,4 +1,4 @@
-"""`kubectl get nodes -o json` -> a draft: what the labels of GPU feature discovery say of nodes.
+"""`kubectl get nodes -o json` -> a draft: what the labels of GPU feature discovery, and the instance type, say of nodes.
 
 https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery
 """
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gpuprov import reading
+from gpuprov.catalog.instances import InstanceTypes, find_instance
 from gpuprov.errors import GpuprovError
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.inventory.names import folded
@@ -22,6 +23,8 @@ PRODUCT = re.compile(r"(?P<model>.+?)(?P<mig>-MIG-[0-9]+g\.[0-9a-z.+]+)?(?P<shar
 """`A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and of MIG devices and shared ones there is a word more.
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,2})?\Z")
+INSTANCE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+"""https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type"""
 SHARING = "kubernetes: {device_plugin: {sharing: ...}} says it"
 OTHERS = {
     "mig.config": "a layout in the MIG manager's ConfigMap; gpuprov export reads it from a host, as mig: {layout: ...}",
@@ -43,6 +46,11 @@ class Node(msgspec.Struct):
     def label(self, name: str) -> str:
         return self.labels.get(PREFIX + name, "")
 
+    @property
+    def instance(self) -> InstanceTypes | None:
+        """Its instance type of a cloud, if that has NVIDIA GPUs."""
+        return next((row for name in INSTANCE if (row := find_instance(self.labels.get(name, "")))), None)
+
 
 def draft(path: Path) -> Draft:
     """The nodes with GPUs, in groups of one product, count and driver. Raises GpuprovError where there is none."""
@@ -50,12 +58,13 @@ def draft(path: Path) -> Draft:
     alike: dict[tuple[str, ...], list[Node]] = {}
     without = unlabelled = 0
     for node, gpus in _nodes(path, found):
-        if node.label("gpu.product"):
-            key = (*(node.label(name) for name in ("gpu.product", "gpu.count", "gpu.deploy.driver")), _driver(node))
-            alike.setdefault(key, []).append(node)
+        kind = next((node.labels[name] for name in INSTANCE if name in node.labels), "") if node.instance else ""
+        if node.label("gpu.product") or kind:
+            names = ("gpu.product", "gpu.count", "gpu.deploy.driver")
+            alike.setdefault((*map(node.label, names), _driver(node), kind), []).append(node)
         elif gpus:
             unlabelled += 1
-            alike.setdefault(("", "", "", ""), []).append(node)
+            alike.setdefault(("", "", "", "", ""), []).append(node)
         else:
             without += 1
     if not alike:
@@ -68,7 +77,7 @@ def draft(path: Path) -> Draft:
     if unlabelled:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
         found.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
-    for (product, count, deployed, driver), members in alike.items():
+    for (product, count, deployed, driver, _), members in alike.items():
         add(found, _group(found, product, reading.whole(count), deployed, driver, members))
     return found
 
@@ -128,6 +137,15 @@ def _group(draft: Draft, product: str, count: int | None, deployed: str, driver:
     named = PRODUCT.match(product)
     mig, shared = (named["mig"], named["shared"]) if named else (None, None)
     spec, notes = gpu_block(named["model"] if named else "", None if mig or not count or count > 64 else count)
+    instance = nodes[0].instance
+    if instance and (mig or "gpu" not in spec):
+        spec, notes = gpu_block(instance.model, instance.count)
+    if instance:
+        kinds = ", ".join(
+            sorted({node.labels[name].strip() for node in nodes for name in INSTANCE if name in node.labels})
+        )
+        fabric = f"; its fabric: rdma: {{fabric: {instance.fabric}}}" if instance.fabric else ""
+        notes.append(f"instance type {kinds}: {instance.count} x {instance.model}{fabric}")
     if mig:
         profile = mig.removeprefix("-MIG-")
         notes.append(f"MIG: the label's count ({count}) is of devices {profile}, and not of GPUs; mig says the layout")

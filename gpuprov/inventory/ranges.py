@@ -19,6 +19,8 @@ MOST_RANGES = 8
 """Ranges in one name; each is expanded inside the one before."""
 
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
+_SHELL = re.compile(r"([\[{])(\d+|[A-Za-z])(?:-|\.\.|:)(\d+|[A-Za-z])[\]}]")
+_LIST = re.compile(r"([\w.-]*)[\[{](\w+(?:, ?\w+){1,15})[\]}]([\w.-]*)")
 _expand = module.expand_hostname_range
 
 
@@ -50,6 +52,22 @@ def judge(name: str) -> None:
             count *= len(range(bounds[0], bounds[1] + 1, bounds[2]))
     if count > MOST:
         raise Unreadable(f"{show(name)} is a range of {counted(count, 'host')}", f"{MOST} in one inventory")
+
+
+def corrected(name: str) -> str:
+    """What to write for hosts as the shell or Slurm name them: gpu[01-16], gpu{01..16}, gpu[1,4]; empty if it is none of these."""
+    if several := _LIST.fullmatch(name):
+        before, items, after = several.groups()
+        return ", ".join(f"{before}{item.strip()}{after}" for item in items.split(",")) + ", each on a line of its own"
+    made = _SHELL.sub(r"[\2:\3]", name)
+    if made == name:
+        return ""
+    try:
+        judge(made)
+        _expand(made)
+    except (AnsibleError, Unreadable, ValueError):
+        return ""
+    return made
 
 
 def show(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gpuprov.inventory import spelling
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.sources import shown
 from gpuprov.masking import masked
@@ -68,6 +69,9 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
         place = Origin(shown(file) if file else place.file, *found) if found else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
+    for explained in (spelling.open_quote, spelling.shell_range):
+        if problem := explained(whole, place, _lines(place, file)):
+            return problem
     if problem := _indented(whole, place, file) or _no_key(whole, place, file):
         return problem
     for pattern, message, hint in _KNOWN:

@@ -135,7 +135,12 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
         except (AnsibleError, ValueError) as error:
             message = f'the range in "{name}" cannot be read'
             detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"
-            yield Problem(message=message, origin=origin_of(name), hint=f"{detail}; for example gpu[01:16]")
+            meant = ranges.corrected(name)
+            hint = f"write {meant}" if meant else f"{detail}; for example gpu[01:16]"
+            yield Problem(message=message, origin=origin_of(name), hint=hint)
+    elif meant := ranges.corrected(name):
+        message = f'"{name}" is one host to Ansible, and not a range'
+        yield Problem(message=message, origin=origin_of(name), hint=f"write {meant}")
 
 
 def misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:

@@ -113,7 +113,7 @@ def identity(raw: RawHost) -> dict[str, str]:
 
 
 def _without_identity(raw: RawHost) -> RawHost:
-    """So that the fleet's digest is the one that gpuprov freeze writes."""
+    """So that the fleet's digest is the one that gpuprov fleet freeze writes."""
     return msgspec.structs.replace(
         raw, connection={name: one for name, one in raw.connection.items() if name not in IDENTITY}
     )

@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...], msgspec.Meta(description="Units that may hold a GPU while the host is rebooted")
     ]
     job: Annotated[str, msgspec.Meta(description="Digest of the job, the other file of the archive")]
-    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet, as gpuprov freeze writes it")]
+    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet, as gpuprov fleet freeze writes it")]
     python: Annotated[
         tuple[int, int], msgspec.Meta(description="The oldest Python that gpuprov and ansible-core work with")
     ]

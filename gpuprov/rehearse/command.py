@@ -37,7 +37,8 @@ def run(
     if junit is not None:
         from gpuprov.report import junit as xml
 
-        write_atomic(junit, xml.render(results(whole)))
+        took = {one.name: sum(step.seconds for step in one.steps) for one in whole.rehearsals}
+        write_atomic(junit, xml.render(results(whole), took))
     if html is not None:
         from gpuprov.rehearse.page import page
 

@@ -118,9 +118,9 @@ def _reality(descriptions: list[Description]) -> Iterator[str]:
 
 def _end(whole: Rehearsed) -> Iterator[str]:
     if whole.kept and not whole.interrupted and (kept := [one.name for one in whole.rehearsals if one.login]):
-        yield f"kept; remove: python -m gpuprov.simulate down {' '.join(kept)}"
+        yield f"kept; remove: gpuprov simulate down {' '.join(kept)}"
     if whole.leftovers:
-        yield f"NOT removed; remove by hand: python -m gpuprov.simulate down {' '.join(whole.leftovers)}"
+        yield f"NOT removed; remove by hand: gpuprov simulate down {' '.join(whole.leftovers)}"
     if whole.interrupted:
         yield "interrupted: the simulated hosts were removed" if not whole.leftovers else "interrupted"
     yield from (f"log: {log}" for log in whole.logs)

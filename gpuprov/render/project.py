@@ -12,7 +12,7 @@ import msgspec
 from gpuprov import assets, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.reading import planted
-from gpuprov.render import checkout
+from gpuprov.render import checkout, readme
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.connection import is_left_out, refuse_secrets
@@ -24,6 +24,8 @@ GROUPS = ("gpuprov_reached", "gpuprov_prepared")
 prepared. Here they are known and empty."""
 MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
+README = "README.md"
+"""What is in the folder and what to run; the folders that apply runs itself have none."""
 
 EARLIER = ("filter_plugins",)
 """Of projects that an earlier gpuprov rendered."""
@@ -62,6 +64,8 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     for role in ROLES:
         for name, file in role_files(role).items():
             files[f"roles/{role}/{name}"] = file.read_text(encoding="utf-8")
+    if not secrets:
+        files[README] = readme.text([raw.name for raw, _ in pairs], left_out)
     return Rendered(dict(sorted(files.items())), tuple(left_out))
 
 

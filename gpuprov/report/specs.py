@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
     from gpuprov.explain import Explanation
     from gpuprov.export import Exported
     from gpuprov.fleet import Fleet
+    from gpuprov.spec.problem import Problem
 
 COMMANDS = ("check", "see it")
 """Titles of an explanation's lines that a person copies; they are never wrapped."""
 
 
-def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> int:
-    """Load the fleet and tell every problem, or that there is none. Returns the exit code."""
-    from gpuprov.report import check
+CheckFormat = Literal["text", "json", "sarif", "github"]
+FORMATS: tuple[CheckFormat, ...] = get_args(CheckFormat)
+
+
+def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -> int:
+    """Load the fleet and print every problem, or that there is none. Returns the exit code."""
     from gpuprov.spec.problem import Problem, SpecError
 
     try:
         fleet = load()
     except SpecError as error:
-        if as_json:
-            console.result(check.as_json(None, error.problems))
-        else:
-            for problem in error.problems:
-                console.result(str(problem))
+        _print_problems(form, None, error.problems)
+        if form in ("text", "github"):
             count = sum(problem.severity == "error" for problem in error.problems)
             console.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
         return error.exit_code
     except GpuprovError as error:
-        if not as_json:
+        if form == "text":
             raise
-        console.result(check.as_json(None, [Problem(message=error.message, hint=error.hint)]))
+        _print_problems(form, None, [Problem(message=error.message, hint=error.hint)])
         return error.exit_code
     broken = [raw.name for raw, spec in fleet.pairs if spec.defects]
-    if as_json:
-        console.result(check.as_json(fleet, fleet.warnings))
+    if form != "text":
+        _print_problems(form, fleet, fleet.warnings)
         return 2 if broken else 0
     if verbose:
         for raw, spec in fleet.pairs:
@@ -63,6 +64,22 @@ def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> in
         words += f", {len(fleet.unmanaged)} without a gpuprov variable ({named})"
     console.result(words)
     return 2 if broken else 0
+
+
+def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[Problem]) -> None:
+    """Print problems in one of the formats. No fleet: it is not valid."""
+    from gpuprov.report import annotations, check
+
+    if form == "json":
+        console.result(check.as_json(fleet, problems))
+    elif form == "sarif":
+        console.result(annotations.as_sarif(problems))
+    elif form == "github":
+        for problem in problems:
+            console.result(annotations.as_github(problem), order="::")
+    else:
+        for problem in problems:
+            console.result(str(problem))
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The process that does a job: `gpuprov work`, which outlives the engine that started it and is found again by its lock."""
+"""The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is found again by its lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's results come to: the files that `gpuprov work` writes, read as they appear."""
+"""What a job's results come to: the files that `gpuprov fleet work` writes, read as they appear."""
 
 from __future__ import annotations
 

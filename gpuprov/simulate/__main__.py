@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 
 from gpuprov import console
+from gpuprov.catalog.fabric import BOARD
+from gpuprov.catalog.instances import find_instance
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import description, distributions, faults, hosts, image, inventory, tools, waivers
 
@@ -68,12 +70,27 @@ def _up(options: argparse.Namespace) -> None:
     for field in ("distribution", "user", "kind"):
         if (given := getattr(options, field)) is not None:
             wanted = msgspec.structs.replace(wanted, **{field: given})
+    if options.gpu:
+        wanted = _with_gpus(wanted, options.gpu)
     made = [hosts.up(name, wanted) for name in options.names]
     for host in made:
         console.result(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
     if options.inventory:
         inventory.write(made, options.inventory, wanted)
         tools.say(f"wrote {options.inventory}")
+
+
+def _with_gpus(wanted: description.Description, text: str) -> description.Description:
+    """The description with GPUs as MODEL:COUNT or an instance type says them, on NVSwitches where boards of so many have them."""
+    model, _, number = text.rpartition(":") if text.rpartition(":")[2].isdecimal() else (text, "", "")
+    instance = find_instance(model)
+    count = int(number[:3]) if number else instance.count if instance else 1
+    if not 1 <= count <= description.MOST_GPUS:
+        raise GpuprovError(f"--gpu {text}: {count} GPUs", f"allowed: 1 to {description.MOST_GPUS}")
+    known = description.Gpus(model=model).known
+    joined = known.fabric_manager.needed == "nvswitch-boards" and count >= BOARD and known.nvswitch
+    made = msgspec.structs.replace(wanted, gpu=description.Gpus(model=known.key, count=count))
+    return msgspec.structs.replace(made, nvswitch=known.nvswitch.generation or 0) if joined and known.nvswitch else made
 
 
 def _down(names: list[str], *, everything: bool) -> None:
@@ -83,7 +100,7 @@ def _down(names: list[str], *, everything: bool) -> None:
         if hosts.down(name):
             tools.say(f"{name} is down")
         else:
-            raise GpuprovError(f'no simulated host is named "{name}"', hint="python -m gpuprov.simulate list")
+            raise GpuprovError(f'no simulated host is named "{name}"', hint="gpuprov simulate list")
 
 
 def _fault(options: argparse.Namespace) -> None:
@@ -139,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--kind", choices=["container", "machine"], help="instead of the description's")
     start.add_argument("--user", choices=[image.USER, "root"], help="who logs in")
     start.add_argument("--distribution", choices=list(distributions.DISTRIBUTIONS))
+    start.add_argument("--gpu", metavar="MODEL[:COUNT]", help="the GPUs of each, instead of the description's")
     start.add_argument("--inventory", type=Path, metavar="FILE", help="write an Ansible inventory of them")
     stop = commands.add_parser("down", help="remove hosts")
     stop.add_argument("names", nargs="*", metavar="NAME")

@@ -41,7 +41,7 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
     tools.require()
     known = describe(name)
     if known not in (None, description):
-        raise GpuprovError(f"{name} is up with another description", hint=f"python -m gpuprov.simulate down {name}")
+        raise GpuprovError(f"{name} is up with another description", hint=f"gpuprov simulate down {name}")
     if known is None:
         _create(name, description, tag or image.build(description.distribution), volumes)
     elif not _state(name)["Running"]:
@@ -76,7 +76,7 @@ def reboot(name: str) -> None:
             pass  # between the two boots there is nothing to ask
         time.sleep(0.2)
     else:
-        raise GpuprovError(f"{name} has not rebooted within {PATIENCE:g} s", f"python -m gpuprov.simulate logs {name}")
+        raise GpuprovError(f"{name} has not rebooted within {PATIENCE:g} s", f"gpuprov simulate logs {name}")
     description = describe(name)
     _ready(name, description.user if description else image.USER, key_pair())
 
@@ -97,7 +97,7 @@ def describe(name: str) -> Description | None:
             try:
                 return msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
             except msgspec.ValidationError as error:
-                way_out = f"python -m gpuprov.simulate down {name}"
+                way_out = f"gpuprov simulate down {name}"
                 raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=way_out) from None
     return None
 
@@ -161,7 +161,7 @@ def _ready(name: str, user: str, key: Path) -> SimulatedHost:
     while state not in {"running", "degraded"}:
         if time.monotonic() > deadline:
             raise GpuprovError(
-                f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"python -m gpuprov.simulate logs {name}"
+                f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"gpuprov simulate logs {name}"
             )
         state = run(name, STARTED).strip()
     public = public_key(key)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpuprov.catalog.gpus import Gpu, find_gpu, nearest_gpu
+from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import distributions
 from gpuprov.simulate.distributions import Distribution, Repository
@@ -33,10 +33,8 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """The catalogue's entry. Raises GpuprovError for a model it does not have."""
         found = find_gpu(self.model)
         if found is None:
-            near = nearest_gpu(self.model)
-            names = ", ".join(f'"{key}"' for key in near)
-            hint = f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
-            raise GpuprovError(f'gpu.model is "{self.model}", which is not in the catalogue', hint=hint)
+            what, hint = explain_unknown(self.model)
+            raise GpuprovError(f'gpu.model is "{self.model}", which {what}', hint=hint)
         return found
 
 

@@ -73,7 +73,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
         address = str(half[1 + (first + step) % (half.num_addresses - 2)])
         if address not in taken:
             return ("--ip", address)
-    raise GpuprovError(f"no address is left in {half}", hint="python -m gpuprov.simulate down --all")
+    raise GpuprovError(f"no address is left in {half}", hint="gpuprov simulate down --all")
 
 
 def labelled(label: str) -> list[dict[str, Any]]:

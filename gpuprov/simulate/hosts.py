@@ -123,7 +123,7 @@ def describe(name: str) -> Description:
     for kind in KINDS.values():
         if (found := kind.describe(name)) is not None:
             return found if isinstance(found, Description) else Description()
-    raise GpuprovError(f'no simulated host is named "{name}"', hint="python -m gpuprov.simulate list")
+    raise GpuprovError(f'no simulated host is named "{name}"', hint="gpuprov simulate list")
 
 
 def listing() -> list[Listed]:

@@ -43,7 +43,7 @@ def up(name: str, description: Description, *, tag: str | None = None,
     tools.require("machine")
     known = describe(name)
     if known not in (None, description):
-        raise GpuprovError(f"{name} is up with another description", hint=f"python -m gpuprov.simulate down {name}")
+        raise GpuprovError(f"{name} is up with another description", hint=f"gpuprov simulate down {name}")
     made = False
     try:
         if known is None:
@@ -157,7 +157,7 @@ def fabric_address(name: str) -> str:
     """Its address in the network that all machines share."""
     kept = _kept(name)
     if kept is None:
-        raise GpuprovError(f'no simulated machine is named "{name}"', hint="python -m gpuprov.simulate list")
+        raise GpuprovError(f'no simulated machine is named "{name}"', hint="gpuprov simulate list")
     return f"{disk_files.FABRIC_PREFIX}{kept.number}"
 
 
@@ -244,7 +244,7 @@ def _ready(name: str) -> SimulatedHost:
             what = "its QEMU ended" if _process(name) is None else f"{state} after {PATIENCE:g} s"
             raise GpuprovError(
                 f"{name}: {what}; the end of its console:\n{qemu.tail(_console(name))}",
-                hint=f"python -m gpuprov.simulate logs {name}; then down {name}",
+                hint=f"gpuprov simulate logs {name}; then down {name}",
             )
         if greets("127.0.0.1", port):
             try:

@@ -29,7 +29,7 @@ PODMAN: dict[str, str] = {
     "nft": "nftables",
 }
 QEMU: dict[str, str] = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"}
-SETUP = "run: python -m gpuprov.simulate setup (as root, on Debian)"
+SETUP = "run: gpuprov simulate setup (as root, on Debian)"
 
 
 def say(text: str) -> None:

@@ -59,7 +59,7 @@ def domains(fleet: Fleet, by: str, asked: str = OPTION) -> list[str]:
     if any(by in host.domains for host in fleet.hosts):
         return [host.domains.get(by, "") for host in fleet.hosts]
     if by not in fleet.groups:
-        more = "; gpuprov freeze --domain NAME keeps another variable" if asked == OPTION else ""
+        more = "; gpuprov fleet freeze --domain NAME keeps another variable" if asked == OPTION else ""
         told = f'{asked}: no group with groups in it, and no variable of a host, is called "{by}"'
         raise GpuprovError(told, _allowed(fleet) + more)
     return [_of_group(host, by, fleet.groups, asked) for host in fleet.hosts]

@@ -38,7 +38,7 @@ def over(
     if "gpuprov" in found.extra:
         raise GpuprovError(
             "--extra-vars: what is asked of the hosts stands in the job, and gpuprov is a variable of it",
-            "freeze the inventory with it: gpuprov freeze INVENTORY -e ...",
+            "freeze the inventory with it: gpuprov fleet freeze INVENTORY -e ...",
         )
     said = {one.name: {key: one.connection[key] for key in found.extra if key in one.connection} for one in found.hosts}
     return [replace(raw, connection={**raw.connection, **said[raw.name]}) for raw in hosts]

@@ -94,7 +94,7 @@ class _Gathering:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise GpuprovError(
-                f"{folder} cannot be read: {error.strerror}", "name folders that gpuprov work wrote to"
+                f"{folder} cannot be read: {error.strerror}", "name folders that gpuprov fleet work wrote to"
             ) from error
         self._folder(handle, folder, below=1)
 
@@ -203,7 +203,7 @@ class _Gathering:
             hosts[host] = one
             tally.add(one.state, one.verdict, one.counts)
         if not hosts:
-            raise GpuprovError("there is no result in these folders", "name folders that gpuprov work wrote to")
+            raise GpuprovError("there is no result in these folders", "name folders that gpuprov fleet work wrote to")
         return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.told, self.unread)
 
 
@@ -216,7 +216,7 @@ def _absent(why: str, known: dict[str, Alike]) -> Alike:
             status="error",
             expected="a result of the host",
             found=f"not done: {why}",
-            hint="do its job (again): gpuprov work JOB --results DIR",
+            hint="do its job (again): gpuprov fleet work JOB --results DIR",
         )
         boot = NextBoot("unknown", ("not done",))
         known[why] = Alike((row,), {"error": 1}, "not as wanted", boot, NOT_DONE)

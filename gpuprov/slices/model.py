@@ -151,7 +151,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the standard output of `gpuprov work`: a host's end, or that the work goes on."""
+    """A line of the standard output of `gpuprov fleet work`: a host's end, or that the work goes on."""
 
     at: str
     state: str

@@ -79,7 +79,7 @@ def of_plan(told: Told, plan: HostPlan) -> HostResult:
     rows = [Row.of(one) for one in (*plan.blocked, *plan.unmended)]
     message = "; ".join(f"{name}: {why}" for name, why in plan.run.items())
     if plan.run:
-        hint = "gpuprov work --act apply does it"
+        hint = "gpuprov fleet work --act apply does it"
         rows.append(
             Row(check=ENDED, status="fail", expected="nothing to apply", found=f"to apply: {message}", hint=hint)
         )

@@ -26,7 +26,7 @@ class FoldedHost(Host, kw_only=True):
 
 
 class FoldedReport(Report, kw_only=True):
-    """The document that `gpuprov fold --json` prints, a line for each host and each result. What passed is counted only."""
+    """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. What passed is counted only."""
 
     exit_code: Literal[0, 1, 3, 4, 5]  # type: ignore[assignment]
     states: dict[str, int]
@@ -42,7 +42,7 @@ def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, An
         while part := list(islice(parts, LINES)):
             console.result("\n".join(part))
     reporting.show(
-        folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, title="gpuprov fold", **page
+        folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, title="gpuprov fleet fold", **page
     )
     for line in sentence(folded):
         (console.progress if as_json else console.result)(line)

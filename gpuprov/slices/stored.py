@@ -19,8 +19,8 @@ LARGEST = 512 << 20
 T = TypeVar("T", Fleet, Job)
 KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat, "fold": FoldedReport}
 AGAIN = {
-    Fleet: "freeze the inventory again: gpuprov freeze INVENTORY --out FILE",
-    Job: "slice the fleet again: gpuprov slice FILE --out DIR",
+    Fleet: "freeze the inventory again: gpuprov fleet freeze INVENTORY --out FILE",
+    Job: "slice the fleet again: gpuprov fleet slice FILE --out DIR",
 }
 
 
@@ -98,7 +98,7 @@ def _line(value: object) -> str:
 
 def schema_text(kind: str) -> str:
     """The JSON Schema of one of KINDS."""
-    title = {"beat": "gpuprov work, a line of standard output", "fold": "gpuprov fold --json"}.get(
+    title = {"beat": "gpuprov fleet work, a line of standard output", "fold": "gpuprov fleet fold --json"}.get(
         kind, f"gpuprov {kind}"
     )
     return document_text(KINDS[kind], title)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import difflib
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import inspect as shape
 
-from gpuprov.reading import is_whole
 from gpuprov.shown import cleaned, hides, is_hidden
 from gpuprov.spec import declared
+from gpuprov.spec.fixes import explain
+from gpuprov.spec.kinds import fits, members, unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, dotted
 
@@ -28,7 +28,7 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     `false` in the place of a block inside a block turns off what an outer group said there. A block that is there, be it empty, counts
     as asked for; what contradicts one is found beside a value.
     """
-    known = _shape(kind)
+    known = shape_of(kind)
     of_blocks = known.cls if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment) else None
     wrong: list[Finding] = list(declared.undecided(value, of_blocks, path)) if of_blocks else []
     value = _without_switched_off(value, known)
@@ -48,11 +48,11 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
 
 def mistakes(value: object, kind: Any) -> list[Finding]:
     """Every reason why plain data are not of this type, lines of their texts aside."""
-    return _walk(value, _shape(kind), ())
+    return _walk(value, shape_of(kind), ())
 
 
 @functools.cache
-def _shape(kind: Any) -> shape.Type:
+def shape_of(kind: Any) -> shape.Type:
     """What msgspec says of a type: it takes milliseconds to work out, and there are as many specs as hosts."""
     return shape.type_info(kind)
 
@@ -83,7 +83,7 @@ def _several_lines(value: object, path: Path) -> Iterator[Finding]:
 
 
 def _without_switched_off(value: object, kind: shape.Type) -> object:
-    bare = _bare(kind)
+    bare = unwrap(kind)
     if not (isinstance(bare, shape.StructType) and isinstance(value, Mapping)):
         return value
     fields = {item.encode_name: item for item in bare.fields}
@@ -96,9 +96,7 @@ def _without_switched_off(value: object, kind: shape.Type) -> object:
 
 def may_be_switched_off(field: shape.Field) -> bool:
     """Whether this is a block with good defaults, or none, when nothing is said of it."""
-    bare = _bare(field.type)
-    members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
-    blocks = [member for member in members if not isinstance(member, shape.NoneType)]
+    blocks = [member for member in members(field.type) if not isinstance(member, shape.NoneType)]
     return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
 
@@ -129,7 +127,7 @@ def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
 
 
 def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
-    bare = _bare(kind)
+    bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
         return _walk_union(value, bare, path)
     if isinstance(bare, shape.StructType):
@@ -146,42 +144,18 @@ def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
                 (path, f"{dotted(path)} is an empty list", "name at least one, or switch the block off: false")
             )
         return findings
-    return [] if _fits(value, bare) else [_refused(value, kind, path)]
+    return [] if fits(value, bare) else [_refused(value, kind, path)]
 
 
 def _refused(value: object, kind: shape.Type, path: Path) -> Finding:
-    return path, f"{dotted(path)} is {show(value)}", f"allowed: {allowed(kind)}{_way_out(value, kind)}"
-
-
-def _way_out(value: object, kind: shape.Type) -> str:
-    """What to write instead, where YAML made something else of what was meant."""
-    if is_hidden(str(value)):
-        return ""
-    bare = _bare(kind)
-    members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
-    texts, numbers = (any(isinstance(member, kind) for member in members) for kind in (shape.StrType, shape.IntType))
-    if texts and isinstance(value, float):
-        return f'; quote it: unquoted, YAML reads a number ("{value}0" would be {value})'
-    if texts and isinstance(value, bool):
-        return "; quote it: YAML reads yes, no, on and off as true and false"
-    literals = {text for member in members if isinstance(member, shape.LiteralType) for text in member.values}
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole and ((texts and not numbers) or str(value) in literals):
-        return f'; quote it: "{value}"'
-    if literals and isinstance(value, bool):
-        return " (YAML reads yes, no, on and off as true and false)"
-    if isinstance(value, str) and any(isinstance(member, shape.VarTupleType | shape.ListType) for member in members):
-        plain = re.fullmatch(r"[A-Za-z][\w.-]*", value)
-        return f": [{value}]" if plain else f': ["{value}"]'
-    quoted = isinstance(value, str) and is_whole(value.strip().lstrip("-"))
-    return "; write it without quotes" if quoted and numbers else ""
+    return path, f"{dotted(path)} is {show(value)}", f"allowed: {allowed(kind)}{explain(value, kind)}"
 
 
 def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Finding]:
     if any(not _walk(value, member, path) for member in kind.types):
         return []
     structured = (shape.StructType, shape.DictType, shape.VarTupleType, shape.ListType)
-    containers = [m for m in kind.types if isinstance(_bare(m), structured)]
+    containers = [m for m in kind.types if isinstance(unwrap(m), structured)]
     if len(containers) == 1 and isinstance(value, Mapping | list | tuple):
         return _walk(value, containers[0], path)
     return [_refused(value, kind, path)]
@@ -191,13 +165,14 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
     findings: list[Finding] = []
     for key, item in value.items():
         if not isinstance(key, str):
-            findings.append(
-                ((*path, str(key)), f"{dotted(path)}: the key {show(key)} is no text", f'quote it: "{key}"')
+            typed = (
+                f'quote it: "{key}"' if fits(str(key), unwrap(kind.key_type)) else f"allowed: {allowed(kind.key_type)}"
             )
+            findings.append(((*path, str(key)), f"{dotted(path)}: the key {show(key)} is no text", typed))
             continue
         if isinstance(kind.key_type, shape.LiteralType) and key not in kind.key_type.values:
             findings.append(unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
-        elif not _fits(key, _bare(kind.key_type)):
+        elif not fits(key, unwrap(kind.key_type)):
             findings.append(
                 ((*path, key), f"{dotted(path)}: the key is {show(key)}", f"allowed: {allowed(kind.key_type)}")
             )
@@ -218,41 +193,9 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
     return findings
 
 
-def _bare(kind: shape.Type) -> shape.Type:
-    while isinstance(kind, shape.Metadata):
-        kind = kind.type
-    return kind
-
-
-def _fits(value: object, kind: shape.Type) -> bool:
-    if isinstance(kind, shape.AnyType):
-        return True
-    try:
-        msgspec.convert(value, _annotation(kind))
-    except (msgspec.ValidationError, UnicodeEncodeError):  # half of a character
-        return False
-    return True
-
-
-def _annotation(kind: shape.Type) -> Any:
-    from typing import Annotated, Literal
-
-    if isinstance(kind, shape.LiteralType):
-        return Literal[tuple(kind.values)]
-    if isinstance(kind, shape.IntType):
-        bounds: dict[str, Any] = {"ge": kind.ge, "le": kind.le}
-        return Annotated[int, msgspec.Meta(**bounds)]
-    if isinstance(kind, shape.StrType):
-        meta = msgspec.Meta(pattern=kind.pattern, min_length=kind.min_length, max_length=kind.max_length)
-        return Annotated[str, meta]
-    return {shape.BoolType: bool, shape.NoneType: None, shape.DictType: dict, shape.FloatType: float}.get(
-        type(kind), list if isinstance(kind, shape.VarTupleType | shape.ListType) else object
-    )
-
-
 def allowed(kind: shape.Type) -> str:
     """What may be written, in words; a text's own description says more than its pattern."""
-    bare = _bare(kind)
+    bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
         words = [allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
         return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

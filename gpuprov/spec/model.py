@@ -41,7 +41,13 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class GpuSpec(Fragment, frozen=True):
     """Which GPUs the host should have; lets `check` judge the spec before any host is touched."""
 
-    model: Annotated[str, msgspec.Meta(description="a key of `gpuprov catalog gpus`, a product name or a PCI id")]
+    model: Annotated[
+        str,
+        msgspec.Meta(
+            description="a key of `gpuprov catalog gpus`, a product name, an instance type (p5.48xlarge) or a PCI id. An "
+            "instance type says the count, and the fabric of an rdma that names none"
+        ),
+    ]
     count: Annotated[int, msgspec.Meta(ge=1, le=64, description="How many such GPUs the host has")] | None = None
 
 

@@ -26,10 +26,15 @@ ELSEWHERE = {
     "check": "judges the inventory offline",
     "render": "writes files",
     "rehearse": "reaches simulated hosts, whose login it makes",
-    "freeze": "writes a file",
-    "slice": "writes files",
-    "fold": "reads files",
+    "fleet freeze": "writes a file",
+    "fleet slice": "writes files",
+    "fleet fold": "reads files",
     "drain": "asks the scheduler, from this machine",
+    "test": "hands over to pytest",
+    **{
+        f"simulate {word}": "reaches simulated hosts"
+        for word in ("setup", "up", "down", "list", "logs", "fault", "faults")
+    },
     "explain": "tells",
     "catalog": "tells",
     "schema": "tells",
@@ -45,9 +50,9 @@ ELSEWHERE = {
 """Commands that reach no host of the inventory by options of their own, and what they do instead."""
 REFUSED = {
     ("rollout start", "-K"): "ask nobody, and outlive this one",
-    ("worker", "-K"): "ask nobody",
-    ("worker", "-i"): "has its hosts from the jobs",
-    ("work", "-i"): "those of JOB",
+    ("fleet worker", "-K"): "ask nobody",
+    ("fleet worker", "-i"): "has its hosts from the jobs",
+    ("fleet work", "-i"): "those of JOB",
 }
 """What cannot work somewhere: refused with the reason and what to do instead."""
 
@@ -81,7 +86,7 @@ LINES = {
     "undrain": "undrain gpu* INVENTORY --by command --command true --run r1",
     "init": "init --from-hosts gpu* -i INVENTORY --out FOLDER/new.yaml",
     "bundle": "bundle INVENTORY --key FOLDER/key --out FOLDER/bundle",
-    "work": "work FOLDER/jobs/job-0001.json --results FOLDER/results --run r1",
+    "fleet work": "fleet work FOLDER/jobs/job-0001.json --results FOLDER/results --run r1",
 }
 
 
@@ -98,7 +103,7 @@ REACHING = {name: command for name, command in commands() if name not in ELSEWHE
 
 def test_every_command_is_known_to_reach_hosts_or_not_to() -> None:
     assert ELSEWHERE.keys() <= {name for name, _ in commands()}
-    assert REACHING.keys() == LINES.keys() | {"rollout start", "worker"}
+    assert REACHING.keys() == LINES.keys() | {"rollout start", "fleet worker"}
 
 
 @pytest.mark.parametrize("name", REACHING)
@@ -131,7 +136,9 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(asked, "getpass", lambda _prompt: "s3cret-word", raising=False)
     monkeypatch.setattr("getpass.getpass", lambda _prompt: "s3cret-word")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
-    frozen = CliRunner().invoke(cli, ["freeze", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "fleet.json")])
+    frozen = CliRunner().invoke(
+        cli, ["fleet", "freeze", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "fleet.json")]
+    )
     assert frozen.exit_code == 0, frozen.output
     CliRunner().invoke(cli, ["slice", str(tmp_path / "fleet.json"), "-o", str(tmp_path / "jobs")])
     return folder
@@ -179,7 +186,7 @@ def test_what_a_worker_is_told_goes_to_each_job(tmp_path: Path) -> None:
     )
 
     def worker(line: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", told, "worker", *line.split()]
+        command = [sys.executable, "-c", told, "fleet", "worker", *line.split()]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     said = worker("-f 3 -u alice -e ansible_port=2222 -e @more.yaml")

@@ -1,7 +1,7 @@
 """Three sites on one machine: simulated hosts that are really changed among a thousand stub hosts, and Slurm for some of them.
 
 As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by `tests/rollout/stub.py` (its other
-hosts by `gpuprov work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`,
+hosts by `gpuprov fleet work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`,
 `start FOLDER ID [ADDRESS]`, `work ...`.
 """
 
@@ -260,7 +260,7 @@ class Run:
         """What became of it, without times: as the engine has it, and of all results of the sites as one."""
         results = self.folder / ("kept" if self.server else "state/gpuprov/rollout") / ROLLOUT / "results"
         fleets = [*results.parent.glob("fleet.json"), *results.parent.parent.glob("fleet-*.json")]
-        words = [sys.executable, "-m", "gpuprov", "fold", str(results), "--fleet", str(fleets[0]), "--json"]
+        words = [sys.executable, "-m", "gpuprov", "fleet", "fold", str(results), "--fleet", str(fleets[0]), "--json"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == 3, done.stderr
         folded_results = json.loads(done.stdout)
@@ -341,7 +341,7 @@ def work(words: list[str]) -> int:
         mine = msgspec.structs.replace(job, hosts=real)
         mine = msgspec.structs.replace(mine, digest=digest_of(mine))
         stored.save(mine, place := file.with_suffix(".real"))
-        hands = subprocess.Popen([sys.executable, "-P", "-m", "gpuprov", "work", str(place), *rest])
+        hands = subprocess.Popen([sys.executable, "-P", "-m", "gpuprov", "fleet", "work", str(place), *rest])
     if left:
         stored.save(msgspec.structs.replace(job, hosts=left), place := file.with_suffix(".stub"))
         sys.argv = ["stub", str(place), *rest]

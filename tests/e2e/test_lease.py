@@ -102,7 +102,7 @@ class Site:
 
     def work(self, job: Path, run: str) -> tuple[int, str, str]:
         """Its exit code, what became of the host, and why."""
-        words = [GPUPROV, "work", str(job), "--results", str(self.place / run), "--act", "apply", "--run", run]
+        words = [GPUPROV, "fleet", "work", str(job), "--results", str(self.place / run), "--act", "apply", "--run", run]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
         result = json.loads((self.place / run / f"{NAME}.json").read_text())
         return done.returncode, result["state"], result.get("message", "")

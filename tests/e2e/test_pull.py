@@ -152,9 +152,9 @@ def test_a_host_brings_itself_to_its_spec_and_reports(site: Machine, control: Pa
     assert "nouveau" in site.sh(f"cat {BLACKLIST}")
 
     (tmp_path / f"{NAME}.json").write_text(json.dumps(result), encoding="utf-8")
-    subprocess.run([GPUPROV, "freeze", "inventory.yaml", "--out", "fleet.json"], cwd=control, check=True)
+    subprocess.run([GPUPROV, "fleet", "freeze", "inventory.yaml", "--out", "fleet.json"], cwd=control, check=True)
     folded = subprocess.run(
-        [GPUPROV, "fold", tmp_path, "--fleet", control / "fleet.json", "--json"],
+        [GPUPROV, "fleet", "fold", tmp_path, "--fleet", control / "fleet.json", "--json"],
         capture_output=True,
         text=True,
         check=False,

@@ -127,7 +127,7 @@ def test_problems_of_many_hosts_stand_in_the_order_of_the_file(tmp_path: Path) -
               hosts: {i1: {}, i2: {gpuprov: {reboot: soon}}}
         """
     assert told(tmp_path, text) == [
-        "inventory.yaml:4:46: nvidia_driver.hold is 1; allowed: true, false",
+        "inventory.yaml:4:46: nvidia_driver.hold is 1; allowed: true, false; write true",
         'inventory.yaml:6:37: gpu.model "B20" is not in the catalogue; did you mean "B200"?',
         'inventory.yaml:9:19: unknown key "persistance"; did you mean "persistence"?',
         'inventory.yaml:10:46: reboot is "soon"; allowed: if-needed, never',
@@ -189,3 +189,16 @@ def test_hosts_that_share_a_spec_share_its_fragments() -> None:
     (_, first), (_, second) = fleet.pairs
     assert first.capabilities is second.capabilities
     assert (first.groups, second.groups) == (("x",), ("y",))
+
+
+@pytest.mark.parametrize(
+    ("rdma", "fabric"),
+    [("{}", "efa"), ("{nccl: {}}", "efa"), ("{fabric: efa}", "efa"), ("{soft: {}}", "soft"), ("false", None)],
+)
+def test_an_instance_type_gives_model_count_and_fabric(rdma: str, fabric: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "inventory.yaml"
+    spec = f"gpu: {{model: p5.48xlarge}}, nvidia_driver: {{}}, fabric_manager: {{}}, rdma: {rdma}"
+    path.write_text(f"all: {{hosts: {{h: {{}}}}, vars: {{gpuprov: {{{spec}}}}}}}\n")
+    ((_, found),) = load_fleet([str(path)], cache=False).pairs
+    assert found.gpu == GpuSpec(model="H100-SXM5-80GB", count=8)
+    assert getattr(found.capabilities.get("rdma"), "fabric", None) == fabric

@@ -83,3 +83,27 @@ def test_what_is_no_list_of_gpu_nodes(text: str, why: str, tmp_path: Path) -> No
     file.write_text(text)
     with pytest.raises(GpuprovError, match=why):
         kubernetes.draft(file)
+
+
+def node(name: str, labels: dict[str, str]) -> dict[str, object]:
+    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": {"capacity": {}}}
+
+
+def test_the_instance_type_says_the_gpus_where_no_label_of_feature_discovery_does(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.json"
+    kind = "node.kubernetes.io/instance-type"
+    items = [
+        node("a", {kind: "p5.48xlarge"}),
+        node("b", {"beta.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"}),
+        node("c", {kind: "m5.large"}),
+        node("d", {kind: "p4d.24xlarge", "nvidia.com/gpu.product": "Some-Card", "nvidia.com/gpu.count": "7"}),
+        node("e", {kind: "g5.xlarge", "nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}),
+    ]
+    file.write_text(json.dumps({"items": items}))
+    draft = kubernetes.draft(file)
+    joined = {"gpu": {"model": "H100-SXM5-80GB", "count": 8}, "fabric_manager": {}}
+    assert group(draft, "a").spec == group(draft, "b").spec == joined
+    assert group(draft, "a").notes == ["instance type p5.48xlarge: 8 x H100-SXM5-80GB; its fabric: rdma: {fabric: efa}"]
+    assert group(draft, "d").spec["gpu"] == {"model": "A100-SXM4-40GB", "count": 8}
+    assert group(draft, "e").spec == {"gpu": {"model": "L4", "count": 2}}, "what runs there says more"
+    assert draft.notes == ["1 node without GPUs"]

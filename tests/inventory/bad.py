@@ -135,6 +135,15 @@ FORM = [
         f':5:5: the range in "gpu[a:3]" cannot be read; begin and end must both be numbers or letters; {RANGE}',
     ),
     yaml(
+        "ranges of the shell, of Slurm, and lists",
+        "all:\n  hosts:\n    hgx[01-08]: {}\n    gpu{1..4}: {}\n    b[1..4]-ib[0-1]: {}\n    c[01,02]: {}\n    d[08-01x]: {}\n",
+        ':3:5: the range in "hgx[01-08]" cannot be read; write hgx[01:08]',
+        ':4:5: "gpu{1..4}" is one host to Ansible, and not a range; write gpu[1:4]',
+        ':5:5: the range in "b[1..4]-ib[0-1]" cannot be read; write b[1:4]-ib[0:1]',
+        ':6:5: the range in "c[01,02]" cannot be read; write c01, c02, each on a line of its own',
+        f':7:5: the range in "d[08-01x]" cannot be read; host range must be begin:end or begin:end:step; {RANGE}',
+    ),
+    yaml(
         "groups in a circle",
         "a:\n  children:\n    b:\n      children:\n        a: {}\n  hosts: {gpu01: {}}\n",
         ":3:5: adding group 'b' as child to 'a' creates a recursive dependency loop",
@@ -206,6 +215,21 @@ TEXT = [
         'all:\n  vars:\n    a: "b" c\n',
         ":3:8: a quote that does not end where the value ends; quote the whole value once",
     ),
+    yaml(
+        "a quote that does not close",
+        'all:\n  vars:\n    gpuprov:\n      nvidia_driver:\n        version: "580\n      mig:\n        mode: disabled\n',
+        ':5:18: the quote that opens here is not closed in this line; end the value of version with "',
+    ),
+    yaml(
+        "a quote that does not close before another, and an apostrophe",
+        "all:\n  vars:\n    note: it's # 'so\n    a: {b: 'c}\n    d: 'e'\n",
+        ":4:12: the quote that opens here is not closed in this line; end the value of b with '",
+    ),
+    yaml(
+        "a text of two lines, which is no mistake, before one",
+        'all:\n  vars:\n    a: "b\n      c"\n    d: [e\n',
+        ':3:8: the quote that opens here is not closed in this line; end the value of a with "',
+    ),
     yaml("an alias", "all:\n  vars:\n    a: *nope\n", ":3:8: not valid YAML: found undefined alias"),
     yaml(
         "a tag",
@@ -223,6 +247,12 @@ TEXT = [
         "ini host",
         {"hosts": "[a]\ngpu01 x\n"},
         ["hosts:2:7: expected key=value host variable assignment, got: x"],
+        "hosts",
+    ),
+    Bad(
+        "ini range",
+        {"hosts": "[a]\nhgx[01-08] ansible_user=x\n"},
+        ['hosts:2:1: the range in "hgx[01-08]" cannot be read; write hgx[01:08]'],
         "hosts",
     ),
     Bad("ini section", {"a.ini": "[a:b]\ngpu01\n"}, ["a.ini:1:1: section [a:b] has unknown type: b"], "a.ini"),

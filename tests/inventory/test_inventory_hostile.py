@@ -195,5 +195,6 @@ def test_a_faulty_layout_is_the_problem_of_mig_alone(tmp_path: Path, monkeypatch
     with pytest.raises(SpecError) as caught:
         load_fleet(["inventory.yaml"])
     assert [str(problem) for problem in caught.value.problems] == [
-        'inventory.yaml:4:113: mig.layout[0].instances[0] is "1g.10gb"; allowed: a block with profile, placement, count, compute'
+        'inventory.yaml:4:113: mig.layout[0].instances[0] is "1g.10gb";'
+        ' allowed: a block with profile, placement, count, compute; write {profile: "1g.10gb"}'
     ]

@@ -39,7 +39,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def read(site: Site) -> tuple[dict[str, object], Job]:
-    """The host's own bundle, after its signature was judged; the job as gpuprov work reads it."""
+    """The host's own bundle, after its signature was judged; the job as gpuprov fleet work reads it."""
     found = bundle.read(signed.archive(site.bundle.read_bytes(), str(site.out / "allowed_signers")))
     path = site.folder / "job.json"
     path.write_bytes(found.job)
@@ -61,7 +61,7 @@ def test_results_are_of_the_fleet_that_freeze_writes(site: Site) -> None:
     site.make()
     inventory = str(site.folder / "inventory.yaml")
     ran = CliRunner().invoke(
-        cli, ["freeze", inventory, "--out", str(site.folder / "fleet.json")], standalone_mode=False
+        cli, ["fleet", "freeze", inventory, "--out", str(site.folder / "fleet.json")], standalone_mode=False
     )
     assert ran.return_value == 0, ran.output
     assert read(site)[0]["fleet"] == stored.load_fleet(site.folder / "fleet.json").digest
@@ -123,7 +123,7 @@ def test_user_data_makes_a_host_a_puller(site: Site) -> None:
     ran = subprocess.run([sys.executable, "-I", pyz, place], capture_output=True, text=True, check=False)
     told = json.loads((site.folder / "results" / "gpu1.json").read_text())
     assert ran.returncode == 2, "wheels of a test do nothing"
-    assert told["message"] == "pull: gpuprov work ended with 0 and wrote no result", ran.stderr
+    assert told["message"] == "pull: gpuprov fleet work ended with 0 and wrote no result", ran.stderr
     assert '"serial": 3' in (site.state / "state.json").read_text()
     place.write_text('{"name": "gpu1", "source": "http://mirror", "x": "y"}')
     ran = subprocess.run([sys.executable, "-I", pyz, place], capture_output=True, text=True, check=False)

@@ -118,7 +118,7 @@ def test_keep_leaves_the_hosts_and_says_how_to_log_in_and_remove_them() -> None:
     (name,) = backend.present
     text = as_text(whole)
     assert "ssh -i /key" in text
-    assert f"python -m gpuprov.simulate down {name}" in text
+    assert f"gpuprov simulate down {name}" in text
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -138,7 +138,7 @@ def test_a_host_that_cannot_be_removed_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("gpuprov.rehearse.stage.time.sleep", lambda _seconds: None)
     whole = rehearsed("stuck")
     assert len(whole.leftovers) == 1
-    assert f"NOT removed; remove by hand: python -m gpuprov.simulate down {whole.leftovers[0]}" in as_text(whole)
+    assert f"NOT removed; remove by hand: gpuprov simulate down {whole.leftovers[0]}" in as_text(whole)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

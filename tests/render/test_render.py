@@ -166,3 +166,12 @@ def test_ansible_playbook_takes_the_project_from_any_folder(tmp_path: Path) -> N
         env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_says_what_to_run_and_what_is_left_out() -> None:
+    text = render(pairs(ansible_password="hunter2")).files["README.md"]
+    assert "ansible-playbook site.yml" in text
+    assert "`gpu01: ansible_password`" in text
+    assert "hunter2" not in text
+    assert "## Secrets" not in render(pairs()).files["README.md"]
+    assert "README.md" not in render(pairs(), secrets=True).files

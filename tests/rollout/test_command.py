@@ -50,8 +50,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = project.Given
 
     def given(*, words: tuple[str, ...], folder: str) -> Any:
-        assert words[1:5] == ("-P", "-m", "gpuprov", "work")
-        return real(words=(words[0], str(STUB), *words[5:]), folder=folder)
+        assert words[1:6] == ("-P", "-m", "gpuprov", "fleet", "work")
+        return real(words=(words[0], str(STUB), *words[6:]), folder=folder)
 
     monkeypatch.setattr(command, "Given", given)
     return tmp_path

@@ -1,4 +1,4 @@
-"""`gpuprov fold`: results of many machines as one report, whatever lies in their folders."""
+"""`gpuprov fleet fold`: results of many machines as one report, whatever lies in their folders."""
 
 from __future__ import annotations
 
@@ -208,28 +208,28 @@ def test_hostile_texts_are_data_in_every_report(tmp_path: Path) -> None:
     put(tmp_path, result("a", verdict="not as wanted", counts={"fail": 1}, failures=(replace(FAILURE, found=evil),)))
     out = {name: tmp_path / name for name in ("junit", "html", "prometheus")}
     words = [word for name, path in out.items() for word in (f"--{name}", str(path))]
-    told = CliRunner().invoke(cli, ["fold", str(tmp_path), *words])
+    told = CliRunner().invoke(cli, ["fleet", "fold", str(tmp_path), *words])
     assert "\x1b[2J" not in told.stdout
     for path in out.values():
         written = path.read_text()
         assert "\x1b" not in written
         assert "\u202e" not in written
         assert "<script>alert" not in written
-    assert CliRunner().invoke(cli, ["fold", str(tmp_path), "--json"]).stdout.count("\x1b") == 0
+    assert CliRunner().invoke(cli, ["fleet", "fold", str(tmp_path), "--json"]).stdout.count("\x1b") == 0
 
 
 def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
     hostile(tmp_path)
     run = CliRunner()
-    told = run.invoke(cli, ["fold", str(tmp_path)], standalone_mode=False)
+    told = run.invoke(cli, ["fleet", "fold", str(tmp_path)], standalone_mode=False)
     assert told.return_value == 1
     assert "15 files left out:" in told.stdout
     assert "and 3 more" in told.stdout
-    plain = run.invoke(cli, ["fold", str(tmp_path), "--json"], standalone_mode=False)
+    plain = run.invoke(cli, ["fleet", "fold", str(tmp_path), "--json"], standalone_mode=False)
     assert json.loads(plain.stdout)["unread"] == 15
-    assert run.invoke(cli, ["fold", str(tmp_path / "none")], standalone_mode=False).exit_code == 1
+    assert run.invoke(cli, ["fleet", "fold", str(tmp_path / "none")], standalone_mode=False).exit_code == 1
     with pytest.raises(GpuprovError, match="cannot be read"):
-        run.invoke(cli, ["fold", str(tmp_path / "none")], standalone_mode=False, catch_exceptions=False)
+        run.invoke(cli, ["fleet", "fold", str(tmp_path / "none")], standalone_mode=False, catch_exceptions=False)
 
 
 def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
 
     paths = stub.jobs(tmp_path, ["gpu1", "gpu2", "bad1"], size=2)
     worked(paths[0], tmp_path / "r")
-    words = ["fold", str(tmp_path / "r"), "--fleet", str(tmp_path / "fleet.json")]
+    words = ["fleet", "fold", str(tmp_path / "r"), "--fleet", str(tmp_path / "fleet.json")]
     told = CliRunner().invoke(cli, words, standalone_mode=False)
     assert told.return_value == 1
     assert "not done" in told.stdout
@@ -248,7 +248,7 @@ def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
     assert "nouveau.running" in told.stdout
     assert "not done" not in told.stdout
     assert "1 of 3 hosts is not as wanted" in (tmp_path / "page").read_text()
-    assert "<title>gpuprov fold: " in (tmp_path / "page").read_text()
+    assert "<title>gpuprov fleet fold: " in (tmp_path / "page").read_text()
 
 
 def test_a_host_that_was_only_prepared_proves_nothing(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_host_that_was_only_prepared_proves_nothing(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from gpuprov.__main__ import main
-sys.argv = ["gpuprov", "fold", sys.argv[1], "--json"]
+sys.argv = ["gpuprov", "fleet", "fold", sys.argv[1], "--json"]
 main()
 """
 

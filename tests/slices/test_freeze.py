@@ -1,4 +1,4 @@
-"""What `gpuprov freeze` writes of an inventory, and what `gpuprov slice` makes of it."""
+"""What `gpuprov fleet freeze` writes of an inventory, and what `gpuprov fleet slice` makes of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_same_inventory_gives_the_same_bytes_but_the_date(tmp_path: Path) ->
     source = inventory(tmp_path)
     texts = []
     for name in ("one", "two"):
-        assert run("freeze", str(source), "--out", str(tmp_path / name)).return_value == 0
+        assert run("fleet", "freeze", str(source), "--out", str(tmp_path / name)).return_value == 0
         texts.append((tmp_path / name).read_text())
     stamps = [json.loads(text)["made_at"] for text in texts]
     assert texts[0].replace(stamps[0], "") == texts[1].replace(stamps[1], "")
@@ -68,8 +68,8 @@ def test_the_same_inventory_gives_the_same_bytes_but_the_date(tmp_path: Path) ->
 
 def test_no_secret_is_in_any_file_and_each_is_named(tmp_path: Path) -> None:
     source = inventory(tmp_path)
-    told = run("freeze", str(source), "--out", str(tmp_path / "fleet.json"))
-    run("slice", str(tmp_path / "fleet.json"), "--out", str(tmp_path / "jobs"))
+    told = run("fleet", "freeze", str(source), "--out", str(tmp_path / "fleet.json"))
+    run("fleet", "slice", str(tmp_path / "fleet.json"), "--out", str(tmp_path / "jobs"))
     files = [tmp_path / "fleet.json", *(tmp_path / "jobs").iterdir()]
     assert len(files) == 2
     for file in files:
@@ -159,7 +159,7 @@ def test_what_cannot_be_sliced_by_is_told(tmp_path: Path) -> None:
         cut.cut(fleet, 50, "shelf")
     assert "racks" in caught.value.hint
     assert "site" in caught.value.hint
-    assert "gpuprov freeze --domain" in caught.value.hint
+    assert "gpuprov fleet freeze --domain" in caught.value.hint
     with pytest.raises(GpuprovError, match="policy's domain: no group") as caught:
         cut.domains(fleet, "shelf", "the policy's domain")
     assert "freeze" not in caught.value.hint, "rollout start freezes what its policy names"

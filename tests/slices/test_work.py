@@ -1,4 +1,4 @@
-"""`gpuprov work`: a result of each host, whatever ends the worker, and no green host is done twice in a run."""
+"""`gpuprov fleet work`: a result of each host, whatever ends the worker, and no green host is done twice in a run."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_a_file_that_is_another_one_here_is_refused(tmp_path: Path) -> None:
 def test_secrets_are_taken_again_from_an_inventory_of_the_worker(tmp_path: Path) -> None:
     (path,) = stub.jobs(tmp_path, ["gpu1"], ansible_become_password="hunter2-hunter2")
     run = CliRunner()
-    words = ["work", str(path), "--results", str(tmp_path / "r"), "--run", "r1"]
+    words = ["fleet", "work", str(path), "--results", str(tmp_path / "r"), "--run", "r1"]
     with pytest.raises(
         GpuprovError, match="ansible_become_password is not in the job: it is a secret of gpu1"
     ) as caught:
@@ -300,7 +300,7 @@ def test_secrets_are_taken_again_from_an_inventory_of_the_worker(tmp_path: Path)
 
 def test_an_option_of_another_act_is_refused(tmp_path: Path) -> None:
     (path,) = stub.jobs(tmp_path, ["gpu1"])
-    told = CliRunner().invoke(cli, ["work", str(path), "--results", str(tmp_path / "r"), "--reboot"])
+    told = CliRunner().invoke(cli, ["fleet", "work", str(path), "--results", str(tmp_path / "r"), "--reboot"])
     assert told.exit_code == 2
     assert "--reboot goes with --act plan and apply" in told.stderr
 

@@ -39,7 +39,7 @@ class Outer(Fragment, frozen=True):
         ({"code": "abc"}, ['code is "abc"; allowed: text matching ^[A-Z]+$']),
         ({"at_most": 6}, ["at_most is 6; allowed: a whole number"]),
         ({"either": [1, "x"]}, ['either[1] is "x"; allowed: a whole number']),
-        ({"either": "none"}, ['either is "none"; allowed: a whole number, all or a list: [none]']),
+        ({"either": "none"}, ['either is "none"; allowed: a whole number, all or a list']),
         ([], [" is a list; allowed: a block with inner, many, code, at_most, either ({} for the defaults)"]),
     ],
 )

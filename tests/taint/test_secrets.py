@@ -71,7 +71,7 @@ def test_no_message_repeats_a_value_from_a_vault(
     place: str, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay({"inventory.yaml": SPEC % WRONG[place], "group_vars/all.yml": FILES[kind]})
-    for words in (["check"], ["check", "--json"], ["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+    for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
         _, text = said(capsys, monkeypatch, words[0], "inventory.yaml", "--vault-password-file", "key", *words[1:])
         assert SECRET not in text, text
         assert json.dumps(SECRET)[1:8] not in text, text
@@ -97,7 +97,7 @@ def test_a_vaulted_value_that_is_right_is_written_into_no_file_that_is_handed_on
     lay({"inventory.yaml": SPEC % "kernel: {command_line: {word: '{{ word }}'}}", "group_vars/all.yml": inline(SECRET)})
     given = ("inventory.yaml", "--vault-password-file", "key")
     assert said(capsys, monkeypatch, "check", *given) == (0, "1 host valid\n")
-    for words in (["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+    for words in (["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
         code, text = said(capsys, monkeypatch, words[0], *given, *words[1:])
         assert (code, SECRET in text) == (2, False)
         assert "gpu01: kernel.command_line.word holds a value from the vault, or" in text
@@ -117,7 +117,7 @@ def test_a_vaulted_connection_variable_is_left_out_like_a_password(
         }
     )
     given = ("inventory.yaml", "--vault-password-file", "key")
-    for words in (["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+    for words in (["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
         code, text = said(capsys, monkeypatch, words[0], *given, *words[1:])
         assert (code, SECRET in text) == (0, False)
     assert json.loads((here / "f.json").read_text())["hosts"][0]["secrets"] == ["ansible_user"]
@@ -130,7 +130,7 @@ def test_words_of_gpuprov_are_no_secrets(capsys: pytest.CaptureFixture[str], mon
     given = ("inventory.yaml", "--vault-password-file", "key")
     assert said(capsys, monkeypatch, "check", *given)[0] == 0
     assert shown.masked("H100-SXM5-80GB on infiniband") == "H100-SXM5-80GB on infiniband"
-    assert said(capsys, monkeypatch, "freeze", *given, "--out", "f.json")[0] == 0
+    assert said(capsys, monkeypatch, "fleet", "freeze", *given, "--out", "f.json")[0] == 0
 
 
 def texts(kind: shape.Type, path: str) -> Iterator[tuple[str, shape.StrType]]:
@@ -199,7 +199,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(
 ) -> None:
     block = f'acceptance: {{nvbandwidth: {{source: {{url: "{address}", sha256: {"a" * 64}}}}}}}'
     lay({"inventory.yaml": SPEC % block})
-    for words in (["check"], ["check", "--json"], ["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+    for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
         code, text = said(capsys, monkeypatch, words[0], "inventory.yaml", *words[1:])
         assert (code, PASSWORD in text) == (2, False), text
         assert "acceptance.nvbandwidth.source.url is " in text
@@ -232,7 +232,7 @@ def test_an_address_takes_no_query_and_nothing_repeats_one(
 ) -> None:
     said_of = WITH_QUERY[place].replace("%s", "?sig=CANARY%2Bquery", 1).replace("%s", "a" * 64)
     lay({"inventory.yaml": SPEC.replace("%s", said_of)})
-    for words in (["check"], ["check", "--json"], ["freeze", "--out", "f.json"], ["render", "--out", "r"]):
+    for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
         code, text = said(capsys, monkeypatch, words[0], "inventory.yaml", *words[1:])
         assert code == 2
         assert "CANARY" not in text

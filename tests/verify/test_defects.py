@@ -128,12 +128,12 @@ def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_broken_rule_is_told_by_check(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    assert specs.show_check(judged, as_json=False, verbose=False) == 0
+    assert specs.show_check(judged, form="text", verbose=False) == 0
     assert capfd.readouterr().out == "10 hosts valid\n"
     with_a_broken_rule(monkeypatch)
-    assert specs.show_check(judged, as_json=False, verbose=False) == 2
+    assert specs.show_check(judged, form="text", verbose=False) == 2
     assert capfd.readouterr().out == f"9 hosts valid, 1 not judged ({BAD})\n"
-    assert specs.show_check(judged, as_json=True, verbose=False) == 2
+    assert specs.show_check(judged, form="json", verbose=False) == 2
     told = json.loads(capfd.readouterr().out)
     assert (told["valid"], len(told["hosts"]), len(told["problems"])) == (False, 10, 1)
     assert WORDS.search(told["problems"][0]["message"])

@@ -230,12 +230,8 @@ def receipt(ctx: Ctx) -> Outcome:
 
 def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
     if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
-        near = catalogue.nearest_gpu(fragment.gpu.model)
-        names = ", ".join(f'"{key}"' for key in near)
-        hint = f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
-        yield Problem(
-            path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" is not in the catalogue', hint=hint
-        )
+        what, hint = catalogue.explain_unknown(fragment.gpu.model)
+        yield Problem(path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" {what}', hint=hint)
     elif fragment.gpu and "fabric_manager" not in host.capabilities and "nvidia_driver" in host.capabilities:
         needed = catalogue.find_gpu(fragment.gpu.model)
         count = fragment.gpu.count or 0

@@ -72,7 +72,7 @@ def _done(
     told = run.result(config.state, config.result, number)
     if not told:
         raise Refused(
-            f"gpuprov work ended with {code} and wrote no result",
+            f"gpuprov fleet work ended with {code} and wrote no result",
             "see above in the journal: journalctl -u gpuprov-pull",
         )
     if act == "apply" and told.get("reboot") and manifest["reboot"]:

@@ -1,4 +1,4 @@
-"""Results on their way: what `gpuprov work` wrote, or that nothing was begun, to a folder, an https server or rsync."""
+"""Results on their way: what `gpuprov fleet work` wrote, or that nothing was begun, to a folder, an https server or rsync."""
 
 from __future__ import annotations
 

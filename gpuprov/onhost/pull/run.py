@@ -1,4 +1,4 @@
-"""`gpuprov work` on this host: its job, with gpuprov as it was unpacked from the bundle's wheels."""
+"""`gpuprov fleet work` on this host: its job, with gpuprov as it was unpacked from the bundle's wheels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tried(python: Python, place: str, state: str) -> str:
     """Why gpuprov in this folder does not start; empty if it does."""
     try:
         ran = subprocess.run(
-            command(python, "gpuprov", "work", "--help"), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL,
+            command(python, "gpuprov", "fleet", "work", "--help"), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TRY, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
@@ -47,6 +47,7 @@ def work(python: Python, place: str, state: str, run: str, act: str, job: bytes)
     kept.whole(path, job)
     words = [
         "gpuprov",
+        "fleet",
         "work",
         path,
         "--results",

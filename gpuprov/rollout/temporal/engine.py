@@ -104,7 +104,7 @@ class Temporal:
             found = self._query(rollout, "plan")
             if found is None:
                 told = f"the roll-out {rollout} has not begun yet: no worker has read its files"
-                raise GpuprovError(told, "gpuprov worker says what it lacks; then ask again")
+                raise GpuprovError(told, "gpuprov fleet worker says what it lacks; then ask again")
             self._plans[rollout] = msgspec.convert(found, Loaded).plan()
         return self._plans[rollout]
 
@@ -135,7 +135,7 @@ class Temporal:
         activity = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         sites = dict.fromkeys(plan.sites.get(name, "") or "default" for name in plan.domains)
         return [
-            f"no worker of site {site} is there: gpuprov worker --site {site}"
+            f"no worker of site {site} is there: gpuprov fleet worker --site {site}"
             for site in sites
             if not self._has_worker(messages.queue(site), activity)
         ]
@@ -158,7 +158,7 @@ class Temporal:
         if not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
             told = f"no worker of this version is there ({messages.QUEUE}): nothing was begun"
             raise GpuprovError(
-                told, "gpuprov worker --site SITE, at each site, with the same --address and --namespace"
+                told, "gpuprov fleet worker --site SITE, at each site, with the same --address and --namespace"
             )
         for one in self._without_worker(made.plan):
             console.progress(one)
@@ -256,5 +256,5 @@ def _told(error: Exception) -> tuple[str, str]:
         return "Temporal does not know this roll-out", "gpuprov rollout status --all lists what it knows"
     if status == RPCStatusCode.UNAVAILABLE:
         return f"Temporal is not reached: {error}", "see whether the server runs; then the same again"
-    hint = "see whether a worker runs: gpuprov worker --site SITE; then the same again"
+    hint = "see whether a worker runs: gpuprov fleet worker --site SITE; then the same again"
     return f"no worker has answered in {PATIENCE.seconds} s: {error}", hint

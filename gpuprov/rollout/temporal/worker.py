@@ -1,4 +1,4 @@
-"""`gpuprov worker`: does the jobs of one site, and has a part in carrying out roll-outs. It dials out; nothing dials in."""
+"""`gpuprov fleet worker`: does the jobs of one site, and has a part in carrying out roll-outs. It dials out; nothing dials in."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_nothing_imports_the_sdk_until_it_is_asked_for() -> None:
     assert "temporalio" not in loaded_by("import gpuprov.cli, gpuprov.rollout.command, gpuprov.rollout.embedded")
 
 
-@pytest.mark.parametrize("words", [["worker"], ["rollout", "status", "--engine", "temporal"]])
+@pytest.mark.parametrize("words", [["fleet", "worker"], ["rollout", "status", "--engine", "temporal"]])
 def test_without_the_extra_it_says_what_to_install(words: list[str]) -> None:
     code = "import sys; sys.modules['temporalio'] = None; import importlib.util as u; "
     code += (

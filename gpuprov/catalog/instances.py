@@ -1,0 +1,75 @@
+"""Instance types of clouds, and cards of other vendors: what people write in place of a GPU model."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import cache
+from typing import Literal
+
+from gpuprov.catalog.reader import Fact, File, load
+
+Fabric = Literal["", "infiniband", "roce", "efa", "erdma"]
+_TYPE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?")
+
+
+class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Instance types with the same GPUs. `model`: a key of gpus.yaml; `fabric`: as rdma.fabric, empty if there is none or unknown."""
+
+    types: tuple[str, ...]
+    model: str
+    count: int
+    fabric: Fabric = ""
+
+
+class Vendor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another vendor. `pci`: its id; `begins`: how names of its cards and of instance types with them begin, squeezed."""
+
+    vendor: str
+    pci: str
+    begins: tuple[str, ...]
+
+
+class InstancesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/instances.yaml"""
+
+    instances: tuple[InstanceTypes, ...]
+    vendors: tuple[Vendor, ...]
+
+
+_SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
+"""What GPU feature discovery adds to a product name: https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
+
+
+def as_label(text: str) -> str:
+    """A product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any branch."""
+    return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
+
+
+@cache
+def _by_type() -> dict[str, InstanceTypes]:
+    return {name.casefold(): row for row in load("instances", InstancesFile).instances for name in row.types}
+
+
+def find_instance(text: str) -> InstanceTypes | None:
+    """The row of an instance type, in any case; None if it is not known."""
+    return _by_type().get(text.strip().casefold())
+
+
+def nearest_types(text: str) -> list[str]:
+    """Instance types that resemble a text which looks like one: a typing error away, or none."""
+    if not _TYPE.fullmatch(text.strip().casefold()):
+        return []
+    names = {name.casefold(): name for row in load("instances", InstancesFile).instances for name in row.types}
+    return [names[near] for near in get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)]
+
+
+def find_vendor(text: str) -> str:
+    """The vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; else empty."""
+    plain = text.strip().casefold()
+    squeezed = re.sub(r"[^a-z0-9]", "", plain)
+    for row in load("instances", InstancesFile).vendors:
+        by_name = any(squeezed.startswith(begin) for begin in row.begins)
+        if by_name or re.match(rf"{row.pci}:[0-9a-f]{{4}}", plain):
+            return row.vendor
+    return ""

@@ -1,0 +1,55 @@
+"""Mistakes of writing that a parser reports far from where they are: a quote that is not closed, a range in the way of the shell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from gpuprov.inventory import ranges
+from gpuprov.spec.problem import Origin, Problem
+
+_YAML = re.compile(r"line (\d+), column \d+")
+_OPENED = re.compile(r"""(?:^[ ]*|[:,\[{-][ ]+|[\[{])(?P<quote>["'])""")
+_KEY = re.compile(r"([\w.-]+)[ ]*:[ ]*\Z")
+
+
+def open_quote(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+    """The first quote before the place of a YAML error that does not close in its line."""
+    numbers = [int(number) for number in _YAML.findall(said)]
+    if not numbers:
+        return None
+    for number, line in enumerate(lines[: max(numbers)], 1):
+        column = _unclosed(line)
+        if column is None:
+            continue
+        quote, key = line[column], _KEY.search(line[:column])
+        where = f"the value of {key[1]}" if key else "the text"
+        message = "the quote that opens here is not closed in this line"
+        return Problem(message=message, origin=Origin(place.file, number, column + 1), hint=f"end {where} with {quote}")
+    return None
+
+
+def _unclosed(line: str) -> int | None:
+    """The column of a quote that opens in a line and does not close in it."""
+    start = 0
+    while opened := _OPENED.search(line, start):
+        if re.search(r"(?:\A|[ ])#", line[start : opened.start("quote")]):
+            return None
+        quote, at = opened["quote"], opened.start("quote")
+        rest = re.compile(r'(?:[^"\\]|\\.)*"' if quote == '"' else "(?:[^']|'')*'").match(line, at + 1)
+        if not rest:
+            return at
+        start = rest.end()
+    return None
+
+
+def shell_range(said: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+    """The name in an INI file that is a range to the shell or Slurm, and none to Ansible."""
+    if "host range must" not in said:
+        return None
+    for number, line in enumerate(lines, 1):
+        name = line.split()[0] if line.split() else ""
+        if meant := ranges.corrected(name) if not name.startswith("[") else "":
+            message = f"the range in {ranges.show(name)} cannot be read"
+            return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {meant}")
+    return None

@@ -1,0 +1,80 @@
+"""What `gpuprov check` found, for code review: SARIF 2.1.0, and GitHub's workflow commands.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from gpuprov import __version__
+from gpuprov.shown import cleaned
+from gpuprov.spec.problem import Origin, Problem
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+INVENTORY = "inventory"
+"""The rule of problems that concern no block of a spec."""
+
+
+def as_sarif(problems: Sequence[Problem]) -> str:
+    """One run of SARIF; a result for each problem, with its place."""
+    rules = list(dict.fromkeys(map(_rule, problems)))
+    driver = {"name": "gpuprov", "version": __version__, "rules": [{"id": rule} for rule in rules]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(problem, rules) for problem in problems],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
+
+
+def _rule(problem: Problem) -> str:
+    return str(problem.path[0]) if problem.path else INVENTORY
+
+
+def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Any]:
+    rule = _rule(problem)
+    found: dict[str, Any] = {
+        "ruleId": rule,
+        "ruleIndex": rules.index(rule),
+        "level": problem.severity,
+        "message": {"text": _text(problem)},
+    }
+    return {**found, "locations": [{"physicalLocation": _location(problem.origin)}]} if problem.origin else found
+
+
+def _location(origin: Origin) -> dict[str, Any]:
+    path = PurePath(origin.file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    region = {"region": {"startLine": origin.line, "startColumn": max(origin.column, 1)}} if origin.line else {}
+    return {"artifactLocation": {"uri": uri}, **region}
+
+
+def as_github(problem: Problem) -> str:
+    """A workflow command without its leading `::`, in one line: GitHub shows it at the problem's place."""
+    origin = problem.origin
+    properties = {"title": f"gpuprov check: {_rule(problem)}"}
+    if origin:
+        place = {"line": str(origin.line), "col": str(max(origin.column, 1))} if origin.line else {}
+        properties = {"file": origin.file, **place, **properties}
+    told = ",".join(f"{name}={_escaped(cleaned(value), ':,')}" for name, value in properties.items())
+    return f"{problem.severity} {told}::{_escaped(_text(problem))}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    """As @actions/core escapes: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts"""
+    for character in f"%\r\n{more}":
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _text(problem: Problem) -> str:
+    hosts = (
+        f" ({problem.hosts[0]}{' ...' if problem.hosts[1:] else ''})" if problem.hosts and not problem.origin else ""
+    )
+    return cleaned(f"{problem.message}{f'; {problem.hint}' if problem.hint else ''}{hosts}")

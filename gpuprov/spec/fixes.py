@@ -1,0 +1,161 @@
+"""What to type in place of a value that a field refuses. A fix is offered only if the field takes it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import inspect as shape
+
+from gpuprov.shown import is_hidden
+from gpuprov.spec.kinds import fits, members
+
+ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
+"""Words that people mean by true and false."""
+YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
+_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_SPLIT = re.compile(r"[,\s]+")
+
+
+class Unknown:
+    """The value of a fix that only the user knows: what was written is not what YAML read."""
+
+
+class Fix(NamedTuple):
+    """A value that the field takes, and the words that offer it."""
+
+    value: object
+    words: str
+
+
+def fix_for(value: object, kind: shape.Type) -> Fix | None:
+    """The value that was probably meant, in a form that a field of this type takes; None where it cannot be known."""
+    if value is None or is_hidden(str(value)):
+        return None
+    return next((fix for member in members(kind) for fix in _of_member(value, member)), None)
+
+
+def explain(value: object, kind: shape.Type) -> str:
+    """What to type instead, to follow what is allowed; empty where nothing can be said."""
+    if fix := fix_for(value, kind):
+        return f"; {fix.words}"
+    words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in members(kind))
+    return YAML_BOOLEANS if isinstance(value, bool) and words else ""
+
+
+def typed(value: object) -> str:
+    """A value as it is typed in YAML, on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {typed(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(typed, value))}]"
+    if isinstance(value, str):
+        plain = re.fullmatch(r"[A-Za-z](?:[\w.-]*\w)?", value) and value.casefold() not in {*_WORDS, "null", "y", "n"}
+        return value if plain else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _of_member(value: object, kind: shape.Type) -> Iterator[Fix]:
+    if isinstance(kind, shape.StrType | shape.LiteralType):
+        yield from _text(value, kind)
+    elif isinstance(kind, shape.IntType):
+        whole = int(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,15}", value.strip()) else None
+        if whole is not None and fits(whole, kind):
+            yield Fix(whole, f"write {whole} without quotes")
+    elif isinstance(kind, shape.BoolType):
+        said = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
+        said = bool(value) if isinstance(value, int) and value in (0, 1) else said
+        if said is not None:
+            yield Fix(said, f"write {typed(said)}" + (" without quotes" if isinstance(value, str) else ""))
+    elif isinstance(kind, shape.VarTupleType | shape.ListType):
+        yield from _list(value, kind)
+    elif isinstance(kind, shape.StructType):
+        yield from _block(value, kind)
+
+
+def _text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
+    if isinstance(value, bool):
+        for word in ON if value else OFF:
+            if _narrow(kind) and fits(word, kind):
+                told = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
+                yield Fix(word, told + YAML_BOOLEANS)
+    elif isinstance(value, int) and fits(str(value), kind):
+        yield Fix(str(value), f'quote it: "{value}"')
+    elif isinstance(value, float):
+        yield from _fraction(value, kind)
+    elif isinstance(value, str) and isinstance(kind, shape.LiteralType):
+        yield from _choice(value, [choice for choice in kind.values if isinstance(choice, str)])
+    elif isinstance(value, str) and (bare := value.strip(" \t\"'")) != value and _narrow(kind) and fits(bare, kind):
+        yield Fix(bare, f'write "{bare}"')
+
+
+def _choice(value: str, choices: list[str]) -> Iterator[Fix]:
+    """The one choice that a misspelled word resembles; a path resembles no other."""
+    if "/" in value:
+        return
+    squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
+    word = re.sub(r"[^a-z0-9]", "", value.casefold())
+    near = difflib.get_close_matches(word, squeezed, n=2, cutoff=0.8)
+    if len(near) == 1 and sum(word in choice for choice in squeezed) < 2:
+        yield Fix(squeezed[near[0]], f'did you mean "{squeezed[near[0]]}"?')
+
+
+def _fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
+    """A version that was not quoted: YAML read a number, and a zero at its end is lost."""
+    texts = [text for text in (f"{value}", f"{value}0") if fits(text, kind)]
+    if texts and not _narrow(kind):
+        yield Fix(Unknown, "quote it as it was written: YAML read a number")
+    elif texts:
+        lost = len(texts) > 1 and re.search(r"\.\d\Z", texts[0])
+        more = f', or "{texts[1]}" if that was written: YAML drops a zero at the end of a number' if lost else ""
+        yield Fix(texts[0], f'quote it: "{texts[0]}"{more}')
+    elif value.is_integer() and fits(f"{value:.0f}", kind):
+        yield Fix(f"{value:.0f}", f'write "{value:.0f}"')
+
+
+def _list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
+    if isinstance(value, Mapping | list | tuple | bool):
+        return
+    if isinstance(value, int):
+        return  # a number is hardly a name
+    items = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
+    made = [item if _takes(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
+    if made and None not in made:
+        plain = [item.value if isinstance(item, Fix) else item for item in made]
+        yield Fix(plain, f"write {typed(plain)}")
+
+
+def _block(value: object, kind: shape.StructType) -> Iterator[Fix]:
+    """A block in which one field takes what was written in its place."""
+    if isinstance(value, Mapping | list | tuple):
+        return
+    needed = [field.encode_name for field in kind.fields if field.required]
+    if value is True and not needed:
+        yield Fix({}, "write {} for the defaults")
+    if isinstance(value, bool):
+        return
+    for field in kind.fields:
+        if needed and needed != [field.encode_name]:
+            continue
+        if not needed and not any(_narrow(member) for member in members(field.type)):
+            continue
+        inner: Any = value if _takes(value, field.type) else fix_for(value, field.type)
+        if inner is not None:
+            made = {field.encode_name: inner.value if isinstance(inner, Fix) else inner}
+            yield Fix(made, f"write {typed(made)}")
+
+
+def _takes(value: object, kind: shape.Type) -> bool:
+    return any(
+        fits(value, member) for member in members(kind) if not isinstance(member, shape.StructType | shape.DictType)
+    )
+
+
+def _narrow(kind: shape.Type) -> bool:
+    """True if what a field of this type takes says by itself which field is meant."""
+    if isinstance(kind, shape.VarTupleType | shape.ListType):
+        return any(map(_narrow, members(kind.item_type)))
+    return isinstance(kind, shape.LiteralType) or (isinstance(kind, shape.StrType) and bool(kind.pattern))

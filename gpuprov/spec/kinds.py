@@ -1,0 +1,105 @@
+"""Types of fields, as msgspec describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import inspect as shape
+
+from gpuprov.spec.problem import Path
+
+
+def unwrap(kind: shape.Type) -> shape.Type:
+    """A type without what is noted beside it."""
+    while isinstance(kind, shape.Metadata):
+        kind = kind.type
+    return kind
+
+
+def members(kind: shape.Type) -> list[shape.Type]:
+    """The types of a union, else the type alone; each bare."""
+    whole = unwrap(kind)
+    return [unwrap(member) for member in whole.types] if isinstance(whole, shape.UnionType) else [whole]
+
+
+def fits(value: object, kind: shape.Type) -> bool:
+    """True if a field of this type takes the value; of a list or block, only that it is one."""
+    if isinstance(kind, shape.AnyType):
+        return True
+    try:
+        msgspec.convert(value, _annotation(kind))
+    except (msgspec.ValidationError, UnicodeEncodeError):  # half of a character
+        return False
+    return True
+
+
+def _annotation(kind: shape.Type) -> Any:
+    if isinstance(kind, shape.LiteralType):
+        return Literal[tuple(kind.values)]
+    if isinstance(kind, shape.IntType):
+        bounds: dict[str, Any] = {"ge": kind.ge, "le": kind.le}
+        return Annotated[int, msgspec.Meta(**bounds)]
+    if isinstance(kind, shape.StrType):
+        meta = msgspec.Meta(pattern=kind.pattern, min_length=kind.min_length, max_length=kind.max_length)
+        return Annotated[str, meta]
+    return {shape.BoolType: bool, shape.NoneType: None, shape.DictType: dict, shape.FloatType: float}.get(
+        type(kind), list if isinstance(kind, shape.VarTupleType | shape.ListType) else object
+    )
+
+
+def kind_at(kind: shape.Type, path: Path) -> shape.Type | None:
+    """The type of what stands at a path inside a value of this type; None where nothing may."""
+    if not path:
+        return kind
+    first, rest = path[0], path[1:]
+    for member in members(kind):
+        inner: shape.Type | None = None
+        if isinstance(member, shape.StructType):
+            inner = next((field.type for field in member.fields if field.encode_name == first), None)
+        elif isinstance(member, shape.DictType):
+            inner = member.value_type
+        elif isinstance(member, shape.VarTupleType | shape.ListType) and isinstance(first, int):
+            inner = member.item_type
+        if inner is not None:
+            return kind_at(inner, rest)
+    return None
+
+
+def value_at(value: object, path: Path) -> object:
+    """What stands at a path; None where nothing does."""
+    for part in path:
+        if isinstance(value, Mapping):
+            value = next((item for key, item in value.items() if str(key) == str(part)), None)
+        elif isinstance(value, list | tuple) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            return None
+    return value
+
+
+class Removed:
+    """Takes the place of what is removed by `with_value`."""
+
+
+def with_value(value: object, path: Path, new: object) -> object:
+    """A copy with something else at a path, or without it where that is `Removed`. Items of lists keep their numbers until the end."""
+    if not path:
+        return new
+    first, rest = path[0], path[1:]
+    if isinstance(value, Mapping):
+        made = {key: with_value(item, rest, new) if str(key) == str(first) else item for key, item in value.items()}
+        return {key: item for key, item in made.items() if item is not Removed}
+    if isinstance(value, list | tuple) and isinstance(first, int):
+        return [with_value(item, rest, new) if number == first else item for number, item in enumerate(value)]
+    return value
+
+
+def without_removed(value: object) -> object:
+    """A copy without the items of lists that were removed."""
+    if isinstance(value, Mapping):
+        return {key: without_removed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_removed(item) for item in value if item is not Removed]
+    return value

@@ -1,0 +1,132 @@
+"""Blocks and fields that stand in a wrong place of a spec, or under the name that others give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from gpuprov.shown import counted, is_hidden
+from gpuprov.spec.build import Finding, unknown_key
+from gpuprov.spec.fixes import typed
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Path
+
+EXAMPLES: dict[str, str] = {
+    "cuda": 'cuda_toolkit: {versions: ["12.8"]} (the toolkit) or nvidia_driver: {cuda: "12.8"} (a driver that runs it)',
+    "driver": 'nvidia_driver: {version: "580"}',
+    "nvidia": 'nvidia_driver: {version: "580"}',
+    "drivers": 'nvidia_driver: {version: "580"}',
+    "nvlink": "fabric_manager: {}",
+    "nvswitch": "fabric_manager: {}",
+    "fabricmanager": "fabric_manager: {}",
+    "docker": "container_toolkit: {runtimes: [docker]}",
+    "containerd": "container_toolkit: {runtimes: [containerd]}",
+    "crio": "container_toolkit: {runtimes: [crio]}",
+    "cri-o": "container_toolkit: {runtimes: [crio]}",
+    "podman": "container_toolkit: {runtimes: [podman]}",
+    "toolkit": "container_toolkit: {}",
+    "nvidia_container_toolkit": "container_toolkit: {}",
+    "infiniband": "rdma: {fabric: infiniband}",
+    "ib": "rdma: {fabric: infiniband}",
+    "ofed": "rdma: {stack: doca-ofed}",
+    "peermem": "gpudirect_rdma: {}",
+    "gpudirect": "gpudirect_rdma: {}",
+    "gdr": "gpudirect_rdma: {}",
+    "persistenced": "persistence: {}",
+    "persistence_mode": "persistence: {}",
+    "dcgm_exporter": "dcgm: {}",
+    "k8s": "kubernetes: {}",
+    "device_plugin": "kubernetes: {}",
+    "vgpu": "vgpu_guest: {}",
+    "model": "gpu: {model: H100-SXM5-80GB, count: 8}",
+    "count": "gpu: {model: H100-SXM5-80GB, count: 8}",
+    "gpus": "gpu: {model: H100-SXM5-80GB, count: 8}",
+}
+"""What other tools, and people, call a block: their name, and what to write here."""
+MOST_OWNERS = 3
+
+
+class Placed(NamedTuple):
+    """The blocks as they were meant, what is wrong with how they were written, and at which paths what was moved was."""
+
+    values: dict[Any, object]
+    findings: list[Finding]
+    written: dict[Path, Path]
+
+
+def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]], house: tuple[str, ...]) -> Placed:
+    """Sort a host's `gpuprov` variable into blocks. `fragments`: the blocks of capabilities; `house`: all other keys."""
+    names = [*house, *fragments]
+    found: dict[Any, object] = {}
+    findings: list[Finding] = []
+    written: dict[Path, Path] = {}
+    outer = dict(_outdented(values, fragments))
+    for owner, keys in outer.items():
+        findings.append(_indentation(owner, keys))
+        found[owner] = {key: values[key] for key in keys}
+        written |= {(owner, key): (key,) for key in keys}
+    taken = {key for keys in outer.values() for key in keys}
+    for key, value in values.items():
+        if key in taken or key in outer:
+            continue
+        if key in names:
+            found[key] = value
+            continue
+        path, message, hint = unknown_key((), key, names)
+        near = hint.removeprefix('did you mean "').removesuffix('"?')
+        hint = _elsewhere(str(key), value, fragments) or hint
+        findings.append((path, message, hint))
+        if near in fragments and near not in values and near in hint:
+            found[near], written[near,] = value, (str(key),)
+    for name in [name for name in found if name in fragments]:
+        block = found[name]
+        others = [key for key in block if _is_other(key, name, fragments)] if isinstance(block, Mapping) else []
+        for key in others:
+            hint = f"it is a block of its own: write it beside {name}, with the same indentation"
+            findings.append(((name, str(key)), f'"{key}" stands in {name}', hint))
+            if key not in found and isinstance(block, Mapping):
+                found[key], written[key,] = block[key], (name, key)
+        if isinstance(block, Mapping):
+            found[name] = {key: value for key, value in block.items() if key not in others}
+    return Placed(found, findings, written)
+
+
+def _outdented(
+    values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]]
+) -> Iterator[tuple[str, list[str]]]:
+    """Blocks that are empty, and the keys after them that are their fields: they lack their indentation."""
+    owner, keys = "", list[str]()
+    for key, value in [*values.items(), ("", None)]:
+        if owner and key not in fragments and key in fragments[owner].__struct_fields__:
+            keys.append(key)
+            continue
+        if keys:
+            yield owner, keys
+        owner, keys = (key, []) if value is None and key in fragments else ("", [])
+
+
+def _indentation(owner: str, keys: list[str]) -> Finding:
+    told = ", ".join(keys)
+    message = (
+        f"{owner} is empty, and {counted(len(keys), 'field')} of it ({told}) stand{'s' * (len(keys) == 1)} beside it"
+    )
+    return (owner,), message, f"indent {told} by two more spaces than {owner}"
+
+
+def _elsewhere(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
+    """Where to write a key that is no block: in the block whose field it is, or under another name. Empty if nobody knows."""
+    if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
+        return f"write {example}"
+    owners = [name for name, fragment in fragments.items() if key in fragment.__struct_fields__]
+    if not owners or len(owners) > MOST_OWNERS:
+        return ""
+    items = value if isinstance(value, list) else [value]
+    plain = value == {} or all(isinstance(item, str | int | float) and not is_hidden(str(item)) for item in items)
+    shown = typed(value) if plain and len(str(value)) <= 40 else "..."
+    written = " or ".join(f"{name}: {{{key}: {shown}}}" for name in owners)
+    return f"it is a field of {', '.join(owners)}: write {written}"
+
+
+def _is_other(key: object, name: str, fragments: Mapping[str, type[Fragment]]) -> bool:
+    """True if a key of a block is the name of another block."""
+    return key in fragments and key not in fragments[name].__struct_fields__

@@ -1,0 +1,84 @@
+"""Specs with mistakes, typed as far as they can be, so that one mistake hides no other: rules judge what is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gpuprov.spec.build import Finding, convert, shape_of
+from gpuprov.spec.fixes import Unknown, fix_for
+from gpuprov.spec.kinds import Removed, kind_at, value_at, with_value, without_removed
+from gpuprov.spec.problem import Path, Problem, dotted
+
+ROUNDS = 5
+"""How often a block is tried; what is wrong deeper down is only found when what holds it is right."""
+_MEANT = re.compile(r'\Adid you mean "([^"]+)"\?')
+
+
+@dataclass
+class Repairs:
+    """Paths whose values were replaced by their fix, and paths without a value that anybody could judge."""
+
+    replaced: set[Path] = field(default_factory=set)
+    dropped: set[Path] = field(default_factory=set)
+
+    def convert(self, value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
+        """As `build.convert`, but with a block wherever one is left once mistakes are repaired or taken out."""
+        block, first = convert(value, kind, path)
+        findings = first
+        for _ in range(ROUNDS):
+            if block is not None:
+                break
+            value = self._repaired(value, kind, path, findings)
+            block, findings = convert(value, kind, path)
+        if block is None:
+            self.dropped.add(path)
+        return block, first
+
+    def _repaired(self, value: object, kind: Any, path: Path, findings: Iterable[Finding]) -> object:
+        for place, _, hint in findings:
+            inner = place[len(path) :]
+            of_it = kind_at(shape_of(kind), inner)
+            fix = fix_for(value_at(value, inner), of_it) if of_it else None
+            new: object = Removed
+            if fix and fix.value is not Unknown and place not in self.replaced:
+                new = fix.value
+                self.replaced.add(place)
+            else:
+                self.replaced.discard(place)
+                self.dropped.add(place)
+            if meant := _MEANT.match(hint) if not of_it else None:
+                self.dropped.add((*place[:-1], meant[1]))
+            value = with_value(value, inner, new)
+        return without_removed({} if value is Removed else value)
+
+    def judged(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """The problems that do not follow from what was taken out."""
+        for problem in problems:
+            if not any(_is_about(problem, path) for path in self.dropped):
+                yield problem
+
+    def unless_refused(self, findings: Iterable[Finding], problems: Iterable[Problem]) -> Iterator[Finding]:
+        """The findings, without those whose fix a rule refuses: what the rule says is what is to be done."""
+        refused = {problem.path for problem in problems if problem.severity == "error"}
+        return (finding for finding in findings if finding[0] not in self.replaced & refused)
+
+
+def _is_about(problem: Problem, path: Path) -> bool:
+    shorter = min(len(problem.path), len(path))
+    if problem.path[:shorter] == path[:shorter]:
+        return True
+    words = f"{problem.message} {problem.hint}"
+    return re.search(rf"(?<![\w.]){re.escape(dotted(path))}(?!\w)", words) is not None
+
+
+def placed_as_written(problem: Problem, written: dict[Path, Path]) -> Problem:
+    """The problem with the path at which its field stands in the inventory."""
+    for length in range(len(problem.path), 0, -1):
+        if found := written.get(problem.path[:length]):
+            return msgspec.structs.replace(problem, path=(*found, *problem.path[length:]))
+    return problem

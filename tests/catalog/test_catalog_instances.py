@@ -1,0 +1,74 @@
+"""GPUs by the names that people have for them: labels of Kubernetes, nvidia-smi, instance types; and cards of other vendors."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog.gpus import explain_unknown, find_gpu, gpus
+from gpuprov.catalog.instances import InstancesFile, find_instance
+from gpuprov.catalog.reader import load
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"),
+        ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb-SHARED", "A100-SXM4-80GB"),
+        ("NVIDIA-A100-SXM4-40GB-SHARED", "A100-SXM4-40GB"),
+        ("nvidia_a100-sxm4-80gb", "A100-SXM4-80GB"),
+        ("Tesla-T4", "T4"),
+        ("NVIDIA-H100-NVL", "H100-NVL"),
+        ("H100 80GB HBM3", "H100-SXM5-80GB"),
+        ("GeForce RTX 3090", "RTX3090"),
+        ("p5.48xlarge", "H100-SXM5-80GB"),
+        ("Standard_ND96isr_H100_v5", "H100-SXM5-80GB"),
+        ("standard_nd96asr_v4", "A100-SXM4-40GB"),
+        ("ecs.gn7i-c8g1.2xlarge", "A10"),
+        ("a3-highgpu-8g", "H100-SXM5-80GB"),
+    ],
+)
+def test_names_as_people_have_them(name: str, key: str) -> None:
+    found = find_gpu(name)
+    assert found
+    assert found.key == key
+
+
+@pytest.mark.parametrize("name", ["H100", "A100", "NVIDIA-A100", "p5", "", "NVIDIA", "-SHARED"])
+def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
+    assert find_gpu(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "hint"),
+    [
+        ("MI300X", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("g4ad.xlarge", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("Standard_ND96isr_MI300X_v5", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("1002:74a1", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
+        ("Gaudi 3", "is Intel hardware", "gpuprov manages NVIDIA GPUs"),
+        ("Ascend 910B", "is Huawei hardware", "gpuprov manages NVIDIA GPUs"),
+        ("p5.47xlarge", "is not in the catalogue", '"p5.48xlarge"'),
+        ("Voodoo 5", "is not in the catalogue", "gpuprov catalog gpus lists all"),
+    ],
+)
+def test_what_is_said_of_a_name_that_is_no_gpu_here(name: str, what: str, hint: str) -> None:
+    assert find_gpu(name) is None
+    told = explain_unknown(name)
+    assert told[0] == what
+    assert hint in told[1]
+
+
+def test_the_table_is_consistent() -> None:
+    rows = load("instances", InstancesFile).instances
+    types = [name.casefold() for row in rows for name in row.types]
+    assert len(types) == len(set(types)) > 150
+    assert {row.model for row in rows} <= {gpu.key for gpu in gpus()}
+    assert all(1 <= row.count <= 16 for row in rows)
+    names = {name.casefold() for gpu in gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases))}
+    assert not names & set(types)
+
+
+def test_an_instance_type_says_count_and_fabric() -> None:
+    found = find_instance("P5.48xlarge")
+    assert found
+    assert (found.model, found.count, found.fabric) == ("H100-SXM5-80GB", 8, "efa")

@@ -1,0 +1,84 @@
+"""`gpuprov simulate` and `gpuprov test`: what they hand over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpuprov.cli import cli
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import __main__ as program
+from gpuprov.simulate.description import Description, Gpus
+
+
+@pytest.mark.parametrize(
+    ("line", "handed"),
+    [
+        ("up --gpu T4:2", "up gpu01 --gpu T4:2"),
+        ("up a b --kind machine --inventory h.yaml", "up a b --kind machine --inventory h.yaml"),
+        ("down --all", "down --all"),
+        ("list", "list"),
+        ("logs a", "logs a"),
+        ("fault a version-mismatch --heal", "fault a version-mismatch --heal"),
+        ("faults --json", "faults --json"),
+        ("setup --machines", "setup --machines"),
+    ],
+)
+def test_words_are_handed_over_as_the_program_takes_them(
+    line: str, handed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[list[str]] = []
+
+    def main(words: list[str]) -> int:
+        taken.append(words)
+        return 0
+
+    monkeypatch.setattr(program, "main", main)
+    done = CliRunner().invoke(cli, ["simulate", *line.split()], standalone_mode=False)
+    assert (done.exception, done.return_value) == (None, 0)
+    assert taken == [handed.split()]
+    program._parser().parse_args(handed.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "gpu", "nvswitch"),
+    [
+        ("H100-SXM5-80GB:8", Gpus(model="H100-SXM5-80GB", count=8), 3),
+        ("H100-SXM5-80GB:1", Gpus(model="H100-SXM5-80GB", count=1), 0),
+        ("T4", Gpus(model="T4", count=1), 0),
+        ("p4d.24xlarge", Gpus(model="A100-SXM4-40GB", count=8), 2),
+        ("10de:20b0:2", Gpus(model="A100-SXM4-40GB", count=2), 0),
+    ],
+)
+def test_gpus_of_a_word(text: str, gpu: Gpus, nvswitch: int) -> None:
+    made = program._with_gpus(Description(), text)
+    assert (made.gpu, made.nvswitch) == (gpu, nvswitch)
+
+
+@pytest.mark.parametrize("text", ["MI300X:8", "T4:0", "T4:9", "T4:99999999999", "nothing", ":3"])
+def test_gpus_that_cannot_be_simulated(text: str) -> None:
+    with pytest.raises(GpuprovError):
+        program._with_gpus(Description(), text)
+
+
+def test_pytest_runs_the_checks_and_its_result_is_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text("all: {hosts: {h1: {}, h2: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
+    (tmp_path / "test_site.py").write_text("def test_spec(spec):\n    assert spec.name == 'h1'\n")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE", "PYTEST"))}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gpuprov", "test", "i.yaml", *words]
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+    listed = run("--", "--collect-only", "-q", "-p", "no:cacheprovider")
+    assert listed.returncode == 0, listed.stdout + listed.stderr
+    assert "nouveau" in listed.stdout
+    assert "test_site.py::test_spec[h2]" in listed.stdout
+    ended = run("--limit", "h2", "--", "test_site.py", "-q", "-k", "test_spec", "-p", "no:cacheprovider")
+    assert (ended.returncode, "1 failed" in ended.stdout) == (1, True), ended.stdout + ended.stderr
+    assert run("--", "--no-such-option").returncode == 2
