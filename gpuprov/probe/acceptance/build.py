@@ -1,4 +1,4 @@
-"""What acceptance tools are built with: compilers and packages of a host."""
+"""Compilers and packages of a host that acceptance tools are built with."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RPM = (
     "boost-devel",
     "stress-ng",
 )
-"""What the tools and their builds need, as the catalogue has it."""
+"""Packages that the tools and their builds need, as in the catalogue."""
 
 
 def parse(output: Output) -> str:
@@ -56,4 +56,4 @@ PACKAGES = Probe(
     f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
     blank=PACKAGE_LISTS,
 )
-"""Those of them that are installed."""
+"""Installed packages among DEBIAN and RPM."""

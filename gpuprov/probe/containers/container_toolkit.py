@@ -14,12 +14,12 @@ GPU_KIND = "nvidia.com/gpu"
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
+    """The installed toolkit. `version` of nvidia-ctk, empty if not installed. `settings` of its config.toml;
+    `complaint`: the error if they cannot be read.
 
-    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the features of
-    the specification that nvidia-cdi-refresh was told of.
-    `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
-    `spares`: those of cri-o's packages, which are on no PATH.
+    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the feature
+    flags configured for nvidia-cdi-refresh. `leftovers`: files of old installations. `runners`: low-level runtimes
+    that nvidia-container-runtime may use and finds; `spares`: those of cri-o's packages, which are not in PATH.
     """
 
     version: str = ""
@@ -34,8 +34,9 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
-    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether it gives
-    containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: those in it that older readers do not know."""
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`:
+    whether it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do
+    not know."""
 
     path: str
     kind: str = ""
@@ -47,7 +48,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """What nvidia-smi lists: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its complaint.
+    """The list from nvidia-smi: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its
+    error.
 
     `parents`: index and UUID of GPUs in MIG mode, which releases before 1.18 name beside their MIG devices.
     """
@@ -119,7 +121,8 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
 
 
 def parse_answers(output: Output) -> dict[str, str]:
-    """By engine that answered: why it cannot read a specification, in its own words; empty where it has the device."""
+    """Parse the error of each engine that cannot read a specification, by engine; empty for an engine that has the
+    device."""
     answers: dict[str, str] = {}
     complaints: dict[str, str] = {}
     for line in output.text.splitlines():
@@ -221,10 +224,10 @@ env "$c=$d/conf" timeout 20 podman --root "$d/storage" --runroot "$d/run" --tmpd
     parse_answers,
     "podman --log-level debug run --rm --device nvidia.com/gpu=all IMAGE true",
 )
-"""What podman says of the specifications, asked as root where one is newer than all releases read that know CDI. It is asked for a
-device that nobody has, too, so that it ends before anything is started; what it writes until then, it writes into a folder of its own,
-and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's settings:
-https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
+"""podman's opinion of the specifications, requested as root if one is newer than all releases with CDI can read. The
+request includes a device that does not exist, so that podman fails before it starts anything; whatever it writes
+until then goes to a temporary folder, and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's
+settings: https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
 DEVICES = Probe(
     "gpu_devices",
     """command -v nvidia-smi >/dev/null || exit 0

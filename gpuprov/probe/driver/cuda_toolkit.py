@@ -1,4 +1,5 @@
-"""CUDA toolkits on a host: their packages, what lies in /usr/local, which one is the default, which libraries programs find."""
+"""CUDA toolkits on a host: their packages, directories in /usr/local, the default toolkit, and the libraries that
+programs find."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, pars
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory /usr/local/cuda-X.Y. `release` and `build`: what its nvcc says (12.4, 12.4.131); `complaint`: why it says neither.
-    `cudart`: the version in the name of its libcudart.so, `kit` that of the whole in version.json. Empty: not there."""
+    """A directory /usr/local/cuda-X.Y. `release` and `build`: reported by its nvcc (12.4, 12.4.131); `complaint`:
+    the error if it reports neither. `cudart`: the version in the name of its libcudart.so, `kit` that of the toolkit
+    in version.json. Empty: absent."""
 
     release: str = ""
     build: str = ""
@@ -24,9 +26,10 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Toolkits(msgspec.Struct, frozen=True, kw_only=True):
-    """`toolkits` by version. `link`: where /usr/local/cuda leads in the end, `by`: what it is (`alternatives`, `link`,
-    `directory`, or empty: not there). `mode` of the alternatives: auto, manual, or empty without any; `choices` of them.
-    `profile`: text of gpuprov's file in /etc/profile.d. `libraries`: the files that the linker's cache has, by their short name."""
+    """All toolkits. `toolkits` by version. `link`: final target of /usr/local/cuda, `by`: its kind (`alternatives`,
+    `link`, `directory`, or empty: absent). `mode` of the alternatives: auto, manual, or empty without any; `choices`
+    of them. `profile`: text of gpuprov's file in /etc/profile.d. `libraries`: files in the linker's cache, by their
+    short name."""
 
     toolkits: dict[str, Toolkit] = {}
     link: str = ""
@@ -101,7 +104,8 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",
 )
-"""Versions of the packages that a toolkit, cuDNN and NCCL are asked for by; from what the host has fetched, never the network."""
+"""Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
+never the network."""
 Requires = dict[str, dict[str, dict[str, str]]]
 """By package name and version: the least version of each component that it depends on, by name."""
 _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
@@ -121,7 +125,7 @@ def parse_requires(output: Output) -> Requires:
 
 _COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/) }
   mine && (/^@/ || /-[0-9]+-[0-9]+(-config-common)? *[(]?>?= /)'"""
-"""Shell: of blocks `@NAME|VERSION` with a dependency a line, what is of a toolkit."""
+"""Shell: filters blocks `@NAME|VERSION` with a dependency a line for components of a toolkit."""
 REQUIRES = Probe(
     "cuda_requires",
     by_family(
@@ -149,7 +153,7 @@ REQUIRES = Probe(
     parse_requires,
     "apt-cache show cuda-toolkit-12-4; dnf -C repoquery --requires cuda-toolkit-12-4",
 )
-"""What the packages of each toolkit on offer depend on, as far as it is of a toolkit; from what the host has fetched."""
+"""Dependencies of each offered toolkit's packages on toolkit components; from the lists that the host has fetched."""
 TOOLKITS = Probe(
     "cuda_toolkits",
     r"""for d in /usr/local/cuda-[0-9]*.[0-9]*; do
@@ -185,4 +189,5 @@ for d in /usr/local /var; do set -- $d $(df -Pk $d | tail -n 1); echo "space $5 
     "ls -ld /usr/local/cuda*; /usr/local/cuda/bin/nvcc --version; update-alternatives --display cuda; ldconfig -p | grep cudart",
     speaks=True,
 )
-"""What lies in /usr/local, and what the linker finds; the first of several files of one name, as the linker does."""
+"""Toolkits in /usr/local and libraries that the linker finds; of several files with one name the first, as the
+linker does."""

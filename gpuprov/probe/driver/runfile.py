@@ -1,4 +1,4 @@
-"""A driver that NVIDIA's .run file installed: what its installer recorded, and the modules on disk."""
+"""A driver installed by NVIDIA's .run file: the installer's record, and the modules on disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OURS = "/var/lib/gpuprov/runfile.json"
 
 
 class Runfile(msgspec.Struct, frozen=True):
-    """`version`: what is installed, empty if nothing is. `programs`: what only such an installation has. `open`: whether the modules
-    on disk are open, by kernel. `unreadable`: the record may not be read. `ours`: what gpuprov recorded of the file
-    that it installed, its url or file and its sha256."""
+    """The installation. `version`: of the installed driver, empty if there is none. `programs`: programs that only
+    such an installation has. `open`: whether the modules on disk are open, by kernel. `unreadable`: no permission to
+    read the record. `ours`: gpuprov's record of the file that it installed: its url or file, and its sha256."""
 
     version: str = ""
     programs: tuple[str, ...] = ()

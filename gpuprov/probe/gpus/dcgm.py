@@ -1,4 +1,4 @@
-"""NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and what they answer."""
+"""NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and their answers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from gpuprov.shared.followers import LIBRARY_FILES
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit's main process. `command` is empty without one; `old`: its program or its unit's settings were changed after it
-    was started. `start` is the command that the unit has now, `environment` what it sets; `counters`: the file it reads is there."""
+    """A unit's main process. `command` is empty without a process; `old`: its program or its unit's settings changed
+    after its start. `start` is the unit's present command, `environment` the variables that it sets; `counters`: the
+    file that it reads exists."""
 
     pid: int = 0
     command: str = ""
@@ -27,10 +28,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
-    """What the programs say. `installed`: nv-hostengine's version; `running`: that of the host engine that dcgmi reaches, if it
-    tells. `gpus`: how many GPUs it manages, None where it does not answer: then `complaint` is dcgmi's.
-    `switches`: how many NVSwitches.
-    `metrics`: how many values the exporter gives, None where it does not answer. `counters`: its file of counters is there."""
+    """The programs' reports. `installed`: nv-hostengine's version; `running`: version of the host engine that dcgmi
+    reaches, if reported. `gpus`: number of GPUs that it manages, None if it does not answer: then `complaint` is
+    dcgmi's error. `switches`: number of NVSwitches. `metrics`: number of values from the exporter, None if it does
+    not answer. `counters`: its file of counters exists."""
 
     engine: Service = Service()
     exporter: Service = Service()
@@ -120,7 +121,7 @@ COUNTERS = Probe(
     "ls -l /etc/dcgm-exporter",
     asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
 )
-"""Whether the file of counters that the spec names is there, by its path."""
+"""Whether the file of counters that the spec names exists, by its path."""
 # dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
 # https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
 DCGM = Probe(

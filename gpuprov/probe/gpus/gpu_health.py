@@ -1,5 +1,5 @@
-"""What each GPU says of its own health: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use, PCIe
-replays, firmware."""
+"""The health that each GPU reports: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use,
+PCIe replays, firmware."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuprov.probe.gpus.smi_query import lacking
 from gpuprov.probe.host.pci import VFIO
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
-"""Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
+"""Slowdown reasons other than settings and the power limit, which every busy GPU reaches."""
 BROKEN = ("GPU is lost", "GPU requires reset")
 """In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
-"""Headings below which an error hides what would be judged."""
+"""Headings below which an error would hide values that checks need."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
@@ -47,8 +47,8 @@ def parse(output: Output) -> State:
 
 
 def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
-    """HW Slowdown without heat or brake may be the change of a clock, which is over three seconds later:
-    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+    """Replace a lone HW Slowdown by the reasons of the `later` reading, if any: without heat or power brake it may be a clock
+    change, which is over three seconds later: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
     if gpu.slow != SLOW[:1] or later is None:
         return gpu
     return msgspec.structs.replace(gpu, slow=later)
@@ -106,7 +106,7 @@ def _broken(values: Values) -> str:
 
 
 def _either(values: Values, heading: str, *names: str) -> str | None:
-    """The first of these lines that the heading has, as drivers of other ages call it."""
+    """Return the first of these lines that exists under the heading; the names differ between driver versions."""
     return next((values[heading, name] for name in names if (heading, name) in values), None)
 
 
@@ -115,7 +115,7 @@ def _text(value: str | None) -> str:
 
 
 def _whole(value: str | None) -> int | None:
-    """A number with or without its unit; nothing of N/A."""
+    """Parse an integer with or without a unit; None for N/A."""
     match = re.match(r"(-?\d{1,18})(?: C)?\Z", value or "")
     return int(match[1]) if match else None
 
@@ -135,7 +135,8 @@ def _sum(found: object) -> int | None:
 
 
 def _ecc(values: Values, when: str) -> Ecc:
-    """Since Turing by SRAM and DRAM, with several lines of uncorrectable ones; before it by bits, with a total."""
+    """Parse ECC counters: since Turing by SRAM and DRAM, with several lines for uncorrectable errors; before that by bits,
+    with a total."""
     own = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
     if any(path[0] in ("Single Bit", "Double Bit") for path in own):
         return Ecc(
@@ -170,15 +171,15 @@ def _clocks(values: Values) -> Clocks:
 
 
 def _busy(values: Values) -> int | None:
-    """Without persistence, nvidia-smi starts the driver itself, which counts as much as 100 % where no program is:
-    https://github.com/jina-ai/clip-as-service/issues/254"""
+    """Parse the utilization. Without persistence, nvidia-smi initializes the driver itself, which can count as 100 % without
+    any program: https://github.com/jina-ai/clip-as-service/issues/254"""
     if values.get(("Persistence Mode",)) != "Enabled" and _processes(values) is False:
         return None
     return _unit(_either(values, "Utilization", "GPU", "Gpu"), "%")
 
 
 def _used(values: Values) -> int | None:
-    """Before driver 510, what is reserved of a vGPU, 2 GiB of one of 24, counts as used."""
+    """Parse the memory in use. Before driver 510, the reserved part of a vGPU (2 GiB of 24) counts as used."""
     mode = _either(values, "GPU Virtualization Mode", "Virtualization Mode", "Virtualization mode")
     if mode == "VGPU" and ("FB Memory Usage", "Reserved") not in values:
         return None
@@ -197,7 +198,7 @@ def _processes(values: Values) -> bool | None:
 
 
 def _below(values: Values, what: str) -> int | None:
-    """As far as T.Limit is above its slowdown mark, or else the temperature below its own."""
+    """Return the degrees that T.Limit is above its slowdown threshold, or else the temperature below its own."""
     left = _whole(values.get(("Temperature", f"{what} T.Limit Temp")))
     mark = _whole(values.get(("Temperature", f"{what} Slowdown T.Limit Temp")))
     if left is not None and mark is not None:

@@ -1,4 +1,5 @@
-"""Settings of GPUs as nvidia-smi prints them, and what gpuprov's unit sets at boot: ECC mode, power limit, clocks, compute mode."""
+"""Settings of GPUs as nvidia-smi prints them, and those that gpuprov's unit applies at boot: ECC mode, power limit, clocks,
+compute mode."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ FOLDER = "/usr/local/lib/gpuprov/gpu_settings"
 
 
 class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU's settings; watts and MHz. None, or empty, where the GPU has no such thing, and where it was not printed.
+    """A GPU's settings; watts and MHz. None, or empty, if the GPU does not have the setting or it was not printed.
 
-    `ecc` now and `ecc_pending` after the next boot: enabled or disabled. `power` is the limit that was set, `power_enforced` what all
-    limiters together make of it. `applications` in place of the clocks that it has none of: nvidia-smi's words for that.
-    `reasons`: why its clocks are not higher. `mig`: whether it is in MIG mode, None where nvidia-smi was not asked.
+    `ecc` now and `ecc_pending` after the next boot: enabled or disabled. `power` is the configured limit, `power_enforced` the
+    effective one. `applications`: nvidia-smi's words in place of application clocks, if the GPU has none. `reasons`:
+    nvidia-smi's reasons that the clocks are not higher. `mig`: whether it is in MIG mode, None if nvidia-smi was not run.
     """
 
     address: str
@@ -49,15 +50,15 @@ class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs in the order of their PCI addresses, or nvidia-smi's complaint."""
+    """All GPUs in the order of their PCI addresses, or nvidia-smi's error."""
 
     gpus: tuple[GpuSettings, ...] = ()
     complaint: str = ""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI address that its
-    program has locked since the driver was loaded, which NVML does not tell."""
+    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI address that
+    its program has locked since the driver was loaded, which NVML does not report."""
 
     enabled: bool = False
     text: str = ""
@@ -65,8 +66,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Confidential(msgspec.Struct, frozen=True):
-    """`mode`: enabled, devtools, protected_pcie (nvidia-smi calls its state OFF), or disabled, also where no GPU is capable of it;
-    empty where nvidia-smi does not say, and `complaint` has its words then."""
+    """`mode`: enabled, devtools, protected_pcie (nvidia-smi calls its state OFF), or disabled, also where no GPU is capable of
+    it; empty if nvidia-smi does not report it; then `complaint` has its output."""
 
     mode: str = ""
     complaint: str = ""
@@ -87,7 +88,7 @@ def parse_settings(output: Output) -> State:
 
 
 def blocks(text: str) -> Iterator[tuple[str, Values]]:
-    """Each GPU's address as sysfs writes it, and its lines by the headings that they stand under. Raises ProbeFailed."""
+    """Split the text by GPU: the address as in sysfs, and its lines by the headings above them. Raises ProbeFailed."""
     parts = re.split(
         r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", own(text), flags=re.MULTILINE
     )
@@ -105,7 +106,7 @@ def blocks(text: str) -> Iterator[tuple[str, Values]]:
 
 
 def _bus(text: str) -> str:
-    """A PCI address with a domain of eight digits, or four, as sysfs writes it."""
+    """Convert a PCI address with a domain of eight or four digits to the form of sysfs."""
     return (text[4:] if text.startswith("0000") and len(text.partition(":")[0]) == 8 else text).lower()
 
 
@@ -172,7 +173,7 @@ def parse_kept(output: Output) -> Kept:
 
 
 def _locks(text: str, module: int) -> dict[str, dict[str, Any]]:
-    """Nothing where the record is of an earlier loading of the driver, which forgot the locks."""
+    """Parse the locked clocks; none if the record predates the present load of the driver, which forgot the locks."""
     if not text:
         return {}
     try:
@@ -197,7 +198,7 @@ def parse_confidential(output: Output) -> Confidential:
 
 
 def parse_clocks(output: Output) -> dict[str, dict[int, tuple[int, ...]]]:
-    """By PCI address and memory clock, the graphics clocks that go with it; a GPU that lists none is absent."""
+    """Parse the supported graphics clocks by PCI address and memory clock; a GPU that lists none is absent."""
     _whole(output, "the supported clocks")
     found: dict[str, dict[int, tuple[int, ...]]] = {}
     for line in output.text.splitlines():
@@ -209,7 +210,7 @@ def parse_clocks(output: Output) -> dict[str, dict[int, tuple[int, ...]]]:
 
 
 def parse_computing(output: Output) -> dict[str, tuple[str, ...]]:
-    """By PCI address, the processes that compute there: `python3 (pid 17)`."""
+    """Parse the compute processes by PCI address: `python3 (pid 17)`."""
     _whole(output, "the processes that compute")
     found: dict[str, tuple[str, ...]] = {}
     for line in output.text.splitlines():
@@ -220,7 +221,7 @@ def parse_computing(output: Output) -> dict[str, tuple[str, ...]]:
 
 
 def _whole(output: Output, what: str) -> None:
-    """Nothing is an answer only where nvidia-smi was seen to end well."""
+    """Raise ProbeFailed unless nvidia-smi completed: an empty list is an answer only then."""
     if output.text.splitlines()[-1:] != [SEEN]:
         said = " ".join((output.error or output.text).split())[:200]
         raise ProbeFailed(f"{what} could not be listed: {said or 'the host gave no whole answer'}")

@@ -1,4 +1,5 @@
-"""MIG as NVML has it, read by a Python of the host's; the units that bring it back at boot; what users without root may open."""
+"""MIG as NVML reports it, read by a Python on the host; the units that restore it at boot; device files open to users without
+root."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
-"""NVIDIA's own: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
+"""NVIDIA's own unit: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +40,8 @@ class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty where the driver does not tell. `number`, `memory`:
-    NVML's own number and MiB, where the driver tells no name."""
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them. `number`,
+    `memory`: NVML's own number and MiB, if the driver reports no name."""
 
     name: str
     id: int
@@ -63,7 +64,7 @@ class Process(msgspec.Struct, frozen=True):
 class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
 
-    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, where they name
+    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, if they name
     its profiles.
     """
 
@@ -85,12 +86,12 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """The GPU in a message."""
+        """The GPU's name in messages."""
         return f"GPU {self.index} ({self.address})"
 
 
 class MigState(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs, or the complaint of whoever should have told. `unread`: GPUs that do not answer, each with NVML's words."""
+    """All GPUs, or the error. `unread`: GPUs that do not answer, each with NVML's error."""
 
     gpus: tuple[MigGpu, ...] = ()
     unread: tuple[str, ...] = ()
@@ -98,10 +99,10 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A capability of the driver's: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
+    """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
-    `mode` is empty without a device file; `wanted` is the mode the driver says, as four octal digits. `kept`: the driver was told
-    to leave the file as the administrator made it.
+    `mode` is empty without a device file; `wanted` is the mode that the driver specifies, as four octal digits. `kept`: the
+    driver is configured to leave the file as the administrator made it.
     """
 
     path: str
@@ -112,7 +113,7 @@ class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
 
     def instance(self, minor: int) -> tuple[int, int | None] | None:
-        """The ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
+        """Return the ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
         match = re.fullmatch(rf"gpu{minor}/mig/gi(\d+)/(?:ci(\d+)/)?access", self.path)
         return (int(match[1]), int(match[2]) if match[2] else None) if match else None
 
@@ -132,7 +133,7 @@ class Holder(msgspec.Struct, frozen=True):
 class User(msgspec.Struct, frozen=True):
     """A process on a GPU (by index): on all of it, on one GPU instance, or on one compute instance (`part`) of that.
 
-    `computes`: it has a CUDA context, or looks like it; else it only has the GPU's device file open.
+    `computes`: it has a CUDA context, or appears to have one; else it only has the GPU's device file open.
     """
 
     holder: Holder
@@ -153,7 +154,7 @@ def parse_state(output: Output) -> MigState:
 
 
 def _named(gpu: MigGpu) -> MigGpu:
-    """A GPU whose driver does not tell the names of its profiles, with them."""
+    """Return the GPU with names for its profiles, if its driver does not report them."""
     names = {one.id: one.name or named_by_size(one.number, one.slices, one.memory, gpu.memory) for one in gpu.profiles}
     return msgspec.structs.replace(
         gpu,
@@ -183,7 +184,7 @@ def parse_holders(output: Output) -> tuple[Holder, ...]:
 
 
 def users(state: MigState, holders: tuple[Holder, ...], capabilities: tuple[CapabilityFile, ...]) -> tuple[User, ...]:
-    """Who uses GPUs and instances: processes that NVML names, and holders of the device files."""
+    """List the users of GPUs and instances: processes that NVML lists, and holders of the device files."""
     known = {one.pid: one for one in holders}
     found: dict[tuple[int, int, int | None, int | None], User] = {}
     for gpu in state.gpus:

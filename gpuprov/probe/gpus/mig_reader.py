@@ -1,4 +1,4 @@
-"""Prints what NVML says of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
+"""Print NVML's view of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
 
 Structures: https://docs.nvidia.com/deploy/nvml-api/ , nvml.h of CUDA 11.8 and newer.
 """
@@ -34,7 +34,7 @@ Process = struct(pid=UINT, memory=ctypes.c_ulonglong, gi=UINT, ci=UINT)
 
 
 class Failed(Exception):
-    """NVML's own words for a failure, and its number."""
+    """NVML's message for a failure, and its number."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class Nvml:
             raise Failed(self.library.nvmlErrorString(number).decode(errors="replace"), number)
 
     def one(self, kind: Any, name: str, *arguments: Any) -> Any:
-        """What a function leaves in its last argument."""
+        """Return the value that a function stores in its last argument."""
         found = kind()
         self.call(name, *arguments, ctypes.byref(found))
         return found
@@ -69,7 +69,7 @@ class Nvml:
         return found.value.decode(errors="replace")
 
     def several(self, kind: Any, room: int, name: str, *arguments: Any) -> Any:
-        """A list that a function fills, with room for so many."""
+        """Return the list that a function fills, with space for `room` items."""
         found, count = (kind * room)(), UINT(room)
         self.call(name, *arguments, found, ctypes.byref(count))
         return list(found)[: count.value]
@@ -137,7 +137,7 @@ def gpu_profiles(nvml: Nvml, device: Any) -> Any:
 
 
 def profile(nvml: Nvml, device: Any, number: int) -> Any:
-    """A profile; before branch 510 NVML does not tell its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    """Return a profile; before branch 510 NVML does not report its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
     ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
     if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
         return nvml.one(Unnamed, *ask)
@@ -174,7 +174,7 @@ def compute_instances(nvml: Nvml, instance: Any) -> Any:
 
 
 def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
-    """UUID and number of each MIG device, which is a compute instance to its users."""
+    """Add the UUID and number of each MIG device to its compute instance."""
     owners = {(one["id"], part["id"]): part for one in instances for part in one["compute"]}
     for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
@@ -186,7 +186,7 @@ def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
 
 
 def processes(nvml: Nvml, device: Any) -> Any:
-    """Processes with a CUDA context; those of an instance are named at its MIG device."""
+    """List processes with a CUDA context; NVML lists those of an instance under its MIG device."""
     found = {(one.pid, one.gi, one.ci) for one in running(nvml, device)}
     for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))

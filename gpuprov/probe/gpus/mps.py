@@ -1,4 +1,4 @@
-"""The MPS control daemons of a host, whoever started them: what each was started with, and what gpuprov's own answer within five
+"""The MPS control daemons of a host, whoever started them: their start settings, and the answers of gpuprov's own within five
 seconds."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuprov.reading import is_whole
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server of a daemon: its process's user, what it says of itself, and how many clients it has."""
+    """A server of a daemon: the user of its process, its reported status, and its number of clients."""
 
     pid: int
     uid: int | None = None
@@ -27,9 +27,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """A control daemon. `unit` is empty where it belongs to none. `percentage` is empty where it does not answer: then
-    `complaint` says what was printed. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID.
-    `old`: its program was replaced after it was started."""
+    """A control daemon. `unit` is empty if it belongs to none. `percentage` is empty if it does not answer: then `complaint`
+    is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID. `old`: its program
+    was replaced after it was started."""
 
     pid: int
     unit: str = ""
@@ -62,8 +62,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MpsState(msgspec.Struct, frozen=True, kw_only=True):
-    """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. `files`: what was written for clients, by path.
-    `users`: numbers of users by name. `shm`: MiB of /dev/shm, None where it is not known. `complaint`: nvidia-smi's."""
+    """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. The state. `files`: files written for
+    clients, by path. `users`: numbers of users by name. `shm`: MiB of /dev/shm, None if unknown. `complaint`: nvidia-smi's."""
 
     daemons: tuple[Daemon, ...] = ()
     gpus: tuple[Gpu, ...] = ()
@@ -79,7 +79,7 @@ PERCENTAGE = re.compile(r"\d+\.\d+")
 
 
 class Answers(TypedDict, total=False):
-    """What a daemon answered, as fields of `Daemon`."""
+    """A daemon's answers, as fields of `Daemon`."""
 
     percentage: str
     priority: str
@@ -88,7 +88,7 @@ class Answers(TypedDict, total=False):
 
 
 def _answers(lines: list[str]) -> Answers:
-    """The answers of one session: a percentage stands before the priority, before each device's limit, and before the servers."""
+    """Parse the answers of one session: a percentage precedes the priority, each device's limit, and the servers."""
     parts: list[list[str]] = []
     for line in lines:
         if PERCENTAGE.fullmatch(line.strip()):
@@ -121,7 +121,7 @@ def parse_mps(output: Output) -> MpsState:
 
 
 def _pairs(rows: dict[str, list[str]], kind: str, key: str = "") -> list[tuple[str, str]]:
-    """What stands before and behind the first bar of each line of a kind; of one key only, if given, and then without it."""
+    """Split each line of a kind at the first bar; with `key`, only the lines of that key, without it."""
     cut = [(first, rest) for first, _, rest in (line.partition("|") for line in rows.get(kind, []))]
     return [(first, rest) for first, rest in cut if key in ("", first)]
 
@@ -148,7 +148,7 @@ def _gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, 
 
 
 def _mig_devices(lines: list[str]) -> dict[str, dict[str, int]]:
-    """UUIDs of MIG devices and their compute slices, by their GPU's, from `nvidia-smi -L`."""
+    """Parse MIG devices in `nvidia-smi -L`: their UUIDs and compute slices, by the UUID of their GPU."""
     found: dict[str, dict[str, int]] = {}
     parent = ""
     for line in lines:
@@ -233,4 +233,4 @@ USER = Probe(
     "id",
     asks=lambda host: {"mps_user": host.capabilities["mps"].user},
 )
-"""The number of the user whom the spec names, by name; None where the host has no such user."""
+"""The number of the user whom the spec names, by name; None if the host has no such user."""

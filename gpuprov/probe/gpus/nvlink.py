@@ -1,4 +1,4 @@
-"""NVLinks as nvidia-smi tells them: active links of each GPU, and how many join each pair."""
+"""NVLinks as nvidia-smi reports them: active links of each GPU, and their number between each pair."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: NVLinks that it has, `active` those that are up.
+    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: its number of NVLinks, `active` those that are up.
 
-    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver
-    keeps it initialised without clients; else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
+    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver keeps it initialized without clients;
+    else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
     """
 
     index: int
@@ -31,9 +31,8 @@ class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`pairs`: NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None where that told nothing.
-
-    `complaint`: why nothing is known of the NVLinks; empty where it is.
+    """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed nothing.
+    `complaint`: the reason why the NVLinks are unknown; empty if they are known.
     """
 
     gpus: tuple[LinkedGpu, ...] = ()
@@ -74,7 +73,7 @@ def parse(output: Output) -> NvLinks:
 
 
 def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
-    """Links and active ones by index. A GPU without NVLink has a line of its own, and none of a link."""
+    """Count links and active links by index. A GPU without NVLink has a line of its own, but no link lines."""
     found: dict[int, tuple[int, int]] = {}
     index = -1
     for row in rows:
@@ -88,7 +87,7 @@ def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
 
 
 def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
-    """The cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
+    """Parse the cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
     found: dict[tuple[int, int], int] | None = None
     header: list[int] = []
     for row in (COLOURS.sub("", row) for row in rows):
@@ -118,4 +117,5 @@ wait; true""",
     "nvidia-smi nvlink -s; nvidia-smi topo -m",
     knows_missing=True,
 )
-"""At a time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole lines."""
+"""All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole
+lines."""

@@ -11,11 +11,11 @@ from gpuprov.reading import is_whole
 from gpuprov.shared.nccl_topology import ADDRESS
 
 UNKNOWN_WIDTHS = frozenset({63, 255})
-"""What sysfs shows where PCIe tells no width (all bits of the field set): a function of a VM, a device that is gone."""
+"""Values in sysfs if PCIe reports no width (all bits of the field set): a function in a VM, a device that is gone."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCIe link as one of its ends tells it: lanes, and GT/s per lane; 0 is unknown. `max_`: what this end can."""
+    """A PCIe link as reported by one of its ends: lanes, and GT/s per lane; 0 is unknown. `max_`: the maximum of this end."""
 
     width: int = 0
     speed: float = 0.0
@@ -26,7 +26,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class Function(msgspec.Struct, frozen=True, kw_only=True):
     """A PCI function. `root` is its host bridge with what is above it, `bridges` the bridges on the way from there, in order.
 
-    `numa_node` is -1 where the machine tells none. `virtual`: an SR-IOV function whose physical function this host sees, too.
+    `numa_node` is -1 if the machine reports none. `virtual`: an SR-IOV function whose physical function this host sees, too.
     `rdma`: it has an RDMA device.
     """
 
@@ -42,7 +42,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PciTree(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions by address, and the socket of each NUMA node that has CPUs (-1: not told)."""
+    """The functions by address, and the socket of each NUMA node that has CPUs (-1: not reported)."""
 
     functions: dict[str, Function] = {}
     sockets: dict[int, int] = {}
@@ -63,7 +63,7 @@ def parse(output: Output) -> PciTree:
 
 
 def _function(cells: list[str]) -> Function | None:
-    """None for what is no function on a PCI bus."""
+    """Parse a function; None for anything that is not on a PCI bus."""
     path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma = cells
     parts = path.split("/")
     first = next(
@@ -91,7 +91,7 @@ def _lanes(text: str) -> int:
 
 
 def _rate(text: str) -> float:
-    """`32.0 GT/s PCIe`, older kernels `8 GT/s`; `Unknown` and `Unknown speed` are 0."""
+    """Parse `32.0 GT/s PCIe`, on older kernels `8 GT/s`; `Unknown` and `Unknown speed` are 0."""
     match = re.match(r"([0-9.]+) GT/s", text)
     return float(match[1]) if match else 0.0
 
@@ -129,4 +129,4 @@ done; true""",
     blank=r"node\|",
 )
 """One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's network
-functions (15b3; no NVLink bridge that has no RDMA device), and whatever else has an RDMA device."""
+functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""

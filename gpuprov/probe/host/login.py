@@ -1,4 +1,4 @@
-"""Who answers on a host, what can be written there, and a Python that starts."""
+"""The user who answers on a host, writable folders, and a Python that starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def parse_python(output: Output) -> reach.Heard:
 
 
 def python(named: str = "") -> Probe[reach.Heard]:
-    """The probe for a host whose inventory names this Python (none: any that will do). All have one name."""
+    """Return the probe for a host whose inventory names this Python (none: any that works). The name of the probe stays the
+    same."""
     return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
 
 

@@ -1,4 +1,4 @@
-"""GPUs, HCAs and the bridges above them as configuration space and sysfs show them, and what sets them at boot."""
+"""GPUs, HCAs and the bridges above them in configuration space and sysfs, and the unit that configures them at boot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpuprov.reading import is_whole
 
 class Pcie(SetsAtBoot, frozen=True, kw_only=True):
     """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `irqbalance`: its command line, if it runs
-    (`balancer`); `balances`: it is installed. `setpci`: that is. `lockdown`: the kernel's mode (`none`, `integrity`). `topo`: the
-    path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and what it says is wrong; `topo_grub`: `same`,
-    `differs`, `absent`, or why it is not known; `topo_started`: whether the running kernel has the masks that it would write on
-    its command line."""
+    (`balancer`); `balances`: it is installed. `setpci`: setpci is installed. `lockdown`: the kernel's mode (`none`,
+    `integrity`). `topo`: the path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and the faults that
+    it reports; `topo_grub`: `same`, `differs`, `absent`, or the reason why it is unknown; `topo_started`: whether the running
+    kernel's command line has the masks that rdma_topo would write."""
 
     functions: dict[str, Function] = {}
     others: tuple[str, ...] = ()
@@ -33,11 +33,11 @@ class Pcie(SetsAtBoot, frozen=True, kw_only=True):
     topo_started: bool = False
 
     def of(self, kind: str) -> tuple[Function, ...]:
-        """`gpu`, `hca` or `bridge`; virtual functions left out."""
+        """Return the functions of a kind (`gpu`, `hca` or `bridge`), without virtual ones."""
         return tuple(one for one in self.functions.values() if one.kind == kind and not one.virtual)
 
     def path(self) -> tuple[Function, ...]:
-        """GPUs, HCAs and all that is above them."""
+        """Return GPUs, HCAs and all bridges above them."""
         return tuple(one for one in self.functions.values() if not one.virtual)
 
 
@@ -90,4 +90,4 @@ fi; true""",
     "lspci -vvv | grep -E '^[0-9a-f]|DevCtl|MaxReadReq|ACSCtl'; systemctl status gpuprov-pcie",
     speaks=True,
 )
-"""What is above and in GPUs and HCAs."""
+"""GPUs and HCAs, and the bridges above them."""

@@ -1,4 +1,5 @@
-"""The readings that a host keeps of itself: when the last one was taken, what changed between which two, and what takes them."""
+"""Drift readings that a host takes of itself: the time of the last one, changes between readings, and the service that takes
+them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _STARTED = re.compile(re.escape(PROGRAM) + r" ([0-9]{1,5})\b")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One reading in which something had changed, as the host keeps it."""
+    """One reading with changes, as stored on the host."""
 
     to: str
     begin: str = msgspec.field(default="", name="from")
@@ -26,9 +27,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that changed after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
-    `at`: when a file was written, where its time lies between the two: one that was put back keeps an older one. `owner`: whose it is,
-    by number."""
+    """A change after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel. `at`: a
+    file's modification time, if it lies between the two: a restored file keeps an older one. `owner`: its user id."""
 
     begin: datetime
     end: datetime
@@ -41,8 +41,8 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: as the service starts the program. `last`: when
-    the last reading was taken; None: none was taken yet."""
+    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: the option with which the service starts the
+    program. `last`: time of the last reading; None: none was taken yet."""
 
     clock: datetime
     up: float = 0
@@ -124,7 +124,7 @@ def _noted(line: Line) -> list[Noted]:
 
 
 def _time(text: str) -> datetime:
-    """UTC where the zone is missing."""
+    """Parse a time; UTC if the zone is missing."""
     then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return then if then.tzinfo else then.replace(tzinfo=UTC)
 

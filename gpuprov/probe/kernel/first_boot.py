@@ -1,4 +1,4 @@
-"""Whether a boot of this host is counted, so that it goes back by itself where the boot fails; and what became of the last one."""
+"""The counted first boot of a host, which falls back by itself if the boot fails, and the result of the last one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gpuprov.reading import Unreadable, typed_json
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`why_not`: why boots cannot be counted here. `counted`: what `loader` does next (`once`, `back`). `run`, `kernel`: before which
-    run the host was kept, and with which kernel; `tried`: the kernel that was to start. `found`: what was wrong with the boot. `off`:
-    it is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine.
-    `pending`: files of GRUB's defaults that its menu is older than, where the first counted reboot makes that menu anew."""
+    """The state. `why_not`: the reason why boots cannot be counted here. `counted`: the next step of `loader` (`once`,
+    `back`). `run`, `kernel`: the run before which the host's state was saved, and its kernel then; `tried`: the kernel that
+    was to start. `found`: faults of the boot. `off`: the saved state is without the NVIDIA driver. `settled`: a rollback ended
+    with it. `watchdog`: systemd lets a watchdog reset the machine. `pending`: files of GRUB's defaults that are newer than its
+    menu, if the first counted reboot regenerates the menu."""
 
     loader: str = first_boot_grub.NAME
     why_not: str = ""
@@ -109,4 +110,4 @@ true""",
     "bootctl list; journalctl -u gpuprov-first-boot",
     lambda host: {"back": "1"} if host.on_failure == "rollback" else {},
 )
-"""grub-probe looks at every disk: only where a boot that fails is to be undone."""
+"""grub-probe looks at every disk, so it runs only if a failed boot is to be undone."""

@@ -1,4 +1,4 @@
-"""GRUB's menu and its environment: which entry it starts, and the kernel of that entry."""
+"""GRUB's menu and environment: the entry that it starts, and the kernel of that entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclass
 class Entry:
-    """One line of the menu; `linux` is the path of its kernel, `inside` the menu that it opens."""
+    """A menu entry; `linux` is the path of its kernel, `inside` the submenu that it opens."""
 
     title: str
     name: str = ""
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass
 class Menu:
-    """The menu, and what decides its default: `once`, whether grub-reboot is heeded; `default` else."""
+    """The menu and its default: `once`, whether grub-reboot's choice takes effect; `default` otherwise."""
 
     entries: list[Entry] = field(default_factory=list)
     default: str = ""
@@ -39,7 +39,7 @@ class Menu:
 
 
 def next_start(menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Of `NextBoot`: what the lines of grub.cfg, of its environment and of boot loader entries (by id) come to."""
+    """Derive the fields of `NextBoot` from the lines of grub.cfg, of its environment and of boot loader entries (by id)."""
     read = read_menu(menu, files)
     return {**_next_start(read, environment), "choices": choices(read.entries) if read.once else {}}
 
@@ -74,7 +74,7 @@ def _kernel(entry: Entry | None) -> dict[str, Any]:
 
 
 def kernel_of(path: str) -> str:
-    """The release of the kernel with this path, /vmlinuz-RELEASE or /MACHINE/RELEASE/linux; empty where its name has none."""
+    """Parse the release in a kernel's path, /vmlinuz-RELEASE or /MACHINE/RELEASE/linux; empty if the path has none."""
     folder, _, name = path.rpartition("/")
     if found := _KERNEL.fullmatch(name):
         return found[1]
@@ -82,7 +82,7 @@ def kernel_of(path: str) -> str:
 
 
 def read_menu(lines: Sequence[str], files: Mapping[str, Sequence[str]]) -> Menu:
-    """The menu of grub.cfg's lines; where it says `blscfg`, the boot loader entries stand there."""
+    """Parse the menu in the lines of grub.cfg; at `blscfg`, the boot loader entries are inserted."""
     menu = Menu()
     menu.default, menu.once = _choice(lines)
     blocks: list[Entry | None] = []
@@ -110,7 +110,7 @@ def read_menu(lines: Sequence[str], files: Mapping[str, Sequence[str]]) -> Menu:
 
 
 def _choice(lines: Iterable[str]) -> tuple[str, bool]:
-    """What the default is set to, and whether grub-reboot's choice goes before it."""
+    """Parse the default entry, and whether grub-reboot's choice precedes it."""
     default, once, depth, of_once = "", False, 0, False
     for line in lines:
         word = (line.split(maxsplit=1) or [""])[0]
@@ -139,7 +139,7 @@ def _entry(head: str) -> Entry:
 
 
 def loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
-    """Boot loader entries, in the order that GRUB's blscfg gives them: by the name of the file, the newest first."""
+    """Parse boot loader entries, in the order of GRUB's blscfg: by file name, the newest first."""
     found = []
     for name in sorted(files, key=_by_name, reverse=True):
         told = {
@@ -150,14 +150,15 @@ def loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
 
 
 def _by_name(name: str) -> tuple[Any, ...]:
-    """NAME-VERSION-RELEASE, each as rpm compares it, as blscfg does: machine ids come first, so that another one's entries stand
-    together (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
+    """Return the sort key of an entry: NAME-VERSION-RELEASE, each compared as by rpm, as blscfg does: machine ids come first,
+    so that the entries of another machine id stay together
+    (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
     own, *rest = name.rsplit("-", 2)
     return tuple(package_lists.rpm_order(part)[1:] for part in (own, *rest, "", "")[:3])
 
 
 def choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
-    """What grub-reboot takes to have a kernel started, by its release: the first entry that starts it, by id where it has one."""
+    """Map each kernel release to grub-reboot's argument that starts it: its first entry, by id if it has one."""
     found: dict[str, str] = {}
     for entry in menu:
         choice = above + (entry.name or entry.title).replace(">", ">>")
@@ -171,8 +172,8 @@ def choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
 
 
 def started(menu: Sequence[Entry], choice: str) -> Entry | None:
-    """The entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` of a title). What is none of
-    the menu starts the first, as an empty choice does; so it is in each submenu."""
+    """Find the entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` in a title). A
+    choice that is not in the menu starts the first entry, as an empty one does; likewise in each submenu."""
     level: Sequence[Entry] | None = menu
     found = None
     while level:

@@ -1,4 +1,4 @@
-"""systemd-boot: its entries as bootctl lists them, and the variables of the firmware that choose one."""
+"""systemd-boot: its entries as bootctl lists them, and the firmware variables that choose one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NAMES = (ONCE, DEFAULT)
 EFI = rf"""v={VARIABLES}
 efi() {{ cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
 """
-"""`efi NAME` prints a variable. efivarfs cannot be seeked in, which tail does in a file."""
+"""Shell function `efi NAME`: prints a variable. tail seeks in files, which efivarfs does not support."""
 
 
 def next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str, Any]:
-    """Of `NextBoot`: the entry that is chosen for one time, else the one that bootctl calls the default, which is by
+    """Derive the fields of `NextBoot`: the entry chosen for one boot, else bootctl's default, which comes from
     LoaderEntryDefault, loader.conf or the order of the menu."""
     entries = first_boot_systemd.entries(listing)
     stays = _named(entries, variables[DEFAULT]) or next((one for one in entries if one.get("default")), {})
@@ -36,8 +36,8 @@ def _named(entries: Iterable[dict[str, str]], name: str) -> dict[str, str]:
 
 
 def _release(entry: Mapping[str, str]) -> str:
-    """Of a unified image the version is the distribution's; later ones list the kernel's, too
-    (https://github.com/systemd/systemd/pull/43312)."""
+    """Return the kernel release of an entry. For a unified image the version is the distribution's; newer systemd lists the
+    kernel's, too (https://github.com/systemd/systemd/pull/43312)."""
     path = entry.get("linux", "")
     return entry.get("uname", "") if path.endswith(".efi") else kernel_of(path) or entry.get("version", "")
 

@@ -1,4 +1,4 @@
-"""The RDMA devices of a host, and ports that are slower than their like."""
+"""The RDMA devices of a host, and ports that are slower than comparable ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SlowPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
-    """Ports below the rate that more than half of the ports have of the same model and link layer."""
+    """Find ports below the rate of more than half of the ports of the same model and link layer."""
     alike: dict[tuple[str, str], list[tuple[RdmaDevice, RdmaPort]]] = {}
     for device in devices:
         for port in device.ports if device.works and not device.soft and not device.virtual else ():

@@ -1,4 +1,4 @@
-"""gdrcopy on a host: its packages, its module for each kernel and in the running one, its device node."""
+"""gdrcopy on a host: its packages, its module for each kernel and in memory, its device node."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",
 )
-"""What the host's package sources offer of gdrcopy."""
+"""Offered versions of gdrcopy's packages."""
 GDRCOPY = Probe(
     "gdrcopy",
     r"""for d in /lib/modules/*; do

@@ -1,4 +1,4 @@
-"""When the links of network interfaces of RDMA devices went down and came back, by the journal of this boot."""
+"""Times at which links of RDMA devices' network interfaces went down and came back, from the journal of this boot."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SAYS = (
     r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
-"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent where somebody takes the
-interface down; systemd-networkd and NetworkManager, which tell of InfiniBand, too."""
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the interface is
+taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
 AGAIN = "carrier: link connected"
-"""NetworkManager says it each time, and of a link that was down for less than six seconds nothing else."""
+"""NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
 LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
-"""The driver begins anew with an adapter, whose link then comes up again."""
+"""The driver initializes an adapter again, whose link then comes up again."""
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """`flaps`: when its link came back after it was lost; not where the driver was loaded in between."""
+    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in between."""
 
     device: str
     name: str
@@ -36,7 +36,8 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
-    """`journal`: whether there is one, and root reads it. `since`: what is asked for, in Unix time; 0: this boot."""
+    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0: this
+    boot."""
 
     journal: bool
     now: float
@@ -75,7 +76,8 @@ def parse(output: Output) -> LinkFlaps:
 
 
 def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
-    """By the witness that saw most of them: up, down, and up again. A link that comes up after a boot has not been up before."""
+    """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot has not
+    been up before."""
     seen = [
         tuple(up for down, up in _outages([(at, said) for at, who, said in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
@@ -85,8 +87,8 @@ def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: floa
 
 
 def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
-    """From when to when it was down, each between two times at which it was up. Where somebody took the interface down, or it is a new
-    one, as after a visit to a container's network, nothing is known of before."""
+    """Return the begin and end of each outage between two times at which the link was up. If the interface was taken down, or
+    is new, as after a move to a container's network, the state before is unknown."""
     found: list[tuple[float, float]] = []
     was_up = False
     lost: float | None = None

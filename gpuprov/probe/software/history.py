@@ -1,7 +1,8 @@
-"""What a host's package managers remember: which package was changed when, by which command, and for whom where they say it.
+"""The history of a host's package managers: packages changed, with time, command, and user if logged.
 
-apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and libzypp
-write local time without a zone: the host says which offset it had at these times, or, in older captures, only which it has now.
+apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and
+libzypp write local time without a zone: the host reports its offset at these times, or, in older captures, only its present
+one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from gpuprov.probe.base import Output, Probe
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty where the log names
-    none; `command` is the command line as it was logged, `user` who asked for it."""
+    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty if the log
+    names none; `command` is the logged command line, `user` the user who ran it."""
 
     at: datetime
     action: str
@@ -30,7 +31,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Events, the oldest first. `logs`: the package managers whose logs are there; without one nothing is known."""
+    """Events, the oldest first. `logs`: the package managers with logs; without any, nothing is known."""
 
     events: tuple[Event, ...] = ()
     logs: tuple[str, ...] = ()
@@ -51,13 +52,13 @@ _DNF_READS = frozenset(
     "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update check-upgrade check help alias"
     " versionlock config-manager updateinfo needs-restarting changelog clean download mark reposync repoclosure".split()
 )
-"""Commands that change no package, of those that dnf logs."""
+"""Commands in dnf's log that change no package."""
 _DNF_CHANGES = {
     "history": ("undo", "redo", "rollback", "replay"),
     "module": ("install", "remove", "update", "upgrade", "switch-to"),
     "group": ("install", "remove", "erase", "update", "upgrade"),
 }
-"""What of these commands changes one."""
+"""Arguments with which these commands do change packages."""
 _DNF_VALUED = frozenset(
     "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo --disablerepo"
     " --repo --repoid --repofrompath --installroot --releasever --rpmverbosity --color --forcearch --comment --destdir --downloaddir"
@@ -66,10 +67,10 @@ _DNF_VALUED = frozenset(
 """Options whose value may be the next word."""
 _LOCAL = "%Y-%m-%d %H:%M:%S"
 _APT_RUN = timedelta(hours=6)
-"""What dpkg does for apt, it does so soon after apt began."""
+"""Longest time after apt began in which dpkg works for it."""
 
 Zones = Sequence[tuple[datetime, timezone]]
-"""Since which local time the host had which offset."""
+"""UTC offsets of the host, each with the local time from which it applied."""
 
 
 def parse_history(output: Output) -> History:
@@ -105,7 +106,7 @@ def _offset(text: str) -> timezone:
 
 
 def _of_apt(lines: list[str], zones: Zones) -> Iterator[Event]:
-    """Blocks that begin with Start-Date; what is before the first one was cut off by the limit of what is read."""
+    """Parse blocks that begin with Start-Date; the text before the first one was truncated by the read limit."""
     block: dict[str, str] = {}
     for line in [*lines, "Start-Date: "]:
         key, _, value = line.partition(": ")
@@ -135,7 +136,7 @@ def _of_block(block: dict[str, str], zones: Zones) -> Iterator[Event]:
 
 
 def _of_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterator[Event]:
-    """What dpkg did and apt's own log does not tell. It logs no command."""
+    """Parse dpkg's changes that apt's own log does not have. dpkg logs no command."""
     told: dict[tuple[str, str, str], list[datetime]] = {}
     for one in sorted(by_apt, key=lambda one: one.at):
         told.setdefault((one.package, one.after, one.after or one.before), []).append(one.at)
@@ -157,7 +158,7 @@ def _of_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterato
 
 
 def _dnf_reads(command: str) -> bool:
-    """Whether it changes no package."""
+    """Return whether the command changes no package."""
     words = iter(command.split()[1:])
     plain: list[str] = []
     for word in words:
@@ -170,8 +171,8 @@ def _dnf_reads(command: str) -> bool:
 
 
 def _of_runs(told: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, str]]:
-    """When each run of dnf began, and its command; what uses dnf as a library, as Ansible does, logs a begin only. A command that
-    changes no package is left out with its begin: it may run beside one that does."""
+    """Return begin and command of each run of dnf; programs that use dnf as a library, as Ansible does, log a begin only. A
+    command that changes no package is left out with its begin, as it may run beside one that does."""
     runs: list[tuple[datetime, str]] = []
     for at, kind, value in told:
         if kind == _DNF_BEGINS:
@@ -187,7 +188,7 @@ def _of_runs(told: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, 
 
 
 def _of_dnf(lines: list[str]) -> Iterator[Event]:
-    """Each package by the run before it. Its old version stands in a line of its own, later."""
+    """Parse dnf's changes, each with the run before it. A package's old version is in a later line of its own."""
     told: list[tuple[datetime, str, str]] = []
     begun: list[tuple[datetime, str, str]] = []
     for line in lines:
@@ -223,7 +224,7 @@ def _of_dnf(lines: list[str]) -> Iterator[Event]:
 
 
 def _of_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
-    """Each package by the command above it. An upgrade is logged as an install of the new version
+    """Parse zypper's changes, each with the command above it. An upgrade is logged as an install of the new version
     (https://opensuse.github.io/libzypp/group__g__ZyppHistory.html)."""
     command = user = ""
     for line in lines:
@@ -254,7 +255,7 @@ def _local(text: str, zones: Zones) -> datetime | None:
 
 
 def _stamped(text: str) -> datetime | None:
-    """dnf's: `2024-01-29T10:29:23+0100`, or with Z."""
+    """Parse a timestamp of dnf: `2024-01-29T10:29:23+0100`, or with Z."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
     except ValueError:
@@ -286,4 +287,4 @@ true""",
     speaks=True,
     blank="@",
 )
-"""What was changed by the package managers lately: the present log and the one before it, within limits."""
+"""Recent changes by the package managers: the present log and the one before it, within limits."""

@@ -1,4 +1,4 @@
-"""Packages of a host, of any family: installed, held, broken; and what its repositories offer."""
+"""Packages of a host of any family: installed, held, broken; and the versions that its repositories offer."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from gpuprov.probe.software import dnf, rpm, transitional, zypper
 from gpuprov.probe.software.prebuilt import SUFFIX
 
 PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
-"""How lines begin that tell of the host's package manager, of packages nothing: `blank` of probes that list packages."""
+"""Pattern of lines about the package manager rather than packages: `blank` of probes that list packages."""
 
 
 class Package(msgspec.Struct, frozen=True):
-    """An installed package. `version` is the whole one: Debian's, or rpm's `[epoch:]version-release`.
-
-    `held`: neither an administrator's upgrade nor an automatic one moves it. `whole` is false while dpkg has it
-    half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it. Both are so only if they are
-    so in every architecture that it is installed for. `each`: where there is another than the host's, what the hold command calls
-    it in each (`libcuda1`, `libcuda1:i386`), and whether that one is held. One that has another version in another architecture
-    stands beside it under that name: it is a package of its own version.
+    """An installed package. `version` is the full one: Debian's, or rpm's `[epoch:]version-release`. `held`: neither manual
+    nor automatic upgrades change it. `whole` is false while dpkg has it half-configured, unpacked, awaiting a trigger or a
+    reinstall, or while rpm has two versions of it. Both are true only if they are in every architecture that it is installed
+    for. `each`: with a foreign architecture, its name for the hold command in each (`libcuda1`, `libcuda1:i386`), and whether
+    that one is held. If its version differs in another architecture, that package is listed separately under that name.
     """
 
     name: str
@@ -37,10 +35,10 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Index(dict[str, list[str]]):
-    """Offered versions by package name, newest first. `complaint`: why they are not known, empty if they are.
+    """Offered versions by package name, newest first. `complaint`: the reason why they are unknown, empty if they are known.
 
     `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from; `moved`:
-    packages with a version that is left out, and what that brings.
+    transitional packages whose version is left out, and their replacements.
     """
 
     complaint: str = ""
@@ -53,15 +51,15 @@ INSTALL_ONLY = (
     "kernel([0-9]+[.][0-9]+)?(-(core|modules|devel|drivers|hwe|uek|debug|rt|64k|default|uki).*|"
     "-(ml|lt)(-(core|modules|devel).*)?)?"
 )
-"""Packages of which rpm keeps several versions beside each other, as kernels are (also Amazon Linux's kernel6.12, and ELRepo's -ml
-and -lt, but not their headers and tools). The newest stands under the plain name; each also under NAME-KERNEL
+"""Packages of which rpm keeps several versions in parallel, like kernels (also Amazon Linux's kernel6.12, and ELRepo's -ml and
+-lt, but not their headers and tools). The newest is listed under the plain name; each also under NAME-KERNEL
 (`kernel-devel-5.14.0-570.el9.x86_64`)."""
 
 BOOTING = (
     "linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(uek64k|uek|hwe|ml|lt|64k|rt(-64k)?))?(-debug)?(-(core|modules(-[a-z]+)*))?|"
     "kernel(-(64k|rt(-64k)?))?(-debug)?-uki(-[a-z]+)*"
 )
-"""Packages of kernels that boot, and of their modules; SUSE's are not held. https://gitlab.com/redhat/centos-stream/rpms/kernel,
+"""Packages of bootable kernels and of their modules; SUSE's are not held. https://gitlab.com/redhat/centos-stream/rpms/kernel,
 https://docs.oracle.com/en/operating-systems/uek/8/relnotes8.0/uek8.0-ChangestoUEKContentDistributionandPackaging.html"""
 
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
@@ -73,13 +71,13 @@ sed 's/^/conf|/' $c 2>/dev/null
 for p in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do [ -e "$p" ] && echo "plugin|$p"; done
 l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/null | tail -n 1)
 [ -n "$l" ] && { [ -r "$l" ] && echo "list|$l"; sed 's/^/lock|/' "$l" 2>/dev/null; }"""
-"""Shell: what decides whether the plugin versionlock of dnf 4 works, and its locks, as KIND|LINE."""
+"""Shell: prints the settings that dnf 4's plugin versionlock depends on, and its locks, as KIND|LINE."""
 
 NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
 
 def packages_script(debian: str, redhat: str, more: str = "true") -> str:
-    """The installed packages of these names: quoted patterns for dpkg-query, a regular expression (ERE) for rpm. `more`: of dpkg."""
+    """Return a script that lists installed packages: quoted patterns for dpkg-query, an ERE for rpm. `more`: shell for dpkg."""
     installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
     return by_family(
         f"""echo "native|$(dpkg --print-architecture)"
@@ -116,7 +114,7 @@ def parse_packages(output: Output) -> dict[str, Package]:
 
 
 def _merged(ones: list[tuple[str, Package]]) -> Package:
-    """What a host has under one name, the first of which gives the version; each with what the hold command calls it."""
+    """Merge packages of one name, the first of which gives the version; each comes with its name for the hold command."""
     first = ones[0][1]
     several = len(ones) > 1 or ones[0][0] != first.name
     return msgspec.structs.replace(
@@ -150,7 +148,7 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
 
 
 def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
-    """What tells of a package (and whether its versions stand beside each other) whether it is held."""
+    """Return a function that says whether a package is held; its second argument: whether versions are kept in parallel."""
     lines = rows.get("lock", [])
     if "suse" in rows:
         return lambda nevra, _: bool(zypper_locks.held(zypper_locks.blocks("\n".join(lines)), [nevra.name]))
@@ -159,7 +157,7 @@ def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
 
 
 def _setting(lines: list[str], key: str) -> str:
-    """The last value of a key in section [main] of an INI file."""
+    """Return the last value of a key in section [main] of an INI file."""
     section, value = "", ""
     for line in lines:
         if match := re.match(r"\s*\[(\w+)\]", line):
@@ -240,13 +238,13 @@ INSTALLED_RPM = (
     r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
     r"lib(cudnn|nccl).*"
 )
-"""Names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
+"""Package names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
 OFFERED = (
     r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|"
     r"linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
 )
 OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-gpu-manager*", "dkms")
-"""Names that an index is read for: Debian's as a regular expression of how a name begins, rpm's as dnf's patterns."""
+"""Package names to look up: Debian's as a regular expression for the beginning of a name, rpm's as dnf's patterns."""
 PACKAGES = Probe(
     "packages",
     packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
@@ -266,7 +264,7 @@ LOCKING = Probe(
     "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",
     blank=PACKAGE_LISTS,
 )
-"""Why a held package of this host can be moved all the same; empty where holding works.
+"""The reason why a held package of this host can change nevertheless; empty if holding works.
 
 dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false without it."""
 _AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
@@ -278,7 +276,7 @@ AUDIT = Probe(
     parse_audit,
     "dpkg --audit; rpm --verifydb; dnf check --duplicates; zypper verify",
 )
-"""The package manager's own complaint about its database, or what a cut-off transaction left; empty when all is well."""
+"""The package manager's error about its database, or the remains of an interrupted transaction; empty if all is well."""
 INDEX = Probe(
     "package_index",
     by_family(
@@ -295,6 +293,6 @@ echo "$n" | """
     parse_index,
     "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search -s '*nvidia*'",
 )
-"""Package versions that the host's repositories offer, by name, newest first; from what the host has fetched, never the network.
+"""Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
 
-Ubuntu has prebuilt modules by the thousand, by kernel: those of the host's kernels are read, and the metapackages."""
+Ubuntu has thousands of packages of prebuilt modules: only those for the host's kernels are read, and the metapackages."""

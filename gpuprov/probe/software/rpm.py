@@ -1,4 +1,4 @@
-"""rpm's and dnf 4's rules, without either: which of two versions is newer, and what a lock of the versionlock plugin holds."""
+"""Rules of rpm and dnf 4, reimplemented: comparison of versions, and the effect of a lock of the versionlock plugin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Nevra(msgspec.Struct, frozen=True):
 
 
 def compare(one: str, other: str) -> int:
-    """rpmvercmp: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than nothing."""
+    """Compare versions as rpmvercmp does: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than
+    nothing."""
     parts = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
     for a, b in zip_longest(parts.findall(one), parts.findall(other), fillvalue=""):
         if a == b:
@@ -46,13 +47,13 @@ def compare(one: str, other: str) -> int:
 
 
 def _size(digits: str) -> tuple[int, str]:
-    """As rpm compares numbers, however long: without zeros in front, by length and then by digit."""
+    """Return the sort key of a number of any length, as rpm compares them: without leading zeros, by length and then by digit."""
     bare = digits.lstrip("0")
     return len(bare), bare
 
 
 def compare_evr(one: Nevra, other: Nevra) -> int:
-    """By epoch, then version, then release."""
+    """Compare two packages by epoch, then version, then release."""
     pairs = ((one.epoch, other.epoch), (one.version, other.version), (one.release, other.release))
     return next((found for pair in pairs if (found := compare(*pair))), 0)
 
@@ -77,7 +78,7 @@ _FORMS = tuple(
 
 
 def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
-    """What a line of the lock list says of a package: the parts that it names; None if it is about other packages."""
+    """Parse a line of the lock list for a package: the parts that it names; None if it is about other packages."""
     matches = (match for form in _FORMS if (match := form.fullmatch(line)))
     named = [m.groupdict() for m in matches if fnmatchcase(package.name, m["name"])]
     meanings = [{key: cell for key, cell in cells.items() if cell is not None} for cells in named]
@@ -86,12 +87,10 @@ def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
 
 
 def held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
-    """Whether dnf can put no other version in the package's place: every lock of its name means this one version.
-
-    A lock without a version, with a pattern in it, or of further versions lets upgrades through; so does `!` (never that one).
-    `beside`: of a package whose versions stand beside each other, as kernels do, the newest: dnf can put no newer one there, as what
-    locks it and older ones leaves no other
-    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
+    """Return whether dnf cannot replace the package by another version: every lock of its name means this one version. A lock
+    without a version, with a pattern, or of other versions allows upgrades; so does `!` (never that one). `beside`: the newest
+    of a package whose versions are kept in parallel, like kernels: dnf cannot add a newer one, as locks of it and older ones
+    allow no other (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
     """
     meanings = [_meaning(line, package) for line in locks if line.strip() and line[0] not in "#!"]
     about = [meaning for meaning in meanings if meaning is not None]
@@ -100,7 +99,7 @@ def held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
 
 
 def _means(meaning: dict[str, str], package: Nevra, *, older: bool) -> bool:
-    """Whether a lock means this very version, or one that is older."""
+    """Return whether a lock means this very version, or with `older` also an older one."""
     version, release = meaning.get("version", ""), meaning.get("release", "")
     epoch = meaning.get("epoch", package.epoch)
     if older and version and release and not re.search(r"[*?[]", version + release):
