@@ -18,7 +18,7 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host.login import PYTHON, python
+from gpuprov.probe.host.login import PYTHON, build_python_probe
 from gpuprov.shared import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
@@ -29,7 +29,7 @@ Gathered = dict[str, Facts | UnreachableError]
 def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
     """The probes as this host's inventory wants them: it may name a Python."""
     named = Settings(raw).python if PYTHON in probes else ""
-    return tuple(python(named) if probe == PYTHON else probe for probe in probes) if named else probes
+    return tuple(build_python_probe(named) if probe == PYTHON else probe for probe in probes) if named else probes
 
 
 class HostFacts(Facts):

@@ -71,14 +71,14 @@ class Probe(Generic[T_co]):
         """Return the probe for the host with this spec. The name stays the same."""
         if self.asks is None:
             return self
-        told = "".join(f"{name}={shlex.quote(value)}\n" for name, value in self.asks(host).items())
-        return replace(self, script=told + self.script, asks=None)
+        variables = "".join(f"{name}={shlex.quote(value)}\n" for name, value in self.asks(host).items())
+        return replace(self, script=variables + self.script, asks=None)
 
     def missing(self, output: Output) -> str:
         """Describe a missing program that the probe needs; empty if none is missing, or if the parser handles that."""
         if output.status not in MISSING or self.knows_missing:
             return ""
-        return f"{self.name} cannot be read: a program that it needs is missing on the host{_error(output)}"
+        return f"{self.name} cannot be read: a program that it needs is missing on the host{_format_error(output)}"
 
     def no_answer(self, output: Output, fact: object) -> str:
         """Explain why this output is no answer; empty if it is one. `fact` is the parsed output."""
@@ -86,7 +86,7 @@ class Probe(Generic[T_co]):
             if not _is_comment(output.text) and not self._understood(output, fact):
                 return f"{self.name} cannot be understood; the host printed: {output.text.strip()[:200]!r}"
         elif self.speaks and output.status not in MISSING:
-            return f"{self.name} printed nothing on the host{_error(output)}"
+            return f"{self.name} printed nothing on the host{_format_error(output)}"
         return ""
 
     def _understood(self, output: Output, fact: object) -> bool:
@@ -115,8 +115,8 @@ class Facts:
             if probe.name not in self._outputs:
                 raise ProbeFailed(f"{probe.name} was not read on the host")
             output = self._outputs[probe.name]
-            if told := probe.missing(output):
-                raise ProbeFailed(told)
+            if problem := probe.missing(output):
+                raise ProbeFailed(problem)
             try:
                 fact = probe.parse(output)
             except ProbeFailed:
@@ -126,8 +126,8 @@ class Facts:
                 raise ProbeFailed(f"{probe.name} cannot be read ({error}); the host printed: {shown!r}") from error
             except Exception as error:
                 raise ProbeFailed(*defect(f"the reader of {probe.name}", error)) from error
-            if told := probe.no_answer(output, fact):
-                raise ProbeFailed(told)
+            if problem := probe.no_answer(output, fact):
+                raise ProbeFailed(problem)
             self._parsed[probe.name] = fact
         return cast(T, self._parsed[probe.name])
 
@@ -166,6 +166,6 @@ def _is_comment(text: str) -> bool:
     return all(line.lstrip()[:1] in ("", "#", ";") for line in text.splitlines())
 
 
-def _error(output: Output) -> str:
-    said = " ".join(output.error.split())[:200]
-    return f": {said}" if said else ""
+def _format_error(output: Output) -> str:
+    error = " ".join(output.error.split())[:200]
+    return f": {error}" if error else ""

@@ -14,12 +14,12 @@ class Output(msgspec.Struct, frozen=True):
 
     def rows(self, *, bare: bool = False) -> dict[str, list[str]]:
         """Group lines `KIND|REST` by their kind; other lines are ignored, or with `bare` count as kinds of their own."""
-        found: dict[str, list[str]] = {}
+        rows: dict[str, list[str]] = {}
         for line in self.text.splitlines():
             kind, bar, rest = line.partition("|")
             if bar or bare:
-                found.setdefault(kind, []).append(rest)
-        return found
+                rows.setdefault(kind, []).append(rest)
+        return rows
 
     def cells(self) -> dict[str, list[list[str]]]:
         """Group lines `KIND|CELL|CELL...` by their kind, split into cells; other lines are ignored."""

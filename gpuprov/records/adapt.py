@@ -267,7 +267,7 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
 
 def whole(pieces: Pieces) -> Pieces:
     """The pieces without a list of GPUs that breaks off, which would miss the others."""
-    if lacking := smi_query.lacking(pieces.commands.get(SMI, "")):
+    if lacking := smi_query.explain_truncation(pieces.commands.get(SMI, "")):
         kept = {name: text for name, text in pieces.commands.items() if name != SMI}
         return msgspec.structs.replace(pieces, commands=kept, cut=pieces.cut or lacking)
     return pieces

@@ -102,7 +102,7 @@ def parse_network(output: Output) -> Network:
             main = name
         elif kind in paths and more.startswith("/"):
             paths[kind][name] = more
-    return Network({name: tuple(found) for name, found in addresses.items()}, main, paths["gpu"], paths["hca"])
+    return Network({name: tuple(cidrs) for name, cidrs in addresses.items()}, main, paths["gpu"], paths["hca"])
 
 
 def _is_ipv4(text: str) -> bool:

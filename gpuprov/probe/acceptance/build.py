@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 
 DEBIAN = (
     "perftest",
@@ -51,7 +51,7 @@ MPICC = Probe("acceptance_mpicc", "command -v mpicc; true", parse, "command -v m
 """The path of MPI's compiler, by which the build finds its headers; empty for none."""
 PACKAGES = Probe(
     "acceptance_packages",
-    packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
+    build_packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
     parse_packages,
     f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
     blank=PACKAGE_LISTS,

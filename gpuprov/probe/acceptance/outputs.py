@@ -43,16 +43,16 @@ _NUMBER = re.compile(r"^-?\d+(\.\d+)?\Z")
 
 def bandwidth(text: str, size: int) -> float:
     """Parse the average Gb/s of one run of a perftest *_bw program with --report_gbits."""
-    return _row(text, _BW_HEAD, size, cells=5)[3]
+    return _parse_row(text, _BW_HEAD, size, cells=5)[3]
 
 
 def latency(text: str, size: int) -> float:
     """Parse the typical (median) latency in us of one run of a perftest *_lat program: half a round trip, as
     perftest reports it."""
-    return _row(text, _LAT_HEAD, size, cells=6)[4]
+    return _parse_row(text, _LAT_HEAD, size, cells=6)[4]
 
 
-def _row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[float]:
+def _parse_row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[float]:
     """Parse the one row of values below the head. Between the two, perftest may warn about the CPU frequency."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if head.match(line)), None)
@@ -120,9 +120,9 @@ def collective(text: str) -> Collective:
     value = float(average[1])
     if not math.isfinite(value) or value <= 0:
         raise Unreadable(f"the bus bandwidth is {average[1]}; one GPU alone has none")
-    found = _NETWORK.findall(text)
-    received = [more for way, _, more in found if way == "receive"]
-    networks = tuple(sorted({name for _, name, _ in found}))
+    channels = _NETWORK.findall(text)
+    received = [more for way, _, more in channels if way == "receive"]
+    networks = tuple(sorted({name for _, name, _ in channels}))
     return Collective(value, networks, bool(received) and all("GDRDMA" in more for more in received))
 
 
@@ -137,9 +137,9 @@ _INSTANCES = re.compile(r"dispatching hogs: (\d{1,6}) stream\b")
 def stream(text: str) -> tuple[float, int]:
     """Parse the GB/s that all instances of stress-ng's stream read and wrote together, and their number; none may be
     missing."""
-    found, asked = _STREAM.findall(text), _INSTANCES.search(text)
-    rates = {int(number): _rate(read) + _rate(written or "0") for read, written, number in found}
-    if asked is None or len(found) != len(rates) or sorted(rates) != list(range(int(asked[1]))) or not rates:
+    rows, dispatched = _STREAM.findall(text), _INSTANCES.search(text)
+    rates = {int(number): _parse_rate(read) + _parse_rate(written or "0") for read, written, number in rows}
+    if dispatched is None or len(rows) != len(rates) or sorted(rates) != list(range(int(dispatched[1]))) or not rates:
         raise Unreadable(complaint(text))
     value = sum(rates.values()) * (1 << 20) / 1e9
     if value <= 0:
@@ -147,7 +147,7 @@ def stream(text: str) -> tuple[float, int]:
     return round(value, 2), len(rates)
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
@@ -158,11 +158,11 @@ def _rate(text: str) -> float:
 def copies(text: str, test: str) -> float | None:
     """Parse the GB/s of the slowest copy of a test case of `nvbandwidth -j`; None if the case does not apply to the
     host."""
-    root = _document(text, "nvbandwidth")["nvbandwidth"]
+    root = _find_document(text, "nvbandwidth")["nvbandwidth"]
     if isinstance(root, dict) and root.get("error"):
         raise Unreadable(" ".join(str(root["error"]).split()))
     cases = root.get("testcases") if isinstance(root, dict) else None
-    case = next((one for one in cases or () if isinstance(one, dict) and one.get("name") == test), None)
+    case = next((case for case in cases or () if isinstance(case, dict) and case.get("name") == test), None)
     if case is None:
         raise Unreadable(f"no test case {test} in the output")
     if case.get("status") == "Waived":
@@ -185,18 +185,22 @@ _DIAGNOSTICS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 def diagnostics(text: str) -> Diag:
     """Parse each test's result in `dcgmi diag -j` of DCGM 3 or 4. An unknown status is a failure."""
-    root = _document(text, *_DIAGNOSTICS)
+    root = _find_document(text, *_DIAGNOSTICS)
     body = next(root[name] for name in _DIAGNOSTICS if name in root)
     if not isinstance(body, dict) or body.get("runtime_error"):
         raise Unreadable(" ".join(str(body.get("runtime_error") if isinstance(body, dict) else body).split()))
     passed, failed, skipped = 0, [], []
     for category in body.get("test_categories") or ():
         for test in (category or {}).get("tests") or ():
-            results = [one for one in (test or {}).get("results") or () if isinstance(one, dict)]
-            statuses = [str(one.get("status", "")).casefold() for one in results]
-            bad = [one for one in results if str(one.get("status", "")).casefold() not in ("pass", "skip", "skipped")]
+            results = [result for result in (test or {}).get("results") or () if isinstance(result, dict)]
+            statuses = [str(result.get("status", "")).casefold() for result in results]
+            bad = [
+                result
+                for result in results
+                if str(result.get("status", "")).casefold() not in ("pass", "skip", "skipped")
+            ]
             if bad:
-                failed.append(f"{test.get('name', 'a test')}: {_why(bad[0])}")
+                failed.append(f"{test.get('name', 'a test')}: {_describe_failure(bad[0])}")
             elif "pass" in statuses:
                 passed += 1
             elif test:
@@ -206,25 +210,25 @@ def diagnostics(text: str) -> Diag:
     return Diag(passed, tuple(failed), tuple(skipped))
 
 
-def _why(result: dict[str, Any]) -> str:
+def _describe_failure(result: dict[str, Any]) -> str:
     where = result.get("entity_id", result.get("gpu_ids", ""))
     warnings = result.get("warnings") or ()
     warnings = [warnings] if isinstance(warnings, str) else warnings
-    told = [str(one.get("warning", "")) if isinstance(one, dict) else str(one) for one in warnings]
-    words = " ".join(" ".join(told).split())[:300]
+    messages = [str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning) for warning in warnings]
+    words = " ".join(" ".join(messages).split())[:300]
     return f"{result.get('status')} on {result.get('entity_group', 'GPU')} {where}" + (f" ({words})" if words else "")
 
 
-def _document(text: str, *keys: str) -> dict[str, Any]:
+def _find_document(text: str, *keys: str) -> dict[str, Any]:
     """Return the JSON object that has one of these keys; programs print other lines before it."""
     decoder = json.JSONDecoder()
     for match in re.finditer(r"^\s*\{", text, re.MULTILINE):
         try:
-            found, _ = decoder.raw_decode(text[match.end() - 1 :])
+            document, _ = decoder.raw_decode(text[match.end() - 1 :])
         except (ValueError, RecursionError):  # no program nests a thousand deep
             continue
-        if isinstance(found, dict) and any(key in found for key in keys):
-            return found
+        if isinstance(document, dict) and any(key in document for key in keys):
+            return document
     raise Unreadable(complaint(text))
 
 
@@ -240,16 +244,16 @@ _ERRORS = re.compile(
 
 def complaint(text: str) -> str:
     """Return the line of an output that explains a failure: the first that looks like an error, else the last."""
-    told = [line for line in _lines(text) if not _NOISE.search(line)]
-    return error_in(text) or (told[-1][:300] if told else "it ended without a figure")
+    lines = [line for line in _split_lines(text) if not _NOISE.search(line)]
+    return error_in(text) or (lines[-1][:300] if lines else "it ended without a figure")
 
 
 def error_in(text: str) -> str:
     """Return the first line that looks like an error, or an empty string."""
-    return next((line[:300] for line in _lines(text) if _ERRORS.search(line)), "")
+    return next((line[:300] for line in _split_lines(text) if _ERRORS.search(line)), "")
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Return the non-empty lines without terminal control characters."""
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return [line for line in lines if line and not _CHATTER.search(line)]

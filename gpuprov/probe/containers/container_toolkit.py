@@ -71,15 +71,15 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_toolkit(output: Output) -> Toolkit:
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     config: list[str] = []
     for line in output.text.splitlines():
         if line.startswith(" "):
             config.append(line[1:])
         else:
             word, _, rest = line.partition(" ")
-            found.setdefault(word, []).append(rest)
-    version = re.search(r"\d+(\.\d+)+", " ".join(found.get("version", [])))
+            fields.setdefault(word, []).append(rest)
+    version = re.search(r"\d+(\.\d+)+", " ".join(fields.get("version", [])))
     settings, complaint = {}, ""
     try:
         settings = reading.toml("\n".join(config))
@@ -89,12 +89,12 @@ def parse_toolkit(output: Output) -> Toolkit:
         version=version[0] if version else "",
         settings=settings,
         complaint=complaint,
-        linked=tuple(found.get("linked", [])),
-        unlinked=tuple(found.get("unlinked", [])),
-        flags=tuple(re.findall(r"[^\s,\"']+", (found.get("flags") or [""])[-1])),
-        leftovers=tuple(found.get("leftover", [])),
-        runners=tuple(found.get("runner", [])),
-        spares=tuple(found.get("spare", [])),
+        linked=tuple(fields.get("linked", [])),
+        unlinked=tuple(fields.get("unlinked", [])),
+        flags=tuple(re.findall(r"[^\s,\"']+", (fields.get("flags") or [""])[-1])),
+        leftovers=tuple(fields.get("leftover", [])),
+        runners=tuple(fields.get("runner", [])),
+        spares=tuple(fields.get("spare", [])),
     )
 
 
@@ -128,8 +128,8 @@ def parse_answers(output: Output) -> dict[str, str]:
     for line in output.text.splitlines():
         engine, _, words = line.partition(" ")
         if match := re.search(r'refreshing the CDI registry: (.*?)"?\Z', words):
-            told = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
-            complaints[engine] = " ".join(told.split())
+            message = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
+            complaints[engine] = " ".join(message.split())
         elif match := re.search(r"unresolvable CDI devices (.*)\Z", words):
             answers[engine] = complaints.get(engine, "") if f"{GPU_KIND}=all" in match[1] else ""
     return answers
@@ -163,8 +163,8 @@ def parse_users(output: Output) -> dict[str, User]:
     users: dict[str, User] = {}
     for block in output.text.split("@user ")[1:]:
         head, *body = block.splitlines()
-        name, home, subordinate, lingers, there = head.split("|")
-        text = "\n".join(line[1:] for line in body) if there == "1" else None
+        name, home, subordinate, lingers, present = head.split("|")
+        text = "\n".join(line[1:] for line in body) if present == "1" else None
         users[name] = User(home=home, subordinate=subordinate == "1", lingers=lingers == "1", daemon=text)
     return users
 

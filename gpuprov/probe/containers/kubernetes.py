@@ -80,21 +80,21 @@ def parse_files(output: Output) -> dict[str, str]:
 def parse_node(output: Output) -> Node:
     head, _, answer = output.text.partition("@node\n")
     rows = Output(head).rows()
-    found = {kind: values[-1] for kind, values in rows.items()}
+    fields = {kind: values[-1] for kind, values in rows.items()}
     labels, allocatable, complaint = None, None, ""
-    if found.get("kubectl") and found.get("kubeconfig"):
+    if fields.get("kubectl") and fields.get("kubeconfig"):
         try:
-            told: dict[str, Any] = reading.json(answer)
-            labels = {str(key): str(value) for key, value in told["metadata"].get("labels", {}).items()}
-            allocatable = {str(key): str(value) for key, value in told["status"].get("allocatable", {}).items()}
+            answer_data: dict[str, Any] = reading.json(answer)
+            labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
+            allocatable = {str(key): str(value) for key, value in answer_data["status"].get("allocatable", {}).items()}
         except (ValueError, KeyError, AttributeError, TypeError):
             complaint = " ".join(answer.split())[:300] or "kubectl gave no answer"
     return Node(
         services=tuple(Service(*(line.split("|", 2) + ["", ""])[:3]) for line in rows.get("unit", ())),
         managers=tuple(dict.fromkeys(rows.get("manager", ()))),
-        kubectl=found.get("kubectl", ""),
-        kubeconfig=found.get("kubeconfig", ""),
-        name=found.get("name", ""),
+        kubectl=fields.get("kubectl", ""),
+        kubeconfig=fields.get("kubeconfig", ""),
+        name=fields.get("name", ""),
         labels=labels,
         allocatable=allocatable,
         complaint=complaint,

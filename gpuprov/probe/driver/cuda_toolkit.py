@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ def parse_toolkits(output: Output) -> Toolkits:
     first = display.partition("\n")[0]
     kind, _, target = (rows.get("link") or [""])[0].partition(" ")
     return Toolkits(
-        toolkits={version: _toolkit(found) for version, found in kits.items()},
+        toolkits={version: _build_toolkit(fields) for version, fields in kits.items()},
         link=target,
         by=kind,
         mode="manual" if "manual" in first else "auto" if "auto" in first else "",
@@ -74,15 +74,15 @@ def parse_toolkits(output: Output) -> Toolkits:
     )
 
 
-def _toolkit(found: dict[str, str]) -> Toolkit:
-    release, _, build = found.get("nvcc", "").partition(" ")
-    complaint, cudart = found.get("complaint", ""), found.get("cudart", "")
-    return Toolkit(release=release, build=build, complaint=complaint, cudart=cudart, kit=found.get("kit", ""))
+def _build_toolkit(fields: dict[str, str]) -> Toolkit:
+    release, _, build = fields.get("nvcc", "").partition(" ")
+    complaint, cudart = fields.get("complaint", ""), fields.get("cudart", "")
+    return Toolkit(release=release, build=build, complaint=complaint, cudart=cudart, kit=fields.get("kit", ""))
 
 
 PACKAGES = Probe(
     "cuda_packages",
-    packages_script(
+    build_packages_script(
         "'cuda*' 'libcu*-[0-9]*-[0-9]*' 'libcudnn*' 'libnccl*' 'libnpp*' 'libnv*-*-*' 'gds-tools-*' 'nvidia-gds*' nvidia-cuda-toolkit "
         "nvidia-cuda-dev",
         "cuda.*|libcu.*-[0-9]+-[0-9]+|libcudnn.*|libnccl.*|libnpp.*|libnv.*-[0-9]+-[0-9]+|gds-tools-.*|nvidia-gds.*",
@@ -112,15 +112,15 @@ _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
 
 
 def parse_requires(output: Output) -> Requires:
-    found: Requires = {}
+    requires: Requires = {}
     bounds: dict[str, str] = {}
     for line in output.text.splitlines():
         name, bar, version = line.strip().removeprefix("@").partition("|")
         if line.startswith("@") and bar:
-            bounds = found.setdefault(name, {}).setdefault(version, {})
+            bounds = requires.setdefault(name, {}).setdefault(version, {})
         elif match := _BOUND.match(line.strip()):
             bounds.setdefault(match[1], match[2])
-    return found
+    return requires
 
 
 _COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/) }

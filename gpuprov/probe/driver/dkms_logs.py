@@ -32,7 +32,7 @@ def parse(output: Output) -> tuple[BuildLog, ...]:
         if line.startswith("@log "):
             path, kernel = line.removeprefix("@log "), ""
         elif path and not kernel:
-            kernel = found[1] if (found := FIRST.match(line)) else "?"
+            kernel = first[1] if (first := FIRST.match(line)) else "?"
             logs.append(BuildLog(path, kernel))
         elif path and logs and not logs[-1].complaint:
             logs[-1] = msgspec.structs.replace(logs[-1], complaint=" ".join(line.split())[:200])

@@ -63,14 +63,14 @@ def parse_installed(output: Output) -> Installed:
 
 
 def parse_building(output: Output) -> Building:
-    there = (line.partition("|") for line in output.text.splitlines())
-    return Building(frozenset(rest for kind, _, rest in there if kind == "there"), dict(parse_index(output)))
+    parts = (line.partition("|") for line in output.text.splitlines())
+    return Building(frozenset(rest for kind, _, rest in parts if kind == "there"), dict(parse_index(output)))
 
 
 def parse_archives(output: Output) -> tuple[tuple[str, str], ...]:
     rows = [line.split("|") for line in output.text.splitlines()]
-    mine = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
-    return tuple(dict.fromkeys((row[1], row[2]) for row in mine))
+    debian_main = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
+    return tuple(dict.fromkeys((row[1], row[2]) for row in debian_main))
 
 
 _OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
@@ -128,10 +128,12 @@ def without(index: Index, url: str) -> Index:
     """Return the index without versions that come from this address alone."""
     if not url:
         return index
-    told = Index()
-    for name, found in index.items():
-        left = [v for v in found if not index.places.get((name, v)) or set(index.places[(name, v)]) - {url.rstrip("/")}]
+    kept = Index()
+    for name, versions in index.items():
+        left = [
+            v for v in versions if not index.places.get((name, v)) or set(index.places[(name, v)]) - {url.rstrip("/")}
+        ]
         if left:
-            told[name] = left
-    told.complaint, told.busy, told.places = index.complaint, index.busy, index.places
-    return told
+            kept[name] = left
+    kept.complaint, kept.busy, kept.places = index.complaint, index.busy, index.places
+    return kept

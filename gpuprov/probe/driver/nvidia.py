@@ -94,9 +94,9 @@ def parse_clients(output: Output) -> tuple[Client, ...]:
     """Parse the processes. An empty list is an answer only if the tools that look for them worked."""
     *lines, last = output.text.splitlines() or [""]
     if last != SEEN:
-        said = " ".join((output.error or output.text).split())[:200]
+        message = " ".join((output.error or output.text).split())[:200]
         raise ProbeFailed(
-            f"the processes that hold a GPU could not be listed: {said or 'the host gave no whole answer'}"
+            f"the processes that hold a GPU could not be listed: {message or 'the host gave no whole answer'}"
         )
     clients = []
     for line in lines:

@@ -35,17 +35,17 @@ def parse(output: Output) -> Runfile:
         programs=tuple(row[1] for row in rows if row[0] == "program"),
         open={row[1]: "GPL" in row[2] for row in rows if row[0] == "module" and len(row) == 3},
         unreadable=any(row[0] == "unreadable" for row in rows),
-        ours=_ours(output.text),
+        ours=_parse_ours(output.text),
     )
 
 
-def _ours(text: str) -> dict[str, str]:
-    found = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
+def _parse_ours(text: str) -> dict[str, str]:
+    row = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
     try:
-        told = reading.json(found or "{}")
+        record = reading.json(row or "{}")
     except ValueError:
         return {}
-    return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+    return {key: value for key, value in record.items() if isinstance(value, str)} if isinstance(record, dict) else {}
 
 
 RUNFILE = Probe(

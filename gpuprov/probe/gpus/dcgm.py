@@ -8,9 +8,9 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.host.systemd import of_units
+from gpuprov.probe.host.systemd import build_units_probe
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARY_FILES
 
@@ -46,8 +46,8 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_dcgm(output: Output) -> Dcgm:
     services: dict[str, dict[str, object]] = {"engine": {}, "exporter": {}}
-    found: dict[str, str] = {}
-    said: list[str] = []
+    fields: dict[str, str] = {}
+    messages: list[str] = []
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         which, _, value = rest.partition("|")
@@ -60,25 +60,25 @@ def parse_dcgm(output: Output) -> Dcgm:
             pairs = (word.strip('"').partition("=") for word in value.split())
             services[which]["environment"] = {key: text for key, _, text in pairs}
         elif kind == "discovery":
-            said.append(rest)
+            messages.append(rest)
         else:
-            found[kind] = rest
-    count = next((match[1] for line in said if (match := re.match(r"(\d+) GPUs? found", line))), None)
-    switches = next((match[1] for line in said if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
-    complaint = " ".join(line.removeprefix("Error: ") for line in said if line.startswith("Error")) or " ".join(
-        said[:2]
+            fields[kind] = rest
+    count = next((match[1] for line in messages if (match := re.match(r"(\d+) GPUs? found", line))), None)
+    switches = next((match[1] for line in messages if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
+    complaint = " ".join(line.removeprefix("Error: ") for line in messages if line.startswith("Error")) or " ".join(
+        messages[:2]
     )
-    metrics = found.get("metrics", "")
+    metrics = fields.get("metrics", "")
     return Dcgm(
         engine=msgspec.convert(services["engine"], Service),
         exporter=msgspec.convert(services["exporter"], Service),
-        installed=found.get("installed", ""),
-        running=found.get("running", ""),
+        installed=fields.get("installed", ""),
+        running=fields.get("running", ""),
         gpus=int(count) if count else None,
         switches=int(switches) if switches else None,
         complaint="" if count else complaint,
         metrics=int(metrics) if is_whole(metrics) else None,
-        counters="counters" in found,
+        counters="counters" in fields,
     )
 
 
@@ -89,7 +89,7 @@ def parse_counters(output: Output) -> dict[str, bool]:
 
 PACKAGES = Probe(
     "dcgm_packages",
-    packages_script(
+    build_packages_script(
         "'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine", "datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine"
     ),
     parse_packages,
@@ -109,7 +109,7 @@ INDEX = Probe(
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",
 )
 """Package versions that the host's repositories offer, by name, newest first."""
-UNITS = of_units(
+UNITS = build_units_probe(
     "dcgm_units",
     ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter",

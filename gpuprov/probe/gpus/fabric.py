@@ -10,7 +10,7 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.smi_query import FORGED, OWN, judge
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.shared.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
@@ -96,7 +96,7 @@ ERRORS = re.compile(
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
     addresses = tuple(output.text.split())
-    if strange := [one for one in addresses if not ADDRESS.fullmatch(one)]:
+    if strange := [address for address in addresses if not ADDRESS.fullmatch(address)]:
         raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
     return addresses
 
@@ -105,17 +105,17 @@ def parse_daemon(output: Output) -> Daemon:
     rows = [line.split("|", 3) for line in output.text.splitlines() if "|" in line]
     clock = [float(cell) for row in rows if row[0] == "clock" for cell in row[1:] if cell]
     processes = []
-    found: dict[str, float] = {}
+    timestamps: dict[str, float] = {}
     settings: dict[str, str] = {}
     version = ""
     log: list[str] = []
     errors: dict[str, None] = {}
     for kind, *cells in rows:
         if kind == "process" and len(cells) == 3:
-            process = _process(cells, clock)
+            process = _parse_process(cells, clock)
             processes += [process] if process else []
         elif kind in ("program", "config") and cells[0]:
-            found[kind] = float(cells[0])
+            timestamps[kind] = float(cells[0])
         elif kind == "version":
             match = re.search(r"\d{3}(?:\.\d+)+", cells[0])
             version = match[0] if match else ""
@@ -124,21 +124,21 @@ def parse_daemon(output: Output) -> Daemon:
             settings[key.strip()] = value.partition("#")[0].strip().strip('"')
         elif kind == "log":
             log.append("|".join(cells))
-        elif kind == "error" and (said := ERRORS.search("|".join(cells))):
-            errors[said[0]] = None  # once, whichever of the two logs has it
+        elif kind == "error" and (error := ERRORS.search("|".join(cells))):
+            errors[error[0]] = None  # once, whichever of the two logs has it
     return Daemon(
         processes=tuple(processes),
         version=version,
         settings=settings,
-        configured=found.get("config", 0),
-        installed=found.get("program", 0),
+        configured=timestamps.get("config", 0),
+        installed=timestamps.get("program", 0),
         log=tuple(log),
         errors=tuple(errors),
         elsewhere=any(row[0] == "elsewhere" for row in rows),
     )
 
 
-def _process(cells: list[str], clock: list[float]) -> Process | None:
+def _parse_process(cells: list[str], clock: list[float]) -> Process | None:
     """Parse a process; None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start
     time in ticks."""
     pid, stat, command = cells
@@ -177,17 +177,17 @@ def parse_state(output: Output) -> tuple[GpuFabric, ...]:
 
 def parse_subnet_kernel(output: Output) -> SubnetKernel:
     rows = [line.partition("|") for line in output.text.splitlines()]
-    found = {kind: [name for one, _, name in rows if one == kind] for kind in ("module", "device")}
-    return SubnetKernel(frozenset(found["module"]), tuple(found["device"]))
+    names = {kind: [name for row_kind, _, name in rows if row_kind == kind] for kind in ("module", "device")}
+    return SubnetKernel(frozenset(names["module"]), tuple(names["device"]))
 
 
 def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
     rows = [line.split("|") for line in output.text.splitlines()]
-    found = []
+    libraries = []
     for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
         match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
-        found.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
-    return tuple(found)
+        libraries.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
+    return tuple(libraries)
 
 
 BRIDGES = Probe(
@@ -240,7 +240,7 @@ true""",
 )
 PACKAGES = Probe(
     "fabric_packages",
-    packages_script(
+    build_packages_script(
         "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags 'libnvidia-nscq*' 'libnvsdm*'",
         "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags|libnvidia-nscq.*|libnvsdm.*",
     ),

@@ -65,26 +65,26 @@ def parse(output: Output) -> Processes:
         "\n"
     )  # nothing else ends a line: a name may have what else splitlines takes for its end
     if lines[-1:] != [SEEN]:
-        said = " ".join((output.error or output.text).split())[:200]
-        raise ProbeFailed(f"the processes on GPUs could not be listed: {said or 'the host gave no whole answer'}")
-    rest = _rest(lines)
+        message = " ".join((output.error or output.text).split())[:200]
+        raise ProbeFailed(f"the processes on GPUs could not be listed: {message or 'the host gave no whole answer'}")
+    rest = _parse_rest(lines)
     held = []
     for line in lines[:-1]:
-        one = _held(line)
-        if one is None:
+        process = _parse_held(line)
+        if process is None:
             continue
-        if one.state in (*ENDED, "D") and rest.again is not None:
-            if (one.gpu, one.pid) not in rest.again:
+        if process.state in (*ENDED, "D") and rest.again is not None:
+            if (process.gpu, process.pid) not in rest.again:
                 continue  # it has ended, and nvidia-smi names it no more
-            state = rest.again[one.gpu, one.pid]
-            moved = state == one.state == "D" and len(set(rest.runs.get(one.pid, ()))) > 1
-            one = msgspec.structs.replace(one, state="S" if moved else state)
-        held.append(_owned(one, rest.lives, *rest.whose[one.pid]) if one.pid in rest.whose else one)
+            state = rest.again[process.gpu, process.pid]
+            moved = state == process.state == "D" and len(set(rest.runs.get(process.pid, ()))) > 1
+            process = msgspec.structs.replace(process, state="S" if moved else state)
+        held.append(_add_owner(process, rest.lives, *rest.whose[process.pid]) if process.pid in rest.whose else process)
     marks = {name: f"@{name}" in lines for name in ("slurmd", "unasked")}
     return Processes(held=tuple(held), used=rest.used, jobs=frozenset(rest.jobs), **marks)
 
 
-def _held(line: str) -> Held | None:
+def _parse_held(line: str) -> Held | None:
     state, _, row = line.partition("|")
     row, _, name = row.partition("|")
     cells = [cell.strip() for cell in row.split(",")]
@@ -93,30 +93,30 @@ def _held(line: str) -> Held | None:
     return Held(gpu=cells[0], pid=int(cells[1]), memory=cells[2], state=state, name=name.replace("|", " ").strip())
 
 
-def _rest(lines: list[str]) -> _Rest:
-    found = _Rest()
+def _parse_rest(lines: list[str]) -> _Rest:
+    rest = _Rest()
     for kind, _, row in (line.partition("|") for line in lines):
         cells = row.split("|")
         if kind == "@of" and len(cells) == 5 and re.fullmatch("[0-9]{1,10}", cells[0]):
-            found.whose[int(cells[0])] = cells[1:]
+            rest.whose[int(cells[0])] = cells[1:]
         elif kind == "@memory" and (match := re.fullmatch(r"([0-9A-Fa-f:.]{12,16}), ([0-9]{1,9})", row.strip())):
-            found.used[match[1]] = int(match[2])
+            rest.used[match[1]] = int(match[2])
         elif kind == "@step" and (match := re.match(r"slurmstepd: \[([0-9]{1,10})[.\] ]", row)):
-            found.jobs.add(int(match[1]))
+            rest.jobs.add(int(match[1]))
         elif kind == "@queued" and re.fullmatch("[0-9]{1,10}", row.strip()):
-            found.jobs.add(int(row))
+            rest.jobs.add(int(row))
         elif kind == "@lives" and re.fullmatch("[0-9]{1,10}", row):
-            found.lives.add(int(row))
+            rest.lives.add(int(row))
         elif (match := re.fullmatch(r"(?:@twice\|)?@runs\|([0-9]{1,10})\|([0-9 ]+)", f"{kind}|{row}")) is not None:
-            found.runs.setdefault(int(match[1]), []).append(match[2])
+            rest.runs.setdefault(int(match[1]), []).append(match[2])
         elif kind == "@twice":
-            found.again = {} if found.again is None else found.again
-            if (one := _held(row)) is not None:
-                found.again[one.gpu, one.pid] = one.state
-    return found
+            rest.again = {} if rest.again is None else rest.again
+            if (process := _parse_held(row)) is not None:
+                rest.again[process.gpu, process.pid] = process.state
+    return rest
 
 
-def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
+def _add_owner(process: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
     """Add job and container to a process. The job's number is in a cgroup that Slurm made, else in the environment that the
     process was started with; for a heterogeneous job (SLURM_HET_SIZE) the latter may belong to another component, which runs
     elsewhere. `under`: root's slurmd, step or MPS is among its ancestors; then it belongs to a prolog, an epilog or the step,
@@ -127,9 +127,9 @@ def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, ol
     number = made[1] if made else match[1] if match else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
-        one,
+        process,
         job=int(number) if number else None,
-        known=bool(under) or one.pid not in lives,
+        known=bool(under) or process.pid not in lives,
         container=inside,
         orphan=inside and CONTAINER.search(oldest) is not None,
     )

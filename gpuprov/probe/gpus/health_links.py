@@ -94,18 +94,21 @@ def parse_nvlinks(output: Output) -> NvLinkState:
             else:
                 unread[index].append((number, name, value))
     gpus = tuple(
-        _errors(number, len(links[number]), found, unread[number]) for number, found in sorted(counted.items())
+        _sum_errors(number, len(links[number]), counters, unread[number])
+        for number, counters in sorted(counted.items())
     )
     text, _, status = output.text.partition("@status ")
-    said = " ".join((text or output.error).split())[:200]
-    complaint = "" if gpus else said or "nvidia-smi nvlink -e said nothing"
-    return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not said and status.strip() == "0")
+    message = " ".join((text or output.error).split())[:200]
+    complaint = "" if gpus else message or "nvidia-smi nvlink -e said nothing"
+    return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not message and status.strip() == "0")
 
 
-def _errors(index: int, links: int, found: dict[str, list[float]], unread: list[tuple[str, str, str]]) -> NvLinkErrors:
+def _sum_errors(
+    index: int, links: int, counters: dict[str, list[float]], unread: list[tuple[str, str, str]]
+) -> NvLinkErrors:
     def total(*names: str) -> int | None:
-        told = [value for name in names for value in found.get(name, ())]
-        return int(sum(told)) if told else None
+        counts = [value for name in names for value in counters.get(name, ())]
+        return int(sum(counts)) if counts else None
 
     return NvLinkErrors(
         index=index,
@@ -114,8 +117,8 @@ def _errors(index: int, links: int, found: dict[str, list[float]], unread: list[
         recoveries=total("Recovery Errors", RECOVERED),
         crc=total("CRC Errors"),
         faults=total(*FAULTS),
-        effective_ber=max(found.get("Effective BER", ()), default=None),
-        symbol_ber=max(found.get("Symbol BER", ()), default=None),
+        effective_ber=max(counters.get("Effective BER", ()), default=None),
+        symbol_ber=max(counters.get("Symbol BER", ()), default=None),
         uncounted=tuple(dict.fromkeys(name for _, name, value in unread if value in NOTHING)),
         unread=tuple(
             f"link {link}: {name} {value[:40] or 'nothing'}" for link, name, value in unread if value not in NOTHING
@@ -168,14 +171,14 @@ HW_COUNTERS = (
 
 def parse_ports(output: Output) -> tuple[PortErrors, ...]:
     """Parse each port that has counters, in the order of their names."""
-    found: dict[tuple[str, int], PortErrors] = {}
+    ports: dict[tuple[str, int], PortErrors] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
         if kind not in ("counter", "hw") or len(cells) != 4 or not is_whole(cells[1]):
             continue
         key = (cells[0], int(cells[1]))
-        port = found.get(key) or PortErrors(device=key[0], port=key[1], link=False)
+        port = ports.get(key) or PortErrors(device=key[0], port=key[1], link=False)
         number = int(cells[3]) if is_whole(cells[3]) else None
         counted = {cells[2]: number} if number else {}
         if kind == "hw":
@@ -185,8 +188,8 @@ def parse_ports(output: Output) -> tuple[PortErrors, ...]:
             port = msgspec.structs.replace(port, downed=number, link=True)
         else:
             port = msgspec.structs.replace(port, errors={**port.errors, **counted}, link=True)
-        found[key] = port
-    return tuple(found[key] for key in sorted(found))
+        ports[key] = port
+    return tuple(ports[key] for key in sorted(ports))
 
 
 NVLINK_ERRORS = Probe(

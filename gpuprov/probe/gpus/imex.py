@@ -56,23 +56,23 @@ def parse_domain(text: str) -> Domain | None:
         links = node.get("connections") or {}
         lost = tuple(sorted(str(link.get("host")) for link in links.values() if link.get("status") != "CONNECTED"))
         members.append(Member(str(node.get("host", "")), str(node.get("status", "")), lost))
-    return Domain(str(data.get("status", "")), tuple(sorted(members, key=lambda one: one.host)))
+    return Domain(str(data.get("status", "")), tuple(sorted(members, key=lambda member: member.host)))
 
 
 def parse(output: Output) -> Imex:
     many = output.rows(bare=True)
-    one = {kind: values[-1].strip() for kind, values in many.items()}
-    told = "\n".join(many.get("domain", ()))
+    fields = {kind: values[-1].strip() for kind, values in many.items()}
+    report = "\n".join(many.get("domain", ()))
     return Imex(
         daemon=parse_daemon(output),
         nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
-        written=float(one.get("nodes") or 0),
-        **boot_unit.state(many),
-        ready=one.get("ready", ""),
-        domain=parse_domain(told),
+        written=float(fields.get("nodes") or 0),
+        **boot_unit.parse_state(many),
+        ready=fields.get("ready", ""),
+        domain=parse_domain(report),
         complaint=(many.get("domain") or [""])[0][:200],
         channel="channel" in many,
-        parameter=one.get("parameter", ""),
+        parameter=fields.get("parameter", ""),
         addresses=frozenset(many.get("address", ())),
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.onhost.mig.nvml import named_by_size
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.systemd import UNIT_OF, of_units
+from gpuprov.probe.host.systemd import UNIT_OF, build_units_probe
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
@@ -147,59 +147,66 @@ def parse_state(output: Output) -> MigState:
     if output.status == 127:
         return MigState(complaint="python3 is not installed, and NVML is asked by it")
     if not output.text.strip():
-        said = " ".join(output.error.split())
-        return MigState(complaint=said or f"the reader of NVML ended with status {output.status}")
-    found = typed_json(output.text, MigState)
-    return msgspec.structs.replace(found, gpus=tuple(_named(gpu) if gpu.memory else gpu for gpu in found.gpus))
+        message = " ".join(output.error.split())
+        return MigState(complaint=message or f"the reader of NVML ended with status {output.status}")
+    mig_state = typed_json(output.text, MigState)
+    return msgspec.structs.replace(
+        mig_state, gpus=tuple(_name_profiles(gpu) if gpu.memory else gpu for gpu in mig_state.gpus)
+    )
 
 
-def _named(gpu: MigGpu) -> MigGpu:
+def _name_profiles(gpu: MigGpu) -> MigGpu:
     """Return the GPU with names for its profiles, if its driver does not report them."""
-    names = {one.id: one.name or named_by_size(one.number, one.slices, one.memory, gpu.memory) for one in gpu.profiles}
+    names = {
+        profile.id: profile.name or named_by_size(profile.number, profile.slices, profile.memory, gpu.memory)
+        for profile in gpu.profiles
+    }
     return msgspec.structs.replace(
         gpu,
-        profiles=tuple(msgspec.structs.replace(one, name=names[one.id]) for one in gpu.profiles),
-        instances=tuple(msgspec.structs.replace(one, profile=names[one.kind]) for one in gpu.instances),
+        profiles=tuple(msgspec.structs.replace(profile, name=names[profile.id]) for profile in gpu.profiles),
+        instances=tuple(msgspec.structs.replace(instance, profile=names[instance.kind]) for instance in gpu.instances),
     )
 
 
 def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
-    found = []
+    files = []
     for line in output.text.splitlines():
         path, minor, mode, modify, node_mode, owner = line.split("|")
-        wanted = f"{int(mode):04o}" if is_whole(mode) else ""
+        expected = f"{int(mode):04o}" if is_whole(mode) else ""
         node = f"/dev/nvidia-caps/nvidia-cap{minor}"
         shown = node_mode.rjust(4, "0") if node_mode else ""
-        found.append(CapabilityFile(path=path, node=node, wanted=wanted, mode=shown, owner=owner, kept=modify == "0"))
-    return tuple(found)
+        files.append(CapabilityFile(path=path, node=node, wanted=expected, mode=shown, owner=owner, kept=modify == "0"))
+    return tuple(files)
 
 
 def parse_holders(output: Output) -> tuple[Holder, ...]:
-    found: dict[int, Holder] = {}
+    holders: dict[int, Holder] = {}
     for line in output.text.splitlines():
         pid, files, rest = line.split("|", 2)
         command, _, unit = rest.rpartition("|")
-        found[int(pid)] = Holder(int(pid), command, unit, tuple(files.split()))
-    return tuple(found.values())
+        holders[int(pid)] = Holder(int(pid), command, unit, tuple(files.split()))
+    return tuple(holders.values())
 
 
 def users(state: MigState, holders: tuple[Holder, ...], capabilities: tuple[CapabilityFile, ...]) -> tuple[User, ...]:
     """List the users of GPUs and instances: processes that NVML lists, and holders of the device files."""
-    known = {one.pid: one for one in holders}
-    found: dict[tuple[int, int, int | None, int | None], User] = {}
+    known = {holder.pid: holder for holder in holders}
+    users_by_place: dict[tuple[int, int, int | None, int | None], User] = {}
     for gpu in state.gpus:
         for process in gpu.processes:
             holder = known.get(process.pid, Holder(process.pid, "process", "", ()))
             key = (process.pid, gpu.index, process.instance, process.part)
-            found[key] = User(holder, gpu.index, process.instance, process.part)
-        nodes = {one.node: ids for one in capabilities if (ids := one.instance(gpu.minor))}
+            users_by_place[key] = User(holder, gpu.index, process.instance, process.part)
+        nodes = {capability.node: ids for capability in capabilities if (ids := capability.instance(gpu.minor))}
         for holder in holders:
             for ids in (nodes[file] for file in holder.files if file in nodes):
-                found.setdefault((holder.pid, gpu.index, *ids), User(holder, gpu.index, *ids))
+                users_by_place.setdefault((holder.pid, gpu.index, *ids), User(holder, gpu.index, *ids))
             if f"/dev/nvidia{gpu.minor}" in holder.files:
                 computes = "/dev/nvidia-uvm" in holder.files
-                found.setdefault((holder.pid, gpu.index, None, None), User(holder, gpu.index, computes=computes))
-    return tuple(found.values())
+                users_by_place.setdefault(
+                    (holder.pid, gpu.index, None, None), User(holder, gpu.index, computes=computes)
+                )
+    return tuple(users_by_place.values())
 
 
 READER = Path(__file__).with_name("mig_reader.py").read_text(encoding="utf-8")
@@ -213,7 +220,7 @@ STATE = Probe(
     speaks=True,
     knows_missing=True,
 )
-UNITS = of_units("mig_units", (MANAGER, UNIT), f"systemctl status {MANAGER} {UNIT}")
+UNITS = build_units_probe("mig_units", (MANAGER, UNIT), f"systemctl status {MANAGER} {UNIT}")
 # The driver makes a file here for each instance, and says in it which device file opens it:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
 CAPABILITIES = Probe(

@@ -47,7 +47,7 @@ def parse(output: Output) -> NvLinks:
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         rows.get(kind, []).append(rest)
-    counts = _counts(rows["link"])
+    counts = _count_links(rows["link"])
     gpus = []
     for row in rows["gpu"]:
         match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?\Z", row)
@@ -65,30 +65,30 @@ def parse(output: Output) -> NvLinks:
                     active=active,
                 )
             )
-    said = " ".join(f"{' '.join(rows['gpu'])} {output.error}".split())[:200]
-    complaint = "" if gpus else f"nvidia-smi shows no GPU: {said or 'it said nothing'}"
+    message = " ".join(f"{' '.join(rows['gpu'])} {output.error}".split())[:200]
+    complaint = "" if gpus else f"nvidia-smi shows no GPU: {message or 'it said nothing'}"
     if gpus and not counts:
         complaint = "nvidia-smi nvlink -s said nothing"
-    return NvLinks(gpus=tuple(gpus), pairs=_pairs(rows["topo"]), complaint=complaint)
+    return NvLinks(gpus=tuple(gpus), pairs=_parse_pairs(rows["topo"]), complaint=complaint)
 
 
-def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
+def _count_links(rows: list[str]) -> dict[int, tuple[int, int]]:
     """Count links and active links by index. A GPU without NVLink has a line of its own, but no link lines."""
-    found: dict[int, tuple[int, int]] = {}
+    counts: dict[int, tuple[int, int]] = {}
     index = -1
     for row in rows:
         if match := re.match(r"GPU (\d+):", row.strip()):
             index = int(match[1])
-            found[index] = (0, 0)
+            counts[index] = (0, 0)
         elif index >= 0 and (match := re.match(r"Link \d+: (.*)\Z", row.strip())):
-            links, active = found[index]
-            found[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
-    return found
+            links, active = counts[index]
+            counts[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
+    return counts
 
 
-def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
+def _parse_pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
     """Parse the cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
-    found: dict[tuple[int, int], int] | None = None
+    pairs: dict[tuple[int, int], int] | None = None
     header: list[int] = []
     for row in (COLOURS.sub("", row) for row in rows):
         cells = row.split()
@@ -96,13 +96,13 @@ def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
             continue
         if not header:
             header = [int(cell[3:]) for cell in cells if re.fullmatch(r"GPU\d+", cell)]
-            found = {}
+            pairs = {}
             continue
-        mine = int(cells[0][3:])
+        index = int(cells[0][3:])
         for other, cell in zip(header, cells[1:], strict=False):
-            if found is not None and other > mine and (match := re.fullmatch(r"NV(\d+)", cell)):
-                found[mine, other] = int(match[1])
-    return found
+            if pairs is not None and other > index and (match := re.fullmatch(r"NV(\d+)", cell)):
+                pairs[index, other] = int(match[1])
+    return pairs
 
 
 NVLINKS = Probe(

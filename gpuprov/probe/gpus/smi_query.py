@@ -32,7 +32,7 @@ LOST = "Unable to determine the device handle for"
 """Its last output if one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
 
 
-def lacking(text: str) -> str:
+def explain_truncation(text: str) -> str:
     """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest. Empty
     if it is complete."""
     attached = _ATTACHED.search(text)
@@ -42,7 +42,7 @@ def lacking(text: str) -> str:
     return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {shown}"
 
 
-def own(text: str) -> str:
+def remove_process_blocks(text: str) -> str:
     """Return the text without the blocks of processes except their numbers. Raises ProbeFailed as `judge` does."""
     attached = _ATTACHED.search(text)
     if attached and len(_GPU.findall(text)) > int(attached[1]):

@@ -56,13 +56,13 @@ def parse(output: Output) -> PciTree:
         if kind == "node" and cells[1]:
             sockets[int(cells[0])] = int(cells[2]) if is_whole(cells[2]) else -1
         elif kind == "function":
-            function = _function(cells)
+            function = _parse_function(cells)
             if function:
                 functions[function.address] = function
     return PciTree(functions=functions, sockets=sockets)
 
 
-def _function(cells: list[str]) -> Function | None:
+def _parse_function(cells: list[str]) -> Function | None:
     """Parse a function; None for anything that is not on a PCI bus."""
     path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma = cells
     parts = path.split("/")
@@ -79,18 +79,23 @@ def _function(cells: list[str]) -> Function | None:
         identifier=f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}",
         pci_class=pci_class.removeprefix("0x"),
         numa_node=int(numa) if is_whole(numa.lstrip("-")) else -1,
-        link=Link(width=_lanes(width), speed=_rate(speed), max_width=_lanes(max_width), max_speed=_rate(max_speed)),
+        link=Link(
+            width=_parse_lanes(width),
+            speed=_parse_rate(speed),
+            max_width=_parse_lanes(max_width),
+            max_speed=_parse_rate(max_speed),
+        ),
         virtual=bool(virtual),
         rdma=bool(rdma),
     )
 
 
-def _lanes(text: str) -> int:
+def _parse_lanes(text: str) -> int:
     lanes = int(text) if is_whole(text) else 0
     return 0 if lanes in UNKNOWN_WIDTHS else lanes
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     """Parse `32.0 GT/s PCIe`, on older kernels `8 GT/s`; `Unknown` and `Unknown speed` are 0."""
     match = re.match(r"([0-9.]+) GT/s", text)
     return float(match[1]) if match else 0.0

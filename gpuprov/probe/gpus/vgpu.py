@@ -88,7 +88,7 @@ def parse_gridd(output: Output) -> Gridd:
         settings=settings,
         configured=int(single.get("config") or 0),
         tokens=tuple(tokens),
-        **boot_unit.state(rows),
+        **boot_unit.parse_state(rows),
         started=int(single.get("started") or 0),
         log=tuple(rows.get("log", ())),
     )

@@ -28,22 +28,22 @@ BLANK = r"LoadState\|"
 """Output of a script with STATE if there is no such unit."""
 
 
-def script(unit: str, config: str) -> str:
+def build_script(unit: str, config: str) -> str:
     """Return shell that prints the state of a gpuprov unit, and the lines of its configuration."""
     return f"""u={unit} c={config}
 [ -e $c ] && echo 'config|' && sed -n 's/^[a-z]/config|&/p' $c
 {STATE}"""
 
 
-def state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def parse_state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Parse the output of STATE into the fields of UnitState."""
     load, active, file = ((rows.get(name) or [""])[-1] for name in ("LoadState", "ActiveState", "UnitFileState"))
     return {"load": load or "not-found", "active": active or "inactive", "file": file}
 
 
 def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Parse the output of `script` into the fields of SetsAtBoot."""
+    """Parse the output of `build_script` into the fields of SetsAtBoot."""
     return {
-        **state(rows),
+        **parse_state(rows),
         "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
     }

@@ -50,14 +50,14 @@ class _Mark(msgspec.Struct):
 def parse(output: Output) -> Checkpoints:
     if output.status:
         raise ProbeFailed(f"the checkpoints cannot be read: {output.error.strip()[:200] or f'status {output.status}'}")
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     target, last, damaged = "", _Run(""), 0
     half: tuple[str, ...] = ()
     for line in output.text.splitlines():
         kind, _, text = line.partition(" ")
         try:
             if kind == "checkpoint":
-                found.append(typed_json(text, Checkpoint))
+                checkpoints.append(typed_json(text, Checkpoint))
             elif kind == "last":
                 last = typed_json(text, _Run)
             elif kind == "target":
@@ -66,10 +66,13 @@ def parse(output: Output) -> Checkpoints:
                 half = typed_json(text, _Mark).capabilities
         except Unreadable:
             damaged += kind == "checkpoint"
-    found.sort(key=lambda one: one.at)
+    checkpoints.sort(key=lambda checkpoint: checkpoint.at)
     return Checkpoints(
-        tuple(found),
-        next((one for one in found if one.run == last.run), found[-1] if found else None),
+        tuple(checkpoints),
+        next(
+            (checkpoint for checkpoint in checkpoints if checkpoint.run == last.run),
+            checkpoints[-1] if checkpoints else None,
+        ),
         target,
         half,
         damaged,

@@ -49,7 +49,7 @@ def parse(output: Output) -> Contents:
     sound: set[str] = set()
     shown: list[str] = []
     missing: set[str] = set()
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     current, into = "", drop_ins
     for line in output.text.split("\n"):
         kind, _, rest = line.partition("|")
@@ -65,7 +65,7 @@ def parse(output: Output) -> Contents:
             shown.append(rest)
         elif kind == "said":
             unit, _, text = rest.partition("|")
-            said[unit] = text.strip() or said.get(unit, "")
+            messages[unit] = text.strip() or messages.get(unit, "")
         elif kind in ("dropin", "lines"):
             current, into = rest, drop_ins if kind == "dropin" else texts
             into[current] = ""
@@ -79,14 +79,14 @@ def parse(output: Output) -> Contents:
             if int(owner) == 0 and not int(mode, 8) & 0o022:
                 sound.add(path)
     return Contents(
-        {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
+        {path: msgspec.structs.replace(entry, sum=sums.get(path, "")) for path, entry in entries.items()},
         frozenset(missing),
         parse_show("\n".join(shown)),
         drop_ins,
         texts,
-        {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
+        {path: tuple(dict.fromkeys(interpreters)) for path, interpreters in pythons.items()},
         frozenset(sound),
-        said,
+        messages,
     )
 
 

@@ -23,7 +23,7 @@ def parse_frequency(output: Output) -> Frequency:
     return Frequency(
         policies=governor.parse(output.text),
         asked=(rows.get("asked") or [""])[-1],
-        **boot_unit.state(rows),
+        **boot_unit.parse_state(rows),
         rivals=tuple(rows.get("rival", ())),
     )
 

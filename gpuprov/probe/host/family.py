@@ -26,18 +26,18 @@ class Release(Protocol):
 
 def family(release: Release) -> Family | None:
     """Return the family of a distribution; None if it belongs to none."""
-    found = family_of(release.id, *release.like)
-    return next((one for one in FAMILIES if one == found), None)
+    named = family_of(release.id, *release.like)
+    return next((candidate for candidate in FAMILIES if candidate == named), None)
 
 
-def _cases() -> str:
-    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in FAMILIES}
+def _build_cases() -> str:
+    names = {kind: "|".join(name for name, of_family in IDS.items() if of_family == kind) for kind in FAMILIES}
     return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
 
 
 FAMILY = (
     "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
-    f'for i in $ID $ID_LIKE; do case "$i" in {_cases()} esac; done)\n'
+    f'for i in $ID $ID_LIKE; do case "$i" in {_build_cases()} esac; done)\n'
 )
 """Shell: sets `family` to debian, redhat, suse or nothing. Installed programs do not matter."""
 

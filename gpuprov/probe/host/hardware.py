@@ -50,7 +50,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 def parse_files(output: Output) -> Files:
     handles: tuple[int, int] | None = None
     systems: dict[str, FileSystem] = {}
-    asked = False
+    requested = False
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
@@ -58,15 +58,15 @@ def parse_files(output: Output) -> Files:
             handles = int(cells[0]), int(cells[1])
         elif kind == "system" and len(cells) >= 7:
             mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
-            systems[path] = _system(path, mounted, numbers)
+            systems[path] = _build_file_system(path, mounted, numbers)
         elif kind == "mount" and len(cells) >= 2:
             systems.setdefault("|".join(cells[1:]), FileSystem(path="|".join(cells[1:]), mounted=cells[0]))
         elif kind == "asked":
-            asked = True
-    return Files(handles=handles, systems=tuple(systems.values()), asked=asked or bool(systems))
+            requested = True
+    return Files(handles=handles, systems=tuple(systems.values()), asked=requested or bool(systems))
 
 
-def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
+def _build_file_system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
     if not all(map(NUMBER.fullmatch, numbers)):
         return FileSystem(path=path, mounted=mounted)
     blocks, free, available, inodes, left = map(int, numbers)

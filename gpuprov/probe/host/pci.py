@@ -69,4 +69,4 @@ def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
 
 def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
     """Return the GPUs for this host's own driver, without those lent to virtual machines."""
-    return tuple(one for one in gpus(functions) if not is_lent(one.driver))
+    return tuple(function for function in gpus(functions) if not is_lent(function.driver))

@@ -34,41 +34,41 @@ class Pcie(SetsAtBoot, frozen=True, kw_only=True):
 
     def of(self, kind: str) -> tuple[Function, ...]:
         """Return the functions of a kind (`gpu`, `hca` or `bridge`), without virtual ones."""
-        return tuple(one for one in self.functions.values() if one.kind == kind and not one.virtual)
+        return tuple(function for function in self.functions.values() if function.kind == kind and not function.virtual)
 
     def path(self) -> tuple[Function, ...]:
         """Return GPUs, HCAs and all bridges above them."""
-        return tuple(one for one in self.functions.values() if not one.virtual)
+        return tuple(function for function in self.functions.values() if not function.virtual)
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if is_whole(text) else None
 
 
 def parse(output: Output) -> Pcie:
     many = output.rows()
-    one = {name: values[-1] for name, values in many.items()}
+    fields = {name: values[-1] for name, values in many.items()}
     return Pcie(
         functions=onhost.parse(output.text),
         others=tuple(dict.fromkeys(many.get("other", ()))),
         **boot_unit.parse(many),
-        irqbalance=one.get("irqbalance", ""),
-        balancer="irqbalance" in one,
-        balances="installed" in one,
-        setpci="setpci" in one,
-        lockdown=one.get("lockdown", ""),
-        vendor=one.get("vendor", ""),
-        topo=one.get("topo", ""),
-        topo_status=_number(one.get("topo_status", "")),
+        irqbalance=fields.get("irqbalance", ""),
+        balancer="irqbalance" in fields,
+        balances="installed" in fields,
+        setpci="setpci" in fields,
+        lockdown=fields.get("lockdown", ""),
+        vendor=fields.get("vendor", ""),
+        topo=fields.get("topo", ""),
+        topo_status=_parse_number(fields.get("topo_status", "")),
         topo_wrong=tuple(many.get("topo_wrong", ())),
-        topo_grub=one.get("topo_grub", ""),
-        topo_started="topo_started" in one,
+        topo_grub=fields.get("topo_grub", ""),
+        topo_started="topo_started" in fields,
     )
 
 
 PCIE = Probe(
     "pcie",
-    f"""{onhost.READER}{boot_unit.script("gpuprov-pcie.service", onhost.CONFIG)}"""
+    f"""{onhost.READER}{boot_unit.build_script("gpuprov-pcie.service", onhost.CONFIG)}"""
     f"""{ROOTS}for f in $(roots irqbalance); do echo "irqbalance|$(tr '\\0' ' ' <"$f/cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done

@@ -64,11 +64,11 @@ def parse(output: Output) -> Readings:
     for line in output.text.splitlines():
         kind, _, value = line.partition(" ")
         if kind == "@clock":
-            clock = _time(value)
+            clock = _parse_time(value)
         elif kind == "@up":
             up = float(value)
         elif kind == "@last":
-            last = _time(value)
+            last = _parse_time(value)
         elif kind == "@sum":
             digest, _, path = value.partition("  ")
             files[path] = digest
@@ -79,9 +79,9 @@ def parse(output: Output) -> Readings:
             timer[name] = state
         elif line.startswith("{"):
             try:
-                told = typed_json(line, Line)
-                noted += _noted(told)
-                lost = told.lost or lost
+                entry = typed_json(line, Line)
+                noted += _list_changes(entry)
+                lost = entry.lost or lost
             except (Unreadable, ValueError) as error:
                 lost = f"a line of {CHANGES} cannot be read: {error}"
     if clock is None:
@@ -91,7 +91,7 @@ def parse(output: Output) -> Readings:
         up=up,
         timer=timer["UnitFileState"],
         active=timer["ActiveState"],
-        keep_days=int(found[1]) if (found := _STARTED.search(start)) else None,
+        keep_days=int(option[1]) if (option := _STARTED.search(start)) else None,
         files=files,
         last=last,
         noted=tuple(noted),
@@ -99,16 +99,16 @@ def parse(output: Output) -> Readings:
     )
 
 
-def _noted(line: Line) -> list[Noted]:
+def _list_changes(line: Line) -> list[Noted]:
     if not line.begin:
         return []
-    begin, end = _time(line.begin), _time(line.to)
-    found = []
+    begin, end = _parse_time(line.begin), _parse_time(line.to)
+    noted = []
     for key, values in line.changed.items():
         kind, _, name = key.partition(":")
         before, after, stamp, owner = [*values, *[None] * 4][:4]
         at = datetime.fromtimestamp(stamp, begin.tzinfo) if isinstance(stamp, int) and 0 < stamp < 1 << 34 else None
-        found.append(
+        noted.append(
             Noted(
                 begin=begin,
                 end=end,
@@ -120,10 +120,10 @@ def _noted(line: Line) -> list[Noted]:
                 owner=owner if isinstance(owner, int) else None,
             )
         )
-    return found
+    return noted
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """Parse a time; UTC if the zone is missing."""
     then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return then if then.tzinfo else then.replace(tzinfo=UTC)

@@ -23,7 +23,7 @@ class Unit(msgspec.Struct, frozen=True):
 MISSING = Unit("", "not-found", "inactive", "")
 
 UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
-"""Units that several capabilities need. A capability with other units has a probe of its own: `of_units`."""
+"""Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`."""
 
 UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
 unit_of() {
@@ -41,8 +41,8 @@ class Units(dict[str, Unit]):
     """Units by name. A unit that was requested and that systemd does not report is MISSING; looking up a unit that the probe
     never requests is a defect of the check."""
 
-    def __init__(self, asked: Sequence[str], told: Mapping[str, Unit]) -> None:
-        super().__init__({**dict.fromkeys(asked, MISSING), **told})
+    def __init__(self, requested: Sequence[str], units: Mapping[str, Unit]) -> None:
+        super().__init__({**dict.fromkeys(requested, MISSING), **units})
 
     def __missing__(self, name: str) -> Unit:
         raise UnknownUnit(f"no probe reads the unit {name}: it is not among {', '.join(self)}")
@@ -79,13 +79,13 @@ def parse_limits(output: Output) -> dict[str, str]:
     }
 
 
-def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
+def build_units_probe(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
     """Return a probe of these units."""
     script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
     return Probe(name, script, lambda output: Units(units, parse_units(output)), evidence, speaks=True)
 
 
-SYSTEMD_UNITS = of_units("units", UNITS, "systemctl status 'nvidia-*'")
+SYSTEMD_UNITS = build_units_probe("units", UNITS, "systemctl status 'nvidia-*'")
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )

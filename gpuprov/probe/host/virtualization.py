@@ -58,13 +58,13 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
         """Name the regions that the driver needs and that have no address: registers (region 0), and the window to the GPU's
         memory, which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one. An `integrated` GPU, whose memory
         is the machine's, has no such window (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's regions)."""
-        found = {region.number: region for region in self.regions}
-        first = found.get(0)
+        regions = {region.number: region for region in self.regions}
+        first = regions.get(0)
         if first is None or not first.assigned:
             return ("region 0",)
         if integrated:
             return ()
-        window = found.get(2 if first.flags & 0x100000 else 1)
+        window = regions.get(2 if first.flags & 0x100000 else 1)
         return () if window and window.assigned else (f"region {2 if first.flags & 0x100000 else 1}",)
 
 
@@ -102,13 +102,13 @@ def parse_machine(output: Output) -> Machine:
 
 
 def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
-    found: list[GpuFunction] = []
+    functions: list[GpuFunction] = []
     for line in output.text.splitlines():
         name, *cells = line.split("|")
         if name == "gpu" and len(cells) == 5:
             address, kind, version, branch, reset = (cell.strip() for cell in cells)
             number = re.match(r"r?(\d{3})", branch) or re.match(r"(\d{3})\.", version)
-            found.append(
+            functions.append(
                 GpuFunction(
                     address=address,
                     kind="vgpu" if kind == "vgpu" else "physical" if kind == "physical" else "unknown",
@@ -117,12 +117,12 @@ def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
                     reset=reset,
                 )
             )
-        elif name == "bar" and found and len(cells) == 4:
+        elif name == "bar" and functions and len(cells) == 4:
             number_text, start, end, flags = cells
             region = Region(int(number_text), int(start, 16), int(end, 16) - int(start, 16) + 1, int(flags, 16))
             if region.flags & MEMORY:
-                found[-1] = msgspec.structs.replace(found[-1], regions=(*found[-1].regions, region))
-    return tuple(found)
+                functions[-1] = msgspec.structs.replace(functions[-1], regions=(*functions[-1].regions, region))
+    return tuple(functions)
 
 
 MACHINE = Probe(
@@ -185,8 +185,8 @@ def reset_by_reboot(machine: Machine, functions: tuple[GpuFunction, ...]) -> str
     """
     if not machine.kind:
         return ""
-    shared = [one.address for one in functions if one.kind == "vgpu"]
+    shared = [function.address for function in functions if function.kind == "vgpu"]
     if shared:
         return f"{' '.join(shared)}: a vGPU is reset by its VM's reboot"
-    fixed = [one.address for one in functions if not one.reset]
+    fixed = [function.address for function in functions if not function.reset]
     return f"{' '.join(fixed)}: the hypervisor lets the VM reset no GPU" if fixed else ""

@@ -7,7 +7,7 @@ import re
 from gpuprov.onhost import first_boot_judge
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.kernel.grub_menu import kernel_of
+from gpuprov.probe.kernel.grub_menu import parse_kernel
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
@@ -43,7 +43,7 @@ def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
             options = words[2].split() if len(words) == 3 else []
             expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
             entries.append(BootEntry(parse_command_line(Output(" ".join(expanded)))))
-            entries[-1].kernel = kernel_of(words[1])
+            entries[-1].kernel = parse_kernel(words[1])
     return tuple(entries)
 
 
@@ -65,10 +65,10 @@ def parse_fixed(output: Output) -> frozenset[str]:
 def parse_modules_load(output: Output) -> frozenset[str]:
     lines = (line.strip() for line in output.text.splitlines())
     names = [line.split()[0] for line in lines if line and line[0] not in "#;"]
-    found = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
-    if names and not found:
+    modules = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
+    if names and not modules:
         raise ProbeFailed(f"modules-load.d has a line that names no module: {names[0][:80]!r}")
-    return found
+    return modules
 
 
 def parse_login_limits(output: Output) -> dict[str, str]:
@@ -86,7 +86,7 @@ def soft_and_hard(soft: str, hard: str) -> str:
     return hard if soft == hard else f"{soft}:{hard}"
 
 
-def _there(*paths: str) -> str:
+def _build_bootloader_checks(*paths: str) -> str:
     return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
 
 
@@ -122,9 +122,9 @@ SYSCTL_FIXED = Probe(
 BOOTLOADER = Probe(
     "bootloader",
     by_family(
-        _there("/boot/grub/grub.cfg"),
-        _there("/boot/grub2", "/usr/sbin/grubby"),
-        _there("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
+        _build_bootloader_checks("/boot/grub/grub.cfg"),
+        _build_bootloader_checks("/boot/grub2", "/usr/sbin/grubby"),
+        _build_bootloader_checks("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
     ),
     parse_bootloader,
     "ls /boot/grub* /usr/sbin/grub*",

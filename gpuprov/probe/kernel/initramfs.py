@@ -66,7 +66,8 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
             images[-1] = msgspec.structs.replace(last, modules=last.modules | {name})
     return tuple(
-        msgspec.structs.replace(one, holds_configuration=one.holds_configuration and not one.old_copy) for one in images
+        msgspec.structs.replace(image, holds_configuration=image.holds_configuration and not image.old_copy)
+        for image in images
     )
 
 

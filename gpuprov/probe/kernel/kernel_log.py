@@ -71,11 +71,11 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     def matching(self, pattern: str) -> tuple[Line, ...]:
         """Return the kernel's lines that begin with the pattern. The rest may be text that a user of the host chose."""
         program = kernel_lines.OF_A_PROGRAM
-        return tuple(one for one in self.lines if re.match(pattern, one.text) and not re.match(program, one.text))
+        return tuple(line for line in self.lines if re.match(pattern, line.text) and not re.match(program, line.text))
 
     def crashes(self, pattern: str) -> tuple[Line, ...]:
         """Return the lines about crashed programs that begin with the pattern."""
-        return tuple(one for one in self.lines if re.match(pattern, one.text))
+        return tuple(line for line in self.lines if re.match(pattern, line.text))
 
 
 FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
@@ -88,47 +88,47 @@ SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6})
 
 
 def parse(output: Output) -> KernelLog:
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     lines: list[Line] = []
     for row in output.text.splitlines():
         kind, _, rest = row.partition("|")
         if kind == "line":
-            if line := _line(rest, told):
+            if line := _parse_line(rest, fields):
                 lines.append(line)
         elif kind == "times":
             number, _, row = rest.partition("|")
-            if is_whole(number) and (line := _line(row, told)):
+            if is_whole(number) and (line := _parse_line(row, fields)):
                 lines.append(msgspec.structs.replace(line, times=int(number)))
         elif kind == "first":
-            told[kind] = rest
+            fields[kind] = rest
         elif kind in ("now", "boot", "since", "source", "searched"):
-            told[kind] = rest.strip()
-    if not is_whole(told.get("now", "")) or not is_whole(told.get("boot", "")):
+            fields[kind] = rest.strip()
+    if not is_whole(fields.get("now", "")) or not is_whole(fields.get("boot", "")):
         raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
-    since = float(told["since"]) if is_whole(told.get("since", "")) else None
-    first = _line(told["first"], told) if told.get("first") else None
-    if told.get("first") and told.get("source") == "dmesg" and first is None:
+    since = float(fields["since"]) if is_whole(fields.get("since", "")) else None
+    first = _parse_line(fields["first"], fields) if fields.get("first") else None
+    if fields.get("first") and fields.get("source") == "dmesg" and first is None:
         raise ProbeFailed(
             "the kernel's lines have no time in dmesg", "printk.time=1 on the kernel's command line, or a journal"
         )
     return KernelLog(
-        source=told.get("source", ""),
-        now=float(told["now"]),
-        boot=float(told["boot"]),
+        source=fields.get("source", ""),
+        now=float(fields["now"]),
+        boot=float(fields["boot"]),
         since=since,
         first=first.at if first else None,
-        searched="searched" in told,
+        searched="searched" in fields,
         whole=first is not None and FIRST.match(first.text) is not None,
-        lines=tuple(sorted((one for one in lines if since is None or one.at >= since), key=lambda one: one.at)),
+        lines=tuple(sorted((line for line in lines if since is None or line.at >= since), key=lambda line: line.at)),
     )
 
 
-def _line(row: str, told: Mapping[str, str]) -> Line | None:
+def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
     """Parse a line of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; or of dmesg: `[   12.345678] ...`."""
     if match := re.match(r"(\d{9,11}\.\d+) \S+ [^\s:]+: (.*)\Z", row):
         return Line(float(match[1]), match[2])
     if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
-        return Line(float(told.get("boot") or 0) + float(match[1]), match[2])
+        return Line(float(fields.get("boot") or 0) + float(match[1]), match[2])
     return None
 
 
@@ -160,19 +160,19 @@ def nic_messages(log: KernelLog) -> tuple[NicMessage, ...]:
     """List lines of network adapters' drivers, the oldest first. A named device has its address, if known."""
     addresses = {nic[2]: nic[1] for line in log.lines if (nic := NIC.match(line.text))}
     by_name = frozenset(log.matching(RDMA))
-    found = []
+    messages = []
     for line in log.lines:
         if nic := NIC.match(line.text):
-            found.append(NicMessage(nic[1], line))
+            messages.append(NicMessage(nic[1], line))
         elif watchdog := WATCHDOG.match(line.text):
-            found.append(NicMessage(watchdog[1], line))
+            messages.append(NicMessage(watchdog[1], line))
         elif line in by_name:
             name = line.text.split()[1].rstrip(":")
-            found.append(NicMessage(addresses.get(name) or _address(name), line))
-    return tuple(found)
+            messages.append(NicMessage(addresses.get(name) or _parse_address(name), line))
+    return tuple(messages)
 
 
-def _address(name: str) -> str:
+def _parse_address(name: str) -> str:
     """Parse the PCI address in the name of an RDMA device; else return the name."""
     if match := RDMA_ADDRESS.fullmatch(name):
         domain, bus, slot, function = (int(part or 0) for part in match.groups())
@@ -185,12 +185,12 @@ FATAL = r"(?<![\w-])[Ff]atal\b"
 
 def xids(log: KernelLog) -> tuple[Event, ...]:
     """List Xids by GPU and number, the latest first."""
-    return _events(log, XID, switch=False)
+    return _collect_events(log, XID, switch=False)
 
 
 def sxids(log: KernelLog) -> tuple[Event, ...]:
     """List SXids by NVSwitch and number. Each has several lines, the first of which says whether it is fatal."""
-    return _events(log, SXID, switch=True)
+    return _collect_events(log, SXID, switch=True)
 
 
 def last_reset(log: KernelLog) -> float:
@@ -199,8 +199,8 @@ def last_reset(log: KernelLog) -> float:
     return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
 
 
-def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
-    found: dict[tuple[str, int, bool, str], Event] = {}
+def _collect_events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
+    events: dict[tuple[str, int, bool, str], Event] = {}
     for line in log.lines:
         match = pattern.match(line.text)
         if match is None:
@@ -209,9 +209,9 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
         key = device, number, re.search(FATAL, text) is not None, "" if switch else asks(number, text)
-        count = (found[key].count if key in found else 0) + line.times
-        found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
-    return tuple(sorted(found.values(), key=lambda one: -one.at))
+        count = (events[key].count if key in events else 0) + line.times
+        events[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
+    return tuple(sorted(events.values(), key=lambda event: -event.at))
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -229,7 +229,7 @@ def seconds(since: str, now: float | None = None) -> str:
     return f"@{int(at)}"
 
 
-def asked(host: Any) -> Mapping[str, str]:
+def build_variables(host: Any) -> Mapping[str, str]:
     """Return the variable of a script that begins with SINCE."""
     block = host.capabilities.get("health")
     return {"since": seconds(block.since) if block else ""}
@@ -297,4 +297,4 @@ all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
-KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)
+KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=build_variables, speaks=True)

@@ -36,11 +36,11 @@ def parse_next_boot(output: Output) -> NextBoot:
     loader = next((name.split()[1] for name in parts if name.startswith("@loader ")), "")
     if loader == "grub":
         entries = {name.partition(" ")[2]: lines for name, lines in parts.items() if name.startswith("@entry ")}
-        start = grub_menu.next_start(parts.get("@menu", []), parts.get("@env", []), entries)
+        start = grub_menu.find_next_start(parts.get("@menu", []), parts.get("@env", []), entries)
         return NextBoot(loader="GRUB", **start)
     if loader == "systemd-boot":
-        told = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.NAMES}
-        return NextBoot(loader="systemd-boot", **systemd_boot.next_start(parts.get("@list", []), told))
+        variables = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.NAMES}
+        return NextBoot(loader="systemd-boot", **systemd_boot.find_next_start(parts.get("@list", []), variables))
     return NextBoot(unknown="no configuration of GRUB or systemd-boot was found")
 
 

@@ -37,13 +37,13 @@ class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_signing(output: Output) -> ModuleSigning:
     rows = [line.split("|") for line in output.text.splitlines()]
-    told = {row[0]: row[1] for row in rows if len(row) == 2}
+    fields = {row[0]: row[1] for row in rows if len(row) == 2}
     return ModuleSigning(
         settings={row[1]: row[2] for row in rows if row[0] == "setting"},
-        key=told.get("key", ""),
-        certificate=told.get("certificate", ""),
-        pair=None if told.get("pair") == "?" else told.get("pair") == "1",
-        written="written" in told,
+        key=fields.get("key", ""),
+        certificate=fields.get("certificate", ""),
+        pair=None if fields.get("pair") == "?" else fields.get("pair") == "1",
+        written="written" in fields,
         modules=tuple(
             Signature(kernel=row[1], module=row[2], signer=row[3], serial=serial(row[4]))
             for row in rows
@@ -67,10 +67,10 @@ def parse_enrolled(output: Output) -> Enrolled:
     lines = [line.strip().lower() for line in output.text.splitlines() if line.strip()]
     serials = [line.removeprefix("serial ") for line in lines if line.startswith("serial ")]
     prints = [line.replace(":", "") for line in lines if not line.startswith("serial ")]
-    found = Enrolled(prints)
-    found.serials = frozenset(map(serial, serials))
-    found.whole = len(serials) == len(prints) > 0
-    return found
+    enrolled = Enrolled(prints)
+    enrolled.serials = frozenset(map(serial, serials))
+    enrolled.whole = len(serials) == len(prints) > 0
+    return enrolled
 
 
 MODULE_SIGNING = Probe(

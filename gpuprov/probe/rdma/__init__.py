@@ -44,12 +44,12 @@ def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
         for port in device.ports if device.works and not device.soft and not device.virtual else ():
             if port.state == "ACTIVE" and port.rate:
                 alike.setdefault((device.identifier, port.link_layer), []).append((device, port))
-    found = []
+    slow = []
     for ports in alike.values():
         usual, count = Counter(port.rate for _, port in ports).most_common(1)[0]
-        found += [
+        slow += [
             SlowPort(device=device.name, address=device.address, port=port.number, rate=port.rate, usual=usual)
             for device, port in ports
             if port.rate < usual and count * 2 > len(ports)
         ]
-    return found
+    return slow

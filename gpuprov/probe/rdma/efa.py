@@ -55,8 +55,8 @@ class Efa(msgspec.Struct, frozen=True, kw_only=True):
 
 def domains(text: str) -> tuple[str, ...]:
     """Parse the RDMA devices in fi_info's output; each has a domain for each fabric (efa, efa-direct): `rdmap85s0-rdm`."""
-    found = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
-    return tuple(dict.fromkeys(found))
+    names = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
+    return tuple(dict.fromkeys(names))
 
 
 def parse(output: Output) -> Efa:
@@ -65,7 +65,7 @@ def parse(output: Output) -> Efa:
     def one(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()
 
-    told = "\n".join("|".join(cells) for cells in many.get("fi", ()))
+    listing = "\n".join("|".join(cells) for cells in many.get("fi", ()))
     environment = []
     for cells in many.get("env", ()):
         name, _, value = "|".join(cells[1:]).partition("=")
@@ -84,8 +84,8 @@ def parse(output: Output) -> Efa:
         p2p={cells[0]: "|".join(cells[1:]).strip() for cells in many.get("p2p", ())},
         installer=one("installer"),
         record=one("record"),
-        domains=domains(told) if "found" in many else None,
-        complaint="" if domains(told) else " ".join(told.split())[-200:],
+        domains=domains(listing) if "found" in many else None,
+        complaint="" if domains(listing) else " ".join(listing.split())[-200:],
         plugins=tuple(dict.fromkeys(cells[0] for cells in many.get("plugin", ()))),
         packages={cells[0]: cells[1] for cells in many.get("package", ()) if len(cells) > 1 and cells[1]},
         environment=tuple(environment),

@@ -10,7 +10,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.kernel.initramfs import INITRAMFS
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 from gpuprov.reading import numbers
 
 
@@ -160,7 +160,7 @@ command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 |
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
 """
-    + boot_unit.script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
+    + boot_unit.build_script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
     + "true"
 )
 ERDMA = Probe(
@@ -172,7 +172,7 @@ ERDMA = Probe(
 )
 BUILD = Probe(
     "erdma_build",
-    packages_script(
+    build_packages_script(
         "debhelper autotools-dev dkms libnl-3-dev libnl-route-3-dev cmake 'linux-headers-*'",
         r"gcc-c\+\+|dkms|cmake|kernel-devel.*",
     ),

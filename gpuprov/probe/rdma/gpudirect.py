@@ -76,9 +76,11 @@ class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
 def parse(output: Output) -> Gpudirect:
     rows = output.cells()
     single = {kind: many[0][0] for kind, many in rows.items()}
-    kernels = [_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])]
+    kernels = [_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])]
     return Gpudirect(
-        kernels=tuple(sorted(kernels, key=lambda one: [int(number) for number in re.findall(r"\d+", one.release)])),
+        kernels=tuple(
+            sorted(kernels, key=lambda kernel: [int(number) for number in re.findall(r"\d+", kernel.release)])
+        ),
         running=single.get("running", ""),
         loaded={name: int(count) if is_whole(count) else 0 for name, count in rows.get("loaded", [])},
         holders=tuple(name for name in single.get("holders", "").split(",") if name.strip("-")),
@@ -94,7 +96,7 @@ def parse(output: Output) -> Gpudirect:
     )
 
 
-def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> KernelState:
+def _build_kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> KernelState:
     def mine(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == release]
 
@@ -107,13 +109,17 @@ def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> K
         open="GPL" in nvidia[1],
         modules={
             name: PeerModule(
-                path=path, version=version, symbols=_answer(symbols), checksum=checksum, parameters=tuple(taken.split())
+                path=path,
+                version=version,
+                symbols=_parse_answer(symbols),
+                checksum=checksum,
+                parameters=tuple(taken.split()),
             )
             for name, path, version, symbols, checksum, taken in mine("module")
         },
         core=core[0],
-        core_exports=_answer(core[1]),
-        uverbs=_answer((mine("uverbs") or [["no"]])[0][0]),
+        core_exports=_parse_answer(core[1]),
+        uverbs=_parse_answer((mine("uverbs") or [["no"]])[0][0]),
         options=frozenset(cells[0] for cells in options if cells[0]) if options else None,
         symvers=symvers[0],
         checksum=symvers[1],
@@ -122,7 +128,7 @@ def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> K
     )
 
 
-def _answer(text: str) -> Answer:
+def _parse_answer(text: str) -> Answer:
     return "yes" if text == "yes" else "no" if text == "no" else "unknown"
 
 

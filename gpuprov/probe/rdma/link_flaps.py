@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, asked
+from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, build_variables
 from gpuprov.reading import is_whole
 
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
@@ -46,7 +46,7 @@ class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> LinkFlaps:
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     names: dict[str, str] = {}
     events: dict[str, list[tuple[float, str, str]]] = {}
     loads: list[float] = []
@@ -56,52 +56,55 @@ def parse(output: Output) -> LinkFlaps:
             device, _, name = rest.partition("|")
             names.setdefault(name, device)
         elif kind in ("now", "since", "journal"):
-            told[kind] = rest.strip()
+            fields[kind] = rest.strip()
         elif kind == "line" and (line := STAMP.match(rest)):
-            at, said = float(line[1]), line[3]
-            if LOADED.match(said):
+            at, text = float(line[1]), line[3]
+            if LOADED.match(text):
                 loads.append(at)
-            for match in filter(None, (re.match(pattern, said) for pattern in SAYS)):
+            for match in filter(None, (re.match(pattern, text) for pattern in SAYS)):
                 events.setdefault(match[1], []).append((at, line[2], match[2]))
-    if not is_whole(told.get("now", "")) or not is_whole(told.get("since", "")):
+    if not is_whole(fields.get("now", "")) or not is_whole(fields.get("since", "")):
         raise ProbeFailed(f"the host's clock cannot be read: {output.text.strip()[:120]!r}")
-    since = float(told["since"])
+    since = float(fields["since"])
     interfaces = tuple(
-        Interface(device=device, name=name, flaps=_flaps(events.get(name, []), loads, since))
+        Interface(device=device, name=name, flaps=_find_flaps(events.get(name, []), loads, since))
         for name, device in sorted(names.items())
     )
     return LinkFlaps(
-        journal=told.get("journal", "0") not in ("", "0"), now=float(told["now"]), since=since, interfaces=interfaces
+        journal=fields.get("journal", "0") not in ("", "0"),
+        now=float(fields["now"]),
+        since=since,
+        interfaces=interfaces,
     )
 
 
-def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
+def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
     """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot has not
     been up before."""
     seen = [
-        tuple(up for down, up in _outages([(at, said) for at, who, said in events if who == witness])
+        tuple(up for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
         for witness in dict.fromkeys(who for _, who, _ in events)
     ]  # fmt: skip
     return max(seen, key=len, default=())
 
 
-def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
+def _find_outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
     """Return the begin and end of each outage between two times at which the link was up. If the interface was taken down, or
     is new, as after a move to a container's network, the state before is unknown."""
-    found: list[tuple[float, float]] = []
+    outages: list[tuple[float, float]] = []
     was_up = False
     lost: float | None = None
-    for at, said in events:
-        if said in DOWN:
+    for at, text in events:
+        if text in DOWN:
             lost = at if was_up and lost is None else lost
-        elif said in (*UP, AGAIN):
-            lost = at if said == AGAIN and was_up and lost is None else lost
-            found += [(lost, at)] if lost is not None else []
+        elif text in (*UP, AGAIN):
+            lost = at if text == AGAIN and was_up and lost is None else lost
+            outages += [(lost, at)] if lost is not None else []
             was_up, lost = True, None
         else:
             was_up, lost = False, None
-    return found
+    return outages
 
 
 LINK_FLAPS = Probe(
@@ -125,6 +128,6 @@ j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service 
 true""",
     parse,
     "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",
-    asks=asked,
+    asks=build_variables,
     speaks=True,
 )

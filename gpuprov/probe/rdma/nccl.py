@@ -37,14 +37,14 @@ def parse(output: Output) -> NcclHost:
     many = output.rows()
     others = []
     for row in many.get("other", ()):
-        file, _, said = row.partition("|")
-        name, _, value = said.partition("=")
+        file, _, text = row.partition("|")
+        name, _, value = text.partition("=")
         others.append(Setting(file=file, name=name, value=value.strip().strip("\"'")))
     return NcclHost(
         lines=tuple(many["line"][1:]) if "line" in many else None,
         ours="ours" in many,
         others=tuple(others),
-        files={name: there == "1" for name, _, there in (row.rpartition("|") for row in many.get("file", ()))},
+        files={name: exists == "1" for name, _, exists in (row.rpartition("|") for row in many.get("file", ()))},
         plugins=tuple(many.get("plugin", ())),
         netdevs=tuple(many.get("netdev", ())),
     )

@@ -12,7 +12,7 @@ from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
@@ -96,7 +96,7 @@ class Ofed(UnitState, frozen=True, kw_only=True):
     def unbuilt(self) -> list[tuple[str, str, str]]:
         """List modules that DKMS has not built for a kernel with headers: (kernel, name, version), in build order."""
         able = [kernel for kernel in self.targets() if kernel.headers]
-        return [(one.release, *tree) for one in able for tree in self.trees if tree not in one.builds]
+        return [(kernel.release, *tree) for kernel in able for tree in self.trees if tree not in kernel.builds]
 
 
 def release(text: str) -> str:
@@ -122,10 +122,10 @@ def parse(output: Output) -> Ofed:
         info=single.get("info", "").strip().rstrip(":"),
         running=single.get("running", ""),
         loaded=tuple(Loaded(**dict(zip(Loaded.__struct_fields__, cells, strict=True))) for cells in rows.get("loaded", [])),
-        kernels=tuple(_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
+        kernels=tuple(_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
         trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
-        **boot_unit.state(output.rows()),
+        **boot_unit.parse_state(output.rows()),
         skipped=tuple(dict.fromkeys(cells[0] for cells in rows.get("skipped", []))),
         settings={key: value.strip('"') for key, _, value in conf} if "config" in rows else None,
         busy={name: int(count) for name, count in rows.get("busy", []) if is_whole(count)},
@@ -139,7 +139,7 @@ def parse(output: Output) -> Ofed:
     )  # fmt: skip
 
 
-def _kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
+def _build_kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
     def mine(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == name]
 
@@ -156,7 +156,7 @@ def _kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kern
 
 PACKAGES = Probe(
     "ofed_packages",
-    packages_script(
+    build_packages_script(
         "'doca-ofed*' 'doca-host*' 'mlnx-ofed-kernel-*' mlnx-tools ofed-scripts iser-dkms isert-dkms srp-dkms rdma-core mft",
         "doca-ofed.*|doca-host.*|mlnx-ofa_kernel.*|mlnx-tools|ofed-scripts|(kmod-)?(iser|isert|srp)(-dkms)?|rdma-core|mft",
     ),

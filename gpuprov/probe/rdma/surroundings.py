@@ -14,7 +14,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.host.roots import ROOTS
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "rdma_rxe", "siw", "erdma")
@@ -132,14 +132,14 @@ for p in /sys/bus/pci/devices/*; do
   [ -L "$p/driver" ] && w=$(readlink "$p/driver")
   case $w in ''|*/mlx5_core) echo "silent|${{p##*/}}|$i|$q" ;; esac
 done
-{boot_unit.script(SOFT, CONFIG)}true""",
+{boot_unit.build_script(SOFT, CONFIG)}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,
 )
 PACKAGES = Probe(
     "rdma_packages",
-    packages_script(DEBS, RPMS),
+    build_packages_script(DEBS, RPMS),
     parse_packages,
     "dpkg -l rdma-core ibverbs-providers; rpm -q rdma-core libibverbs",
     blank=PACKAGE_LISTS,

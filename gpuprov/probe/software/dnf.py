@@ -10,10 +10,10 @@ def search(*patterns: str, form: str = NEVRA, streams: bool = False) -> str:
     enabled repositories offer of these patterns. `streams`: also of module streams that are not enabled; dnf installs nothing
     from those until they are. It waits for no lock and uses no network, and a repository that was never fetched does not hide
     the others."""
-    wanted = " ".join(f"'{pattern}'" for pattern in patterns)
+    quoted = " ".join(f"'{pattern}'" for pattern in patterns)
     whatever = "--disable-modular-filtering " if streams else ""
     return (
         'dnf ${GPUPROV_AHEAD:+--config="$GPUPROV_AHEAD/dnf.conf"} '
         "-q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
-        f"""  repoquery --available --showduplicates {whatever}--arch "$(uname -m),noarch" --qf '{form}' {wanted}"""
+        f"""  repoquery --available --showduplicates {whatever}--arch "$(uname -m),noarch" --qf '{form}' {quoted}"""
     )

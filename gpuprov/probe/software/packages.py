@@ -76,7 +76,7 @@ l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/nu
 NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
 
-def packages_script(debian: str, redhat: str, more: str = "true") -> str:
+def build_packages_script(debian: str, redhat: str, more: str = "true") -> str:
     """Return a script that lists installed packages: quoted patterns for dpkg-query, an ERE for rpm. `more`: shell for dpkg."""
     installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
     return by_family(
@@ -89,74 +89,74 @@ dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; {more}; true""",
 
 def parse_packages(output: Output) -> dict[str, Package]:
     rows = output.rows()
-    own, moved = {"all", *rows.get("native", [])}, transitional.found(rows.get("depends", []))
-    found: dict[str, list[tuple[str, Package]]] = {}
+    native, moved = {"all", *rows.get("native", [])}, transitional.find_transitional(rows.get("depends", []))
+    by_name: dict[str, list[tuple[str, Package]]] = {}
     for line in output.text.splitlines():
         cells = line.split("|")
         if len(cells) not in (4, 5) or len(cells[0]) < 2 or cells[0][1] not in PRESENT:
             continue
-        wanted, state = cells[0][0], cells[0][1]
+        selection, state = cells[0][0], cells[0][1]
         version = transitional.VERSION if (cells[1], cells[2]) in moved else cells[2]
-        one = Package(cells[1], version, cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
-        called = one.name if own.issuperset(cells[4:]) else f"{one.name}:{cells[4]}"
-        found.setdefault(one.name, []).append((called, one))
+        package = Package(cells[1], version, cells[3], selection == "h", state == "i" and cells[0][2:3] != "R")
+        called = package.name if native.issuperset(cells[4:]) else f"{package.name}:{cells[4]}"
+        by_name.setdefault(package.name, []).append((called, package))
     packages: dict[str, Package] = {}
-    for name, ones in found.items():
-        packages[name] = _merged(sorted(ones, key=lambda one: one[0] != one[1].name))
+    for name, entries in by_name.items():
+        packages[name] = _merge_packages(sorted(entries, key=lambda entry: entry[0] != entry[1].name))
         if "nvidia" in name and name.endswith(SUFFIX):  # stands for the DKMS package
             packages[name.removesuffix(SUFFIX)] = packages[name]
         packages |= {
-            called: msgspec.structs.replace(one, name=called)
-            for called, one in ones
-            if one.version != packages[name].version
+            called: msgspec.structs.replace(package, name=called)
+            for called, package in entries
+            if package.version != packages[name].version
         }
     return packages or _parse_rpm(rows)
 
 
-def _merged(ones: list[tuple[str, Package]]) -> Package:
+def _merge_packages(entries: list[tuple[str, Package]]) -> Package:
     """Merge packages of one name, the first of which gives the version; each comes with its name for the hold command."""
-    first = ones[0][1]
-    several = len(ones) > 1 or ones[0][0] != first.name
+    first = entries[0][1]
+    several = len(entries) > 1 or entries[0][0] != first.name
     return msgspec.structs.replace(
         first,
-        held=all(one.held for _, one in ones),
-        whole=all(one.whole for _, one in ones),
-        each=tuple((called, one.held) for called, one in ones) if several else (),
+        held=all(package.held for _, package in entries),
+        whole=all(package.whole for _, package in entries),
+        each=tuple((called, package.held) for called, package in entries) if several else (),
     )
 
 
 def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
-    held = _held(rows)
-    found: dict[str, list[tuple[rpm.Nevra, str]]] = {}
+    held = _make_hold_test(rows)
+    by_name: dict[str, list[tuple[rpm.Nevra, str]]] = {}
     for row in rows.get("rpm", []):
         cells = row.split("|")
         if len(cells) == 6:
             source = re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm\Z", "", cells[5])
-            found.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
+            by_name.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
     packages: dict[str, Package] = {}
-    for name, versions in found.items():
+    for name, versions in by_name.items():
         versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
         several = bool(re.fullmatch(INSTALL_ONLY, name))
-        whole = several or len({nevra.evr for nevra, _ in versions}) == 1
+        complete = several or len({nevra.evr for nevra, _ in versions}) == 1
         newest = versions[0][0]
-        entries = [Package(name, n.evr, of, held(newest if several else n, several), whole) for n, of in versions]
-        packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
+        entries = [Package(name, n.evr, of, held(newest if several else n, several), complete) for n, of in versions]
+        packages[name] = entries[0] if several else _merge_packages([(name, entry) for entry in entries])
         if several:
             for (nevra, _), entry in zip(versions, entries, strict=True):
                 packages[f"{name}-{nevra.version}-{nevra.release}.{nevra.arch}"] = entry
     return packages
 
 
-def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
+def _make_hold_test(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
     """Return a function that says whether a package is held; its second argument: whether versions are kept in parallel."""
     lines = rows.get("lock", [])
     if "suse" in rows:
         return lambda nevra, _: bool(zypper_locks.held(zypper_locks.blocks("\n".join(lines)), [nevra.name]))
-    locks = [] if _not_locking(rows) else lines
-    return lambda nevra, several: rpm.held(locks, nevra, beside=several)
+    locks = [] if _explain_no_locking(rows) else lines
+    return lambda nevra, several: rpm.is_held(locks, nevra, beside=several)
 
 
-def _setting(lines: list[str], key: str) -> str:
+def _get_setting(lines: list[str], key: str) -> str:
     """Return the last value of a key in section [main] of an INI file."""
     section, value = "", ""
     for line in lines:
@@ -167,15 +167,15 @@ def _setting(lines: list[str], key: str) -> str:
     return value
 
 
-def _not_locking(rows: dict[str, list[str]]) -> str:
+def _explain_no_locking(rows: dict[str, list[str]]) -> str:
     off = ("0", "false", "no", "off")
     if "plugin" not in rows:
         return NO_LOCK_PLUGIN
-    if _setting(rows.get("dnf", []), "plugins").casefold() in off:
+    if _get_setting(rows.get("dnf", []), "plugins").casefold() in off:
         return "dnf's plugins are switched off: plugins in /etc/dnf/dnf.conf"
-    if _setting(rows.get("conf", []), "enabled").casefold() in off:
+    if _get_setting(rows.get("conf", []), "enabled").casefold() in off:
         return "dnf's plugin versionlock is switched off: enabled in /etc/dnf/plugins/versionlock.conf"
-    if not _setting(rows.get("conf", []), "locklist"):
+    if not _get_setting(rows.get("conf", []), "locklist"):
         return "dnf's plugin versionlock has no list: locklist in /etc/dnf/plugins/versionlock.conf"
     if "list" not in rows:
         return "the list of dnf's plugin versionlock cannot be read: locklist in /etc/dnf/plugins/versionlock.conf"
@@ -190,7 +190,7 @@ def parse_locking(output: Output) -> str:
         return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
     if "suse" in rows and rows.get("apply", ["yes"])[-1].casefold() not in ("", "yes", "true", "1", "on", "always"):
         return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf"
-    return _not_locking(rows) if "redhat" in rows else ""
+    return _explain_no_locking(rows) if "redhat" in rows else ""
 
 
 def parse_audit(output: Output) -> str:
@@ -201,8 +201,8 @@ def parse_audit(output: Output) -> str:
 
 
 def parse_index(output: Output) -> Index:
-    moved = transitional.found(output.rows().get("depends", []))
-    known = {n: [v for v in found if (n, v) not in moved] for n, found in parse_madison(output.text).items()}
+    moved = transitional.find_transitional(output.rows().get("depends", []))
+    known = {n: [v for v in versions if (n, v) not in moved] for n, versions in parse_madison(output.text).items()}
     index = Index({name: versions for name, versions in known.items() if versions})
     index.places, index.moved = places(output.text), {name: other for (name, _), other in moved.items()}
     offered: dict[str, set[rpm.Nevra]] = {}
@@ -214,8 +214,8 @@ def parse_index(output: Output) -> Index:
         newest_first = sorted(versions, key=rpm.by_age, reverse=True)
         index[name] = list(dict.fromkeys(nevra.evr for nevra in newest_first))
     if not index.keys() - {"dkms"}:
-        said = output.error.strip().splitlines()
-        index.complaint = said[-1] if said else "the host's package lists name no package of NVIDIA's"
+        lines = output.error.strip().splitlines()
+        index.complaint = lines[-1] if lines else "the host's package lists name no package of NVIDIA's"
         index.busy = "locked by" in output.error
     return index
 
@@ -247,7 +247,7 @@ OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-g
 """Package names to look up: Debian's as a regular expression for the beginning of a name, rpm's as dnf's patterns."""
 PACKAGES = Probe(
     "packages",
-    packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
+    build_packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
     parse_packages,
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
     blank=PACKAGE_LISTS,

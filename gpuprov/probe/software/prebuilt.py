@@ -25,15 +25,15 @@ class Prebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_prebuilt(output: Output) -> tuple[Prebuilt, ...]:
-    found: list[Prebuilt] = []
+    packages: list[Prebuilt] = []
     for line in output.text.splitlines():
         cells = line.split("|")
         if cells[0] == "package" and len(cells) == 4:
-            found.append(Prebuilt(package=cells[1], sums=cells[2], recorded=cells[3], files={}))
-        elif cells[0] == "file" and found:
+            packages.append(Prebuilt(package=cells[1], sums=cells[2], recorded=cells[3], files={}))
+        elif cells[0] == "file" and packages:
             path, _, state = cells[1].rpartition(": ")
-            found[-1].files[path] = state == "OK"
-    return tuple(found)
+            packages[-1].files[path] = state == "OK"
+    return tuple(packages)
 
 
 PREBUILT = Probe(

@@ -21,14 +21,19 @@ VERSION = "transitional"
 """Placeholder for the version of an installed transitional package, which is no driver's."""
 
 
-def _stem(name: str) -> str:  # without branch and flavour: nvidia-dkms-535-server-open -> nvidia-dkms-server
+def _get_stem(name: str) -> str:  # without branch and flavour: nvidia-dkms-535-server-open -> nvidia-dkms-server
     return re.sub(r"-(\d{3}|open)(?=-|\Z)", "", name)
 
 
-def found(rows: Iterable[str]) -> dict[tuple[str, str], str]:
+def find_transitional(rows: Iterable[str]) -> dict[tuple[str, str], str]:
     """Find transitional packages in lines `NAME|VERSION|DEPENDS`: the replacement by name and version."""
     cells = [row.split("|", 2) for row in rows if row.count("|") > 1]
     others = [
         (name, version, re.findall(r"(?:^|[,|]) *([a-z0-9][\w.+-]*)", depends)) for name, version, depends in cells
     ]
-    return {(name, v): one for name, v, each in others for one in each if one != name and _stem(one) == _stem(name)}
+    return {
+        (name, v): dependency
+        for name, v, each in others
+        for dependency in each
+        if dependency != name and _get_stem(dependency) == _get_stem(name)
+    }

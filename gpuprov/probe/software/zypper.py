@@ -4,7 +4,7 @@ locks."""
 from __future__ import annotations
 
 
-def _setting(key: str, word: str) -> str:
+def _build_setting(key: str, word: str) -> str:
     """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force."""
     edit = rf"s/^[[:space:]]*{key}[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/{word}|\1/p"
     return f"""w='{edit}'
@@ -12,10 +12,10 @@ for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && {{ sed -
 sed -n "$w" /usr/etc/zypp/zypp.conf.d/*.conf /etc/zypp/zypp.conf.d/*.conf 2>/dev/null; true"""
 
 
-LOCKS = f"""echo 'suse|'; l=$({_setting("locksfile[.]path", "path")})
+LOCKS = f"""echo 'suse|'; l=$({_build_setting("locksfile[.]path", "path")})
 l=${{l##*|}}; sed 's/^/lock|/' "${{l:-/etc/zypp/locks}}" 2>/dev/null"""
 """Shell: prints libzypp's file of locks, each line after `lock|`, and a word that identifies the family."""
-LOCKING = f"echo 'suse|'\n{_setting('locksfile[.]apply', 'apply')}"
+LOCKING = f"echo 'suse|'\n{_build_setting('locksfile[.]apply', 'apply')}"
 """Shell: prints whether libzypp honours its locks, the last word as `apply|WORD`."""
 
 _SEARCH = r"""set --
