@@ -1,6 +1,6 @@
-"""The wiring of hosts as one JSON document: what `gpuprov topology --json` prints.
+"""The wiring of hosts as one JSON document: the output of `gpuprov topology --json`.
 
-docs/reference/topology.schema.json is made from these types.
+docs/reference/topology.schema.json is generated from these types.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT = 1
 
 
 class Gpu(msgspec.Struct, kw_only=True):
-    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its PCIe link as it runs. `nvlinks`: those that are up; null
-    where nobody tells. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the nearest HCA.
-    `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or NV and the number
-    of NVLinks."""
+    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its present PCIe link. `nvlinks`: number of active ones;
+    null if not reported. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the
+    nearest HCA. `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or
+    NV and the number of NVLinks."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class Gpu(msgspec.Struct, kw_only=True):
 
 
 class Port(msgspec.Struct, kw_only=True):
-    """A port of an HCA. `rate` in Gb/s; null where the driver does not tell the true one."""
+    """A port of an HCA. `rate` in Gb/s; null if the driver does not report the true one."""
 
     number: int
     state: str
@@ -64,7 +64,7 @@ class Hca(msgspec.Struct, kw_only=True):
 
 
 class Told(msgspec.Struct, kw_only=True):
-    """Something that a person should look at; a note may be as the machine was built."""
+    """A finding that a person should look at; a note may be by design of the machine."""
 
     kind: Kind
     severity: Literal["note", "warning"]
@@ -73,7 +73,7 @@ class Told(msgspec.Struct, kw_only=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """What a host has. `not_on_the_bus`: RDMA devices that are no PCI function, as software devices are."""
+    """The wiring of a host. `not_on_the_bus`: RDMA devices that are not PCI functions, such as software devices."""
 
     gpus: tuple[Gpu, ...]
     hcas: tuple[Hca, ...]
@@ -84,7 +84,7 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class Topology(msgspec.Struct, kw_only=True):
-    """The document: hosts by name, and why others could not be read."""
+    """The document: hosts by name, and the errors of hosts that could not be read."""
 
     gpuprov_topology: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -93,13 +93,13 @@ class Topology(msgspec.Struct, kw_only=True):
 
 
 def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
-    """The document as text."""
+    """Return the document as JSON text."""
     whole = Topology(hosts=dict(hosts), unread=dict(unread))
     return as_document(whole)
 
 
 def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
-    """The wiring of one host. Distances as in the matrix."""
+    """Convert the wiring of one host. Distances as in the matrix."""
     return Host(
         gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
         hcas=tuple(_hca(wiring, hca) for hca in wiring.hcas),

@@ -1,4 +1,4 @@
-"""What is wrong in a host's wiring, in words."""
+"""Defects and notes about a host's wiring, as messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind` is what it is about. A `note` may be as the machine was built. `places`: PCI addresses of what it is about."""
+    """A message about the wiring. `kind` is its subject. A `note` may be by design of the machine. `places`: PCI addresses
+    concerned."""
 
     kind: Kind
     message: str
@@ -29,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(wiring: Wiring) -> tuple[Finding, ...]:
-    """Everything that a person should look at, faults first."""
+    """List everything that a person should look at, faults first."""
     found = [
         *_told_nccl(wiring),
         *_rails(wiring),
@@ -49,7 +50,7 @@ def _told_nccl(wiring: Wiring) -> Iterator[Finding]:
 
 
 def paired(wiring: Wiring) -> Rails:
-    """Rails within a PCIe switch; where no HCA is below a GPU's switch, as near as each GPU's nearest is."""
+    """Pair GPUs and HCAs within a PCIe switch; if no HCA is below a GPU's switch, within the distance of the nearest."""
     found = rails(wiring)
     if found.pairs or not wiring.hcas:
         return found
@@ -58,7 +59,7 @@ def paired(wiring: Wiring) -> Rails:
 
 
 def theirs(wiring: Wiring) -> dict[int, Hca]:
-    """The HCA of each GPU's index: of the nearest its own, else one that serves no other; nothing where there is no HCA."""
+    """Return the HCA by GPU index: of the nearest ones the GPU's own, else one that serves no other GPU; empty without HCAs."""
     pairs = paired(wiring).pairs
     taken = {hca.name for hca in pairs.values()}
     best: dict[int, Hca] = {}
@@ -143,7 +144,7 @@ def _sockets(wiring: Wiring) -> Iterator[Finding]:
 
 
 def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
-    """Whether two devices are known to hang on different sockets."""
+    """Return whether two devices are known to be attached to different sockets."""
     mine, its = wiring.socket(one.function), wiring.socket(other.function)
     return mine is not None and its is not None and mine != its
 

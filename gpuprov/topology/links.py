@@ -1,4 +1,4 @@
-"""PCIe links that are narrower or slower than both their ends can, and GPUs whose NVLinks are not all up."""
+"""PCIe links that are narrower or slower than both their ends support, and GPUs whose NVLinks are not all up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpuprov.probe.host.virtualization import hidden
 from gpuprov.topology.model import Gpu, Wiring
 
 WORKING = "P0"
-"""The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu says so of
-pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is judged in any case.
-Without persistence mode the state says nothing: nvidia-smi wakes the GPU, and the link was read before
+"""The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu on
+pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is checked in any case. Without
+persistence mode the state proves nothing: nvidia-smi wakes the GPU, and the link was read before
 (https://docs.nvidia.com/deploy/driver-persistence)."""
 
 
@@ -23,11 +23,9 @@ UNSEEN_PORT = "the port above is not seen from here"
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """A link below what it could be. `port` is the bridge above, empty where this host does not see it. `usual`: only its like on this
-    host say that it could be more.
-
-    `idle`: only the speed is low, and the GPU at its end saves power, so that it says nothing. `unseen`: why nobody can say from here
-    whether it could be more.
+    """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a comparison
+    with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves power, so it proves
+    nothing. `unseen`: the reason why this host cannot show its capability.
     """
 
     function: Function
@@ -44,7 +42,7 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lowered(wiring: Wiring) -> Iterator[Lowered]:
-    """Each such link on the way from a GPU, HCA or NVSwitch to its CPU, once."""
+    """Find each such link on the path from a GPU, HCA or NVSwitch to its CPU, once."""
     gpus = {gpu.function.address: gpu for gpu in wiring.gpus}
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas), *wiring.nvswitches]
     seen: set[str] = set()
@@ -89,8 +87,8 @@ def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
 
 
 def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
-    """Of a link whose other end is not seen: what most of its like on this host have is possible here, too; what its own end supports
-    need not be."""
+    """Check a link whose other end is not visible: the width and speed of most similar devices on this host are possible here,
+    too; the capability of its own end may not be."""
     mine = function.link
     width, speed = usual([one.link.width for one in alike]), usual([one.link.speed for one in alike])
     narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
@@ -114,23 +112,23 @@ def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str)
 
 
 def usual(figures: Sequence[float]) -> float:
-    """What more than half of them are; 0 where there is no such figure."""
+    """Return the value that more than half of them have; 0 if there is none."""
     value, count = Counter(figures).most_common(1)[0]
     return value if count * 2 > len(figures) else 0
 
 
 def _least(one: float, other: float) -> float:
-    """The smaller of two figures, of which 0 is unknown."""
+    """Return the smaller of two values, where 0 is unknown."""
     return min((value for value in (one, other) if value), default=0)
 
 
 def told(width: float, speed: float) -> str:
-    """`32 GT/s x16`."""
+    """Format a link: `32 GT/s x16`."""
     return " ".join(filter(None, (f"{speed:g} GT/s" if speed else "", f"x{width:g}" if width else "")))
 
 
 class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU with fewer NVLinks up than it should have; `why` says where the number comes from."""
+    """A GPU with fewer NVLinks up than it should have; `why` is the source of the number."""
 
     gpu: Gpu
     active: int
@@ -139,11 +137,11 @@ class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
-    """GPUs with fewer active NVLinks than `asked`, else than their model has, else than their like on this host.
-
-    Cards that take bridges may have none: then all of the model have none. A GPU in MIG mode is not judged: its NVLinks carry
-    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). Where nothing is known of
-    NVLinks, no GPU is judged. A guest may have been given GPUs without their NVLinks: there, each is judged by its like.
+    """Find GPUs with fewer active NVLinks than `asked`, else than their model has, else than similar GPUs on this host. Cards
+    with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped: their NVLinks carry
+    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are
+    skipped if nothing is known of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared
+    with similar ones.
     """
     if wiring.nvlinks.complaint:
         return

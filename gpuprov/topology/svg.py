@@ -18,7 +18,7 @@ LEAVES = ("gpu", "hca")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The NUMA nodes beside each other; `flipped`: devices are above, sockets below. `top`, `height`: of the row."""
+    """A row of NUMA nodes; `flipped`: devices are above, sockets below. `top`, `height`: of the row."""
 
     groups: tuple[Group, ...]
     flipped: bool
@@ -31,16 +31,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def edge(self) -> float:
-        """Where the devices end, towards the middle."""
+        """Edge of the devices towards the middle."""
         return self.top if self.flipped else self.top + self.height
 
     def y(self, below: float, height: float) -> float:
-        """The upper edge of what is so far from the sockets' side."""
+        """Return the upper edge of a shape at this distance from the sockets' side."""
         return self.top + self.height - below - height if self.flipped else self.top + below
 
 
 def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
-    """The whole file; it refers to nothing outside of it, and has colours for light and dark."""
+    """Draw the complete file; it is self-contained, and has colours for light and dark."""
     canvas = Canvas()
     canvas.text(MARGIN, 30, name, "t")
     canvas.text(MARGIN, 50, summary(wiring), "s")
@@ -67,7 +67,7 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
 
 
 def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
-    """Lines below each other; where the last one ends. What is wrong stands before the picture, what is only to be known after it."""
+    """Draw lines of text; returns the end of the last one. Faults precede the picture, notes follow it."""
     for line in lines:
         above += LINE + 2
         canvas.text(MARGIN, above, line, style)
@@ -75,7 +75,7 @@ def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> fl
 
 
 def _rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
-    """The sockets' first half above, the other below; all in one row where there is one socket, or none is known."""
+    """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is known."""
     drawn = [group for group in map(_drawn, groups(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
     first = set(sockets[: -(-len(sockets) // 2)])
@@ -90,7 +90,7 @@ def _rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
 
 
 def _drawn(group: Group) -> Group:
-    """The group without NVSwitches and NVLink bridges, which are drawn in the middle."""
+    """Return the group without NVSwitches and NVLink bridges, which are drawn in the middle."""
     hosts = tuple(kept for host in group.hosts if (kept := _kept(host)))
     return msgspec.structs.replace(group, hosts=hosts)
 
@@ -103,7 +103,7 @@ def _kept(node: Node) -> Node | None:
 
 
 def _depth(row: Sequence[Group]) -> int:
-    """Bars above the devices, the socket's not counted."""
+    """Count the bars above the devices, without the socket's."""
 
     def below(node: Node) -> int:
         return 0 if node.kind in LEAVES else 1 + max(below(child) for child in node.children)
@@ -122,7 +122,7 @@ def _wide(row: Row) -> float:
 
 
 def _room(wiring: Wiring) -> float:
-    """The height of the space between the rows."""
+    """Return the height of the space between the rows."""
     if wiring.switched:
         return 130.0 + (LINE + 4 if wiring.bridges else 0)
     return max(40.0, (len(wiring.nvlinks.pairs or ()) + 2.0) * TRACK) if wiring.nvlinks.pairs else 40.0
@@ -139,7 +139,7 @@ class _Picture:
         }
 
     def group(self, row: Row, group: Group, x: float) -> float:
-        """Draw it from `x` on; where the next begins."""
+        """Draw the group from `x` on; returns the start of the next one."""
         width = sum((LEAF + GAP) * _leaves(host) for host in group.hosts) - GAP
         self.canvas.box(x, row.y(0, BAR), width, BAR, "socket", [(group.name, "n")])
         at = x
@@ -181,7 +181,7 @@ class _Picture:
 
 
 def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float) -> None:
-    """NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
+    """Draw NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
     pairs = wiring.nvlinks.pairs or {}
     if wiring.switched:
         top, bottom = middle + 36, middle + _room(wiring) - 36

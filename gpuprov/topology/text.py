@@ -1,4 +1,4 @@
-"""A host's wiring as text: the tree, the distances, what is wrong."""
+"""A host's wiring as text: the tree, the distances, the findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a
 
 
 def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
-    """width: how wide a line may be that is broken between words; 0: none is broken."""
+    """Format the wiring. `width`: maximum width of lines that are broken between words; 0: none is broken."""
     wrong = sum(not one.note for one in found)
     more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
     lines = hanging(f"{name}: {summary(wiring)}{more}", width)
@@ -34,7 +34,7 @@ def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool,
 
 
 def summary(wiring: Wiring) -> str:
-    """`8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
+    """Summarize the devices: `8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
     models = [gpu.model for gpu in wiring.gpus]
     told = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
     told.append(_count(len(wiring.hcas), "HCA"))
@@ -76,7 +76,7 @@ def _said(node: Node, room: int) -> str:
 
 
 def nearest(wiring: Wiring) -> list[str]:
-    """The table of GPUs with their nearest HCA, and the HCA that is theirs among them."""
+    """Format the table of GPUs with their nearest HCAs, and the GPU's own among them."""
     best = theirs(wiring)
     rows = [("GPU", "nearest HCA", "distance", "netdev")]
     for gpu in wiring.gpus:
@@ -89,7 +89,7 @@ def nearest(wiring: Wiring) -> list[str]:
 
 
 def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
-    """Eight HCAs beside each other, or as many as fit."""
+    """Format the matrices: eight HCAs side by side, or as many as fit."""
     column = max((len(hca.name) for hca in wiring.hcas), default=0) + 2
     step = max(1, min(8, (width - 4) // column)) if width else 8
     parts: list[tuple[Sequence[Gpu | Hca], ...]] = [(wiring.gpus,)] if len(wiring.gpus) > 1 else []
@@ -102,7 +102,7 @@ def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
 
 
 def cell(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> str:
-    """The cell of the matrix, as nvidia-smi has it."""
+    """Return the cell of the matrix, as in nvidia-smi."""
     if isinstance(other, Hca):
         return wiring.distance(gpu.function, other.function)
     return "X" if gpu.index == other.index else wiring.between(gpu, other)

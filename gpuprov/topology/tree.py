@@ -1,4 +1,4 @@
-"""The PCI tree above a host's devices as it is drawn: host bridge, root port, switches, devices."""
+"""The PCI tree above a host's devices, for drawing: host bridge, root port, switches, devices."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ Kind = Literal["host", "port", "switch", "gpu", "hca", "nvswitch", "bridge"]
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """A box of the picture. `address`: its PCI address (of a host bridge: domain and bus). `link`: the PCIe link above it as it is.
-
-    `words`: what else is to be said of it, most important first.
+    """A box of the picture. `address`: its PCI address (of a host bridge: domain and bus). `link`: the present PCIe link above
+    it. `words`: further text, most important first.
     """
 
     kind: Kind
@@ -28,7 +27,7 @@ class Node(msgspec.Struct, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """The host bridges of a NUMA node; `name` in words: `socket 0, NUMA node 0`. `socket` None: not known."""
+    """The host bridges of a NUMA node; `name` in words: `socket 0, NUMA node 0`. `socket` None: unknown."""
 
     name: str
     socket: int | None
@@ -36,7 +35,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def groups(wiring: Wiring) -> tuple[Group, ...]:
-    """Everything on the bus that is drawn, by NUMA node, in the order of PCI addresses."""
+    """List all devices on the bus that are drawn, by NUMA node, in the order of PCI addresses."""
     ends = [*_gpus(wiring), *_hcas(wiring), *_rest(wiring)]
     by_node: dict[int, dict[str, Node]] = {}
     for node, function in sorted(ends, key=lambda pair: place(pair[1].address)):
