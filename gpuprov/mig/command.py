@@ -1,4 +1,4 @@
-"""`gpuprov mig fit` and `gpuprov mig layouts`: what they answer, and as what they print it."""
+"""`gpuprov mig fit` and `gpuprov mig layouts`: their results and output formats."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ASK = "on the host: nvidia-smi mig -lgipp"
 
 
 def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> int:
-    """Print where the instances are placed (0), or why they do not fit (2)."""
+    """Print the placement of the instances (returns 0), or the reason why they do not fit (2)."""
     if driver and not re.fullmatch(r"\d+(\.\d+)*", driver):
         raise GpuprovError(f'"{driver}" is no driver', "give a branch or a version: 570, 570.133.20")
     model, wanted = find(gpu), instances(words)
@@ -43,7 +43,7 @@ def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> i
 
 
 def show_layouts(gpu: str, *, as_json: bool) -> int:
-    """Print every layout of the GPU to which nothing can be added."""
+    """Print every complete layout of the GPU, to which no instance can be added."""
     model = find(gpu)
     if model.grid is None:
         raise GpuprovError(f"it is not known where the profiles of {model.gpu.key} start", ASK)
@@ -61,7 +61,7 @@ def show_layouts(gpu: str, *, as_json: bool) -> int:
 
 
 def instances(words: Sequence[str]) -> tuple[Instance, ...]:
-    """The instances that words such as "1g.10gb=2", "1c.3g.40gb=3" and "3g.40gb@4" name."""
+    """Parse instances from arguments such as "1g.10gb=2", "1c.3g.40gb=3" and "3g.40gb@4"."""
     counted: dict[str, int] = {}
     listed: list[dict[str, Any]] = []
     for word in words:
@@ -83,7 +83,7 @@ def instances(words: Sequence[str]) -> tuple[Instance, ...]:
 
 
 def is_plain() -> bool:
-    """Whether standard output takes ASCII only: by its encoding, or because LC_ALL asks for it."""
+    """Return whether standard output takes ASCII only: by its encoding, or because LC_ALL requests it."""
     encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
     return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")
 

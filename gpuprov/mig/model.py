@@ -1,4 +1,4 @@
-"""A GPU model's MIG profiles, from the catalogue, as the search takes them."""
+"""A GPU model's MIG profiles, from the catalogue, in the form for the search."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuprov.onhost.mig.fit import Profile
 from gpuprov.onhost.mig.layout import parse_profile
 
 ANY_GRID = 1 << 30
-"""In place of the number of memory slices, where that is not known."""
+"""Placeholder for an unknown number of memory slices."""
 
 
 class Model(NamedTuple):
-    """`profiles` and `grid` (memory slices) for mig_fit. Where placements are not known `grid` is None, and so are the
-    starts; then only names, counts and compute slices can be judged. `sure`: of the placements."""
+    """`profiles` and `grid` (memory slices) for mig_fit. If placements are unknown, `grid` is None, and so are the starts;
+    then only names, counts and compute slices can be checked. `sure`: confidence in the placements."""
 
     gpu: catalogue.Gpu
     known: tuple[mig.Profile, ...]
@@ -27,14 +27,14 @@ class Model(NamedTuple):
 
     @property
     def caveat(self) -> str:
-        """How sure the placements are, in words; empty where they were seen on such a GPU."""
+        """Confidence in the placements, in words; empty if they were seen on such a GPU."""
         if self.sure == "confirmed":
             return ""
         return f"placements of {self.gpu.key} are {self.sure}: taken from GPUs of its kind, not seen on one"
 
 
 def model_of(gpu: catalogue.Gpu) -> Model:
-    """The model; without profiles where it has no MIG, or where its profiles are not known."""
+    """Return the model; without profiles if it has no MIG, or its profiles are unknown."""
     entry = mig.class_of(gpu)
     if entry is None:
         return Model(gpu, (), (), None, "unconfirmed")
@@ -55,7 +55,7 @@ def model_of(gpu: catalogue.Gpu) -> Model:
 
 
 def find(text: str) -> Model:
-    """The model with this key, product name or PCI id. Raises GpuprovError where there is none with MIG profiles."""
+    """Find the model with this key, product name or PCI id. Raises GpuprovError if there is none with MIG profiles."""
     gpu = catalogue.find_gpu(text)
     capable = [one.key for one in catalogue.gpus() if mig.class_of(one)]
     if gpu is None:

@@ -11,7 +11,7 @@ LEAST = 4  # columns of a slice: its number and a space
 
 
 class Part(NamedTuple):
-    """A stretch of memory slices; `label` may have several lines, and is empty where nothing is."""
+    """A range of memory slices; `label` may have several lines, and is empty for a gap."""
 
     start: int
     size: int
@@ -19,7 +19,7 @@ class Part(NamedTuple):
 
 
 def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False) -> list[str]:
-    """The parts on a line of `grid` slices, in a box; no lines where that is wider than `width`."""
+    """Draw the parts on a line of `grid` slices, in a box; no lines if that is wider than `width`."""
     whole = _with_gaps(parts, grid)
     wide = [columns(whole, spaces) for spaces in (2, 1)]
     inner = next((one for one in wide if grid * (one + 1) < width), 0)
@@ -42,7 +42,7 @@ def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False)
 
 
 def strip(parts: Sequence[Part], grid: int, inner: int, *, plain: bool = False) -> str:
-    """The parts on one line, each slice `inner` columns wide."""
+    """Draw the parts on one line, each slice `inner` columns wide."""
     upright, dot = (ASCII if plain else UNICODE)[1], (ASCII if plain else UNICODE)[-1]
     text = upright
     for part in _with_gaps(parts, grid, dot):
@@ -51,12 +51,12 @@ def strip(parts: Sequence[Part], grid: int, inner: int, *, plain: bool = False) 
 
 
 def columns(parts: Sequence[Part], spaces: int = 0) -> int:
-    """How wide a slice must be for the labels of these parts, with so many spaces beside them."""
+    """Return the width that a slice needs for the labels of these parts, with so many spaces beside them."""
     return max(LEAST, *(-(-(max(map(len, part.label)) + spaces + 1) // part.size) - 1 for part in parts))
 
 
 def ruler(grid: int, inner: int) -> str:
-    """The numbers of the slices, above where each begins."""
+    """Draw the numbers of the slices, each above the start of its slice."""
     return "".join(f" {number}".ljust(inner + 1) for number in range(grid)).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Placements in words and pictures."""
+"""Placements as text and pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.shown import counted
 
 
 def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:
-    """The placement, what each instance has, and what there is room for."""
+    """Format the placement, the resources of each instance, and the remaining room."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
     lines = [f"{mig_fit.named(one.profile for one in placed)} on {model.gpu.key}: fits"]
@@ -30,7 +30,7 @@ def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed
 
 
 def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, plain: bool) -> str:
-    """One line for each layout, as a strip of slices where the width allows."""
+    """Format one line for each layout, as a strip of slices if the width allows."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
     drawn = [[Part(one.start, known[one.profile].size, (one.profile,)) for one in layout] for layout in layouts]
@@ -51,7 +51,7 @@ def _whole(one: Instance) -> tuple[str, ...]:
 
 
 def _split(one: Instance) -> tuple[str, ...]:
-    """The attributes below the name."""
+    """Split the attributes from the name, as lines below it."""
     end = one.profile.find("gb") + 2
     return tuple(filter(None, (one.profile[:end], one.profile[end:]))) + _compute(one)
 
@@ -61,7 +61,7 @@ def _compute(one: Instance) -> tuple[str, ...]:
 
 
 def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
-    """What each instance has, in the order of their slices."""
+    """List the resources of each instance, in the order of their slices."""
     known = {profile.name: profile for profile in model.known}
     rows = [("instance", "memory slices", "compute slices", "memory", "SMs")]
     for n in sorted(range(len(placed)), key=lambda n: placed[n].start):
@@ -83,7 +83,7 @@ def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -
 
 
 def _room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
-    """The profiles of which one more fits, with the instances where they are."""
+    """List the profiles of which one more fits beside the present instances."""
     there = [Instance(one.profile, one.start, wanted[n].compute) for n, one in enumerate(placed)]
 
     def fits(profile: Profile) -> bool:
