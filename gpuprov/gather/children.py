@@ -1,6 +1,5 @@
-"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended.
-
-Nothing here knows hosts, shells or ssh.
+"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended. This module knows
+nothing of hosts, shells or ssh.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expecte
 
 
 class Process(Protocol):
-    """What is needed of a `subprocess.Popen`; a worker thread can look like it."""
+    """The needed part of `subprocess.Popen`; a worker thread can implement it."""
 
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
@@ -38,9 +37,8 @@ class Process(Protocol):
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in a session of its own, so that its helpers (ProxyJump) end with it.
-
-    `environment`: what it has besides this process's, and, as None, what it has not.
+    """A child process in a session of its own, so that its helpers (ProxyJump) end with it. `environment`: variables beside
+    this process's; None removes one.
     """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str | None] | None = None) -> None:
@@ -55,7 +53,7 @@ class Child(subprocess.Popen[bytes]):
 
 
 class Ended(msgspec.Struct):
-    """What became of a process. `reason` is "" when it ended by itself, else `timeout` or in words."""
+    """The end of a process. `reason` is "" if it ended by itself, else `timeout` or a message."""
 
     out: bytes
     error: bytes
@@ -64,7 +62,7 @@ class Ended(msgspec.Struct):
 
 
 class Job(msgspec.Struct):
-    """A process to run. `start` may raise OSError; `complete` says when a stream has all that is wanted of it."""
+    """A process to run. `start` may raise OSError; `complete` says whether a stream has everything needed."""
 
     start: Callable[[], Process]
     stdin: bytes
@@ -93,10 +91,9 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and tell each one's end. A job is taken when there is a place for it, so that the
-    scripts of a fleet need not be there at once; where this machine has room for fewer, it waits for theirs.
-
-    An exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
+    """Run every job, at most `workers` at a time, and report each one's end. A job is taken when a slot is free, so that not
+    all scripts of a fleet are in memory at once; if this machine has room for fewer processes, jobs wait for others to end. An
+    exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
     waiting: Iterator[Job] = iter(jobs)
     running: set[_Running] = set()
     with ended_politely(), selectors.DefaultSelector() as selector:
@@ -113,7 +110,8 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
 
 
 def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
-    """False where this machine has no room for it beside those that run: too few open files, processes or memory."""
+    """Start the job; returns False if this machine has no room for it beside the running ones: too few open files, processes
+    or memory."""
     try:
         one = _Running(job)
     except OSError as error:
@@ -205,7 +203,7 @@ def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSel
 
 
 def _end(processes: list[Process]) -> None:
-    """End them: SIGTERM to all, SIGKILL to what is left a moment later."""
+    """End the processes: SIGTERM to all, SIGKILL to those left a moment later."""
     for process in processes:
         process.terminate()
     limit = time.monotonic() + GRACE

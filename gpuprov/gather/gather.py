@@ -1,4 +1,4 @@
-"""Reads many hosts: one script and one exec per host, many hosts at a time."""
+"""Read many hosts: one script and one exec per host, many hosts at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Gathered = dict[str, Facts | UnreachableError]
 
 
 def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
-    """The probes as this host's inventory wants them: it may name a Python."""
+    """Return the probes adapted to this host's inventory, which may name a Python."""
     named = Settings(raw).python if PYTHON in probes else ""
     return tuple(build_python_probe(named) if probe == PYTHON else probe for probe in probes) if named else probes
 
 
 class HostFacts(Facts):
-    """Facts of a host where a snippet may not have ended: then it has printed half of the truth, and is not parsed."""
+    """Facts of a host on which a script may have timed out: then its output is incomplete, and not parsed."""
 
     def get(self, probe: Probe[T]) -> T:
         output = self._outputs.get(probe.name)
@@ -49,7 +49,8 @@ def gather(
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
 ) -> Gathered:
-    """The facts of each host, or why it could not be read; in the order given. As `gather_each`, which `on_done` is told of too."""
+    """Read every host as `gather_each` does; returns the facts of each host, or its error, in the order given. `on_done` is
+    called too."""
     found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
@@ -69,11 +70,10 @@ def gather_each(
     timeout: float = HOST_LIMIT,
     took: dict[str, float] | None = None,
 ) -> None:
-    """Read every host; `on_done` is told its facts, or why it could not be read, as it ends, and nothing of them is kept here.
-    `took` gets the seconds that each needed from its turn on.
-
-    Hosts whose sshd drops the connection before the login, as it does while too many log in, are tried again with fewer at a time,
-    which `pace` then remembers, if it let one of them in. On an exception (an interrupt too) every child is ended before it goes on.
+    """Read every host; `on_done` receives its facts, or its error, as soon as it ends, and nothing is kept here. `took` gets
+    the seconds that each host needed from its start. Hosts whose sshd drops the connection before the login, as it does while
+    too many log in, are tried again with fewer at a time; `pace` then remembers that number, if it let one of them in. On an
+    exception (an interrupt too) every child is ended before it propagates.
     """
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}

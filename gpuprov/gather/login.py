@@ -1,4 +1,4 @@
-"""What --user and --ask-become-pass say, put where the inventory says nothing: it wins over both, as with Ansible.
+"""The values of --user and --ask-become-pass, for hosts whose inventory sets none: it overrides both, as in Ansible.
 
 https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html
 """
@@ -18,7 +18,7 @@ BECOME_PASSWORD = "ansible_become_password"
 
 
 def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
-    """The hosts with this user, and the names of those that name another. Raises GpuprovError where all of them do."""
+    """Return the hosts with this user, and the names of those that set another. Raises GpuprovError if all of them do."""
     own = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
     if hosts and len(own) == len(hosts):
         raise GpuprovError(
@@ -30,12 +30,12 @@ def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[st
 
 
 def who_ask(hosts: Sequence[RawHost]) -> list[str]:
-    """The hosts on which --ask-become-pass helps: they become another user, and name no password of their own."""
+    """List the hosts to which --ask-become-pass applies: they become another user, and set no password of their own."""
     return [raw.name for raw in hosts if Settings(raw).sudo and not Settings(raw).text("become_password")]
 
 
 def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
-    """The hosts with a password to become another user."""
+    """Return the hosts with a password to become another user."""
     asked = set(who_ask(hosts))
     return [_with(raw, BECOME_PASSWORD, password) if raw.name in asked else raw for raw in hosts]
 

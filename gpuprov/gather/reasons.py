@@ -1,7 +1,6 @@
-"""What ssh, a login shell or sudo said when a script did not start -> the reason, and the way out. Pure: the one home of that rule.
-
-The words are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin, sudo (`plugins/sudoers`), and
-sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
+"""Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place with
+that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin,
+sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from gpuprov.onhost import bundle
 from gpuprov.shared import ended
 
 LOGGED_IN = "gpuprov-login"
-"""A line of standard error that the first shell of ours prints before it starts sudo: what comes after it is sudo's."""
+"""A line that our first shell prints to standard error before it starts sudo: the lines after it are sudo's."""
 BY_HAND = "try it by hand"
 AWAY = f"check ansible_host and ansible_port, that the host is up and that its sshd listens there, then {BY_HAND}"
 
 
 class Login(NamedTuple):
-    """As whom, and how. `sudo` is the program that becomes another user; `key` the inventory's key file, and `key_trouble` why
-    this machine cannot read it."""
+    """The user and method of a login. `sudo` is the program that becomes another user; `key` the inventory's key file, and
+    `key_trouble` the error if this machine cannot read it."""
 
     user: str = ""
     become_user: str = "root"
@@ -36,8 +35,8 @@ class Login(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why no script ran. `become`: the login works, and what failed is becoming another user. `dropped`: sshd closed the connection
-    before it said anything, as it does while too many log in."""
+    """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed the
+    connection before it sent anything, as it does while too many log in."""
 
     said: str
     advice: str = BY_HAND
@@ -46,7 +45,7 @@ class Reason(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A line with `pattern` is the reason (`told` in its place, with the pattern's groups), and `advice` is the way out."""
+    """A line with `pattern` is the reason (`told` replaces it, with the pattern's groups), and `advice` is the fix."""
 
     pattern: str
     advice: str
@@ -207,7 +206,7 @@ _ANSIBLE = re.compile(
 
 
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
-    """Why no script ran, from all that was printed. Never more than one line of it."""
+    """Find the reason why no script ran in the complete output. It is never more than one line of it."""
     printed, complained = _lines(out), _lines(error)
     if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
         return Reason(*words)
@@ -257,7 +256,7 @@ class _Found(NamedTuple):
 
 
 def _first(rules: tuple[_Rule, ...], told: list[str], login: Login) -> _Found | None:
-    """The first rule that has a line."""
+    """Return the result of the first rule that matches a line."""
     for rule in rules:
         for line in told:
             if found := re.search(rule.pattern, line):
@@ -267,7 +266,7 @@ def _first(rules: tuple[_Rule, ...], told: list[str], login: Login) -> _Found | 
 
 
 def _with_key(told: list[str], found: Reason, login: Login) -> Reason:
-    """`Permission denied`, with what is wrong with the key file beside it."""
+    """Add a problem with the key file to `Permission denied`."""
     if login.key_trouble:
         said = f"{found.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
         return Reason(said, "correct ansible_ssh_private_key_file, or set ansible_password")
@@ -282,14 +281,14 @@ def _with_key(told: list[str], found: Reason, login: Login) -> Reason:
 
 
 def _lines(stream: bytes) -> list[str]:
-    """Its lines, without what does not print and what no person would read to its end."""
+    """Return the stream's lines, without unprintable characters and cut to a readable length."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.decode(errors="replace"))
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return [line[:300] for line in lines if line]
 
 
 def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
-    """What the host printed, and what Ansible complains of, in the output of one task of its `minimal` callback."""
+    """Split the output of one task of Ansible's `minimal` callback into the host's output and Ansible's errors."""
     matches = (
         found for line in [*complained, *printed] if (found := _ANSIBLE.match(line))
     )  # 2.19 prints them on either stream

@@ -1,4 +1,4 @@
-"""Runs a script on a host, over whatever the inventory says, and says in one line why it could not."""
+"""Run a script on a host over the inventory's connection, and report a failure in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = bytes | UnreachableError
 
 
 def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
-    """What a composed script printed on the host: standard output, then standard error. Raises UnreachableError."""
+    """Run a composed script on the host; returns its standard output, then standard error. Raises UnreachableError."""
     answers: list[Answer] = []
     run_all([job(raw, script, timeout, answers.append)], workers=1)
     if isinstance(answers[0], UnreachableError):
@@ -31,7 +31,7 @@ def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
 
 
 def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None]) -> Job:
-    """The job that runs a composed script on the host and hands over both streams, or why they could not be had."""
+    """Return the job that runs a composed script on the host and hands over both streams, or the error."""
     settings = Settings(raw)
 
     def start() -> Process:
@@ -54,7 +54,7 @@ def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None
 
 
 def _judged(settings: Settings, ended: Ended, timeout: float) -> Answer:
-    """The answer; what cannot even be told from what one host printed is not the end of reading the others."""
+    """Return the answer; an exception while interpreting one host's output does not end the reading of the others."""
     try:
         return _answer(settings, ended, timeout)
     except Exception as error:
@@ -95,7 +95,7 @@ def _login(settings: Settings) -> Login:
 
 
 def _unreadable(file: str) -> str:
-    """Why this machine cannot read a file; ssh is silent about it."""
+    """Explain why this machine cannot read a file; ssh does not report it."""
     try:
         with open(file, "rb"):
             return ""
@@ -122,7 +122,7 @@ def _unreached(
 
 
 def _by_hand(settings: Settings, *, become: bool = False) -> str:
-    """The command that shows the same failure: ssh alone where the login fails, sudo over it where becoming root does."""
+    """Return the command that shows the same failure: ssh alone if the login fails, sudo over ssh if becoming root does."""
     words = ["sudo", "-u", settings.become_user, "true"] if become else ["true"]
     if settings.kind == "ssh":
         ssh, *options = [word for word in ssh_arguments(settings) if word not in ("-T",)]
@@ -138,7 +138,8 @@ def _by_hand(settings: Settings, *, become: bool = False) -> str:
 
 
 def site_host(raw: RawHost, control_path: str = "") -> object:
-    """The host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one ssh."""
+    """Return the host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one
+    ssh connection."""
     import testinfra
 
     settings = Settings(raw)
