@@ -1,4 +1,5 @@
-"""A path -> the records in it: one file or archive, or a folder of them. What it is, is told by what is in it, never by its name."""
+"""Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never by the
+name."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ READABLE = frozenset({"container", *adapt.PROBES})
 
 
 def read(path: Path) -> list[Record]:
-    """Every record at the path, by host. Raises GpuprovError where there is none, or where it cannot be read."""
+    """Read every record at the path, by host. Raises GpuprovError if there is none, or it cannot be read."""
     try:
         if what := refused(str(path)):
             raise Unreadable(f"this is {what}", "a file or folder")
@@ -71,7 +72,8 @@ def _folder(path: Path) -> list[Record]:
 
 
 def _one_of_many(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
-    """The record that a file of a folder or archive is; None where it is none. One that cannot be read costs only its own host."""
+    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its own
+    host."""
     place, file = f"{path}/{name}", name.rpartition("/")[2]
     match = _BUG_REPORT.search(name)
     kind: Kind = "bug report" if match else "capture"
@@ -99,7 +101,7 @@ def _wanted(name: str) -> bool:
 
 
 def _bug_report(text: str, path: str, node: str = "") -> Record:
-    """`node`: the name that a must-gather gives the file; inside, the driver's pod calls itself otherwise."""
+    """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another name."""
     pieces = adapt.whole(bug_report.pieces(text))
     return Record(
         host=node or bug_report.host(text),
@@ -127,5 +129,5 @@ def _sosreport(tree: dict[str, bytes], path: str, cut: str) -> Record:
 
 
 def _outputs(pieces: Pieces) -> dict[str, Output]:
-    """A report does not say whether it was made in a container; it is taken for one of a host."""
+    """Convert the pieces to outputs. A report does not say whether it was made in a container; it is taken for one of a host."""
     return {"container": Output("none\n"), **adapt.outputs(pieces)}
