@@ -1,4 +1,4 @@
-"""What a host is, written as a spec: the way to capture a good host and to assert it elsewhere."""
+"""Export of a host's state as a spec: captures a good host, to assert it elsewhere."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from gpuprov.spec.model import Fragment, RawHost, is_secret
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """Everything that export reads on a host: what specs are made of, and what says whether the host agrees with its own."""
+    """Return every probe that export reads on a host: for its spec, and for the checks of that spec."""
     own = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
     return tuple({probe.name: probe for probe in (*own, *defects.probes())}.values())
 
 
 def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
-    """The `gpuprov` variable that describes the host, and what could not be read."""
+    """Build the `gpuprov` variable that describes the host, and a list of what could not be read."""
     spec: dict[str, Any] = {}
     unread: list[str] = []
     try:
@@ -63,10 +63,8 @@ def _why(error: Exception, where: str) -> str:
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached (`again`:
-    by their names).
-
-    `mig_parted`: how GPUs are cut up, as a mig-parted file with one configuration for each host that has MIG.
+    """An inventory for `check` and `verify`, facts that could not be read, and the hosts that could not be reached (`again`:
+    their names). `mig_parted`: the partitions of GPUs, as a mig-parted file with one configuration for each host with MIG.
     """
 
     inventory: dict[str, Any]
@@ -109,7 +107,7 @@ def export(
 
 
 def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
-    """The host's configuration in a mig-parted file, or why it has none."""
+    """Build the host's configuration for a mig-parted file, or the reason why it has none."""
     try:
         config = reality.parted(facts)
     except Exception as error:
@@ -118,7 +116,7 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
 
 
 def as_written(fragment: Fragment) -> dict[str, Any]:
-    """Fields that differ from their defaults, and those that have none; of a block inside, the same."""
+    """Return the fields that differ from their defaults or have none; nested blocks likewise."""
     told: dict[str, Any] = {}
     for field in msgspec.structs.fields(fragment):
         value = getattr(fragment, field.name)

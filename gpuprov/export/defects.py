@@ -1,4 +1,4 @@
-"""What on a host speaks against itself: the spec that export wrote of it, judged by the checks of verify on the same facts."""
+"""Contradictions on a host: its exported spec, checked by verify on the same facts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from gpuprov.verify.evaluate import MOMENTS, evaluate
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """What these checks read."""
+    """Return the probes of these checks."""
     checks = [check for one in (HOUSE, *CAPABILITIES) for check in one.checks if check.moment in MOMENTS]
     return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
 def doubts(facts: Facts, spec: dict[str, Any]) -> list[str]:
-    """What looks like a defect of the host, one line each; what only follows from another is not told.
-
-    A check that fails on a spec that was read off the same host says that the host does not agree with itself: modules of one version
-    and libraries of another, a package that is half installed, a unit that should run and does not.
+    """List likely defects of the host, one line each; consequences of another one are left out. A check that fails on a spec
+    exported from the same host shows a contradiction: modules of one version and libraries of another, a half-installed
+    package, a unit that should run and does not.
     """
     told: list[str] = []
     for capability in CAPABILITIES:

@@ -1,4 +1,4 @@
-"""What differs between two hosts, as `export` sees them: by capability, field by field."""
+"""Differences between the exported specs of two hosts: by capability, field by field."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YAML = (".yaml", ".yml")
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A host, or what a file has of one. `unread`: capabilities of which it is not known what the host has, with the reason."""
+    """A host, or a file about one. `unread`: capabilities whose state is unknown, with the reason."""
 
     name: str
     spec: dict[str, Any]
@@ -36,7 +36,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A field that is not the same; None where a host does not have it, or has its default."""
+    """A field that differs; None if a host does not have it, or has its default."""
 
     capability: str
     field: str
@@ -45,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Two sides, and what differs. `unknown`: capabilities that could not be compared, with the reason."""
+    """Two sides and their differences. `unknown`: capabilities that could not be compared, with the reason."""
 
     left: str
     right: str
@@ -55,7 +55,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(left: Side, right: Side) -> Compared:
-    """Field by field, in apply order. What is not known of one side differs in nothing, and is named."""
+    """Compare field by field, in apply order. Unknown capabilities of a side do not count as different, and are listed."""
     unknown = {
         name: "; ".join(f"{side.name}: {side.unread[name]}" for side in (left, right) if name in side.unread)
         for name in {**left.unread, **right.unread}
@@ -77,7 +77,7 @@ def compare(left: Side, right: Side) -> Compared:
 
 
 def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}}` as `a.b`; lists are compared as a whole."""
+    """Flatten `{"a": {"b": 1}}` to `a.b`; lists are compared as a whole."""
     for key, value in block.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{above}{key}.")
@@ -86,7 +86,7 @@ def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
 
 
 def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> list[Side]:
-    """The hosts as they are now. Raises UnreachableError where one cannot be read."""
+    """Read the present state of the hosts. Raises UnreachableError if one cannot be read."""
     found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     sides = []
     for raw in hosts:
@@ -104,7 +104,7 @@ def _of_facts(name: str, facts: Facts) -> Side:
 
 
 def of_file(path: Path) -> Side:
-    """What a file has: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
+    """Read a file: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
     if path.suffix not in YAML:
         records = read_records(path)
         if len(records) != 1:
