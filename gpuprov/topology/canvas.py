@@ -44,9 +44,9 @@ class Canvas:
             self.text(x + 6, first + number * LINE, word if len(word) <= fits else f"{word[: fits - 1]}…", style)
         self.end()
 
-    def begin(self, told: str) -> None:
+    def begin(self, tooltip: str) -> None:
         """Begin a group whose shapes, until `end`, have this tooltip."""
-        self.parts.append(f"<g><title>{in_markup(told)}</title>" if told else "<g>")
+        self.parts.append(f"<g><title>{in_markup(tooltip)}</title>" if tooltip else "<g>")
 
     def end(self) -> None:
         self.parts.append("</g>")

@@ -94,8 +94,8 @@ class Topology(msgspec.Struct, kw_only=True):
 
 def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
     """Return the document as JSON text."""
-    whole = Topology(hosts=dict(hosts), unread=dict(unread))
-    return as_document(whole)
+    document = Topology(hosts=dict(hosts), unread=dict(unread))
+    return as_document(document)
 
 
 def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
@@ -104,11 +104,16 @@ def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
         gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
         hcas=tuple(_hca(wiring, hca) for hca in wiring.hcas),
         nvlink_bridges=tuple(hca.name for hca in wiring.bridges),
-        nvswitches=tuple(one.address for one in wiring.nvswitches),
+        nvswitches=tuple(switch.address for switch in wiring.nvswitches),
         not_on_the_bus=wiring.unplaced,
         findings=tuple(
-            Told(kind=one.kind, severity="note" if one.note else "warning", message=one.message, hint=one.hint)
-            for one in found
+            Told(
+                kind=finding.kind,
+                severity="note" if finding.note else "warning",
+                message=finding.message,
+                hint=finding.hint,
+            )
+            for finding in found
         ),
     )
 
@@ -127,7 +132,7 @@ def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
         nvlinks=gpu.nvlink.active if gpu.nvlink and not wiring.nvlinks.complaint else None,
         nearest=best[gpu.index].name if gpu.index in best else None,
         distance=wiring.near(gpu)[0],
-        distances={one.name: cell(wiring, gpu, one) for one in ends if one is not gpu},
+        distances={end.name: cell(wiring, gpu, end) for end in ends if end is not gpu},
     )
 
 

@@ -114,10 +114,10 @@ def of_gpus(facts: Facts) -> Iterator[Fault]:
 
 def _hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
     """Return the host's own GPUs, the generation of its NVSwitches, and whether it is a tray of a rack."""
-    functions = [one for one in facts.get(pci.NVIDIA_FUNCTIONS) if not one.driver.endswith("vfio-pci")]
-    on_bus = [one for one in functions if one.is_gpu]
-    generation = catalogue.generation([one.identifier for one in functions], bridged=bridged)
-    return on_bus, generation, bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
+    functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not function.driver.endswith("vfio-pci")]
+    on_bus = [function for function in functions if function.is_gpu]
+    generation = catalogue.generation([function.identifier for function in functions], bridged=bridged)
+    return on_bus, generation, bool(on_bus) and all(_is_of_rack(function) for function in on_bus)
 
 
 def _is_of_rack(function: PciFunction) -> bool:
@@ -159,17 +159,17 @@ def _states(
     guest: str,
 ) -> Iterator[Fault]:
     """Find faults in the GPUs' states. A GPU without a state proves nothing: it has none, or its driver does not report it."""
-    wanted = {one.address for one in on_bus}
-    told = [one for one in states if one.bus in wanted and one.state not in fabric.NOTHING]
+    addresses = {function.address for function in on_bus}
+    reported = [gpu for gpu in states if gpu.bus in addresses and gpu.state not in fabric.NOTHING]
     switched = generation >= catalogue.REGISTERS_SINCE
-    bad = [(one, detached(one) if trays else unregistered(one, shared=shared)) for one in told]
-    bad = [(one, words) for one, words in bad if words]
-    elsewhere = [(one, words) for one, words in bad if one.state != "Completed" and not switched and not trays]
+    bad = [(gpu, detached(gpu) if trays else unregistered(gpu, shared=shared)) for gpu in reported]
+    bad = [(gpu, words) for gpu, words in bad if words]
+    elsewhere = [(gpu, words) for gpu, words in bad if gpu.state != "Completed" and not switched and not trays]
     here = [pair for pair in bad if pair not in elsewhere]
     if here:
-        found = "; ".join(f"{one.bus} {words}" for one, words in here)
-        yield Fault(found=found, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
+        message = "; ".join(f"{gpu.bus} {words}" for gpu, words in here)
+        yield Fault(found=message, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
     if elsewhere:
         why = hidden(guest, "nvswitches") or "there is no NVSwitch on the bus"
-        found = "; ".join(f"{one.bus} {words}" for one, words in elsewhere)
-        yield Fault(found=f"{found}: {why}", fix="", action="none", unproven=True)
+        message = "; ".join(f"{gpu.bus} {words}" for gpu, words in elsewhere)
+        yield Fault(found=f"{message}: {why}", fix="", action="none", unproven=True)

@@ -47,7 +47,7 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas), *wiring.nvswitches]
     seen: set[str] = set()
     for end in ends:
-        way = [*(wiring.tree.functions[one] for one in end.bridges if one in wiring.tree.functions), end]
+        way = [*(wiring.tree.functions[bridge] for bridge in end.bridges if bridge in wiring.tree.functions), end]
         if wiring.guest or len(way) != len(end.bridges) + 1:
             way = [end]
         for number, function in enumerate(way):
@@ -58,13 +58,13 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
             port = way[number - 1] if number else None
             idle = not _is_working(gpus[function.address]) if function.address in gpus else False
             if port is None:
-                found = _lone(
-                    function, [one for one in ends if one.identifier == function.identifier], idle, wiring.guest
+                link = _lone(
+                    function, [peer for peer in ends if peer.identifier == function.identifier], idle, wiring.guest
                 )
             else:
-                found = _lowered(function, port, idle)
-            if found:
-                yield found
+                link = _lowered(function, port, idle)
+            if link:
+                yield link
 
 
 def _is_working(gpu: Gpu) -> bool:
@@ -72,15 +72,15 @@ def _is_working(gpu: Gpu) -> bool:
 
 
 def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
-    mine, above = function.link, port.link
-    width, speed = _least(mine.max_width, above.max_width), _least(mine.max_speed, above.max_speed)
-    narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
+    link, above = function.link, port.link
+    width, speed = _least(link.max_width, above.max_width), _least(link.max_speed, above.max_speed)
+    narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if not narrow and not slow:
         return None
     return Lowered(
         function=function,
         port=port.address,
-        found=told(mine.width, mine.speed),
+        found=told(link.width, link.speed),
         possible=told(width, speed),
         idle=idle and not narrow,
     )
@@ -89,23 +89,26 @@ def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
 def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
     """Check a link whose other end is not visible: the width and speed of most similar devices on this host are possible here,
     too; the capability of its own end may not be."""
-    mine = function.link
-    width, speed = usual([one.link.width for one in alike]), usual([one.link.speed for one in alike])
-    narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
+    link = function.link
+    width, speed = (
+        usual([peer.link.width for peer in alike]),
+        usual([peer.link.speed for peer in alike]),
+    )
+    narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if narrow or slow:
-        possible = told(max(width, mine.width), max(speed, mine.speed))
+        possible = told(max(width, link.width), max(speed, link.speed))
         return Lowered(
-            function=function, port="", found=told(mine.width, mine.speed), possible=possible, idle=idle and not narrow,
+            function=function, port="", found=told(link.width, link.speed), possible=possible, idle=idle and not narrow,
             usual=True,
         )  # fmt: skip
-    narrow, slow = 0 < mine.width < mine.max_width, 0 < mine.speed < mine.max_speed
+    narrow, slow = 0 < link.width < link.max_width, 0 < link.speed < link.max_speed
     if not narrow and not slow:
         return None
     return Lowered(
         function=function,
         port="",
-        found=told(mine.width, mine.speed),
-        possible=told(mine.max_width, mine.max_speed),
+        found=told(link.width, link.speed),
+        possible=told(link.max_width, link.max_speed),
         idle=idle and not narrow,
         unseen=hidden(guest, "port") or UNSEEN_PORT,
     )

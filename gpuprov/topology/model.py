@@ -69,7 +69,7 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
         ports = self.device.ports
         if not ports:
             return "no port"
-        port = next((one for one in ports if one.state == "ACTIVE"), ports[0])
+        port = next((port for port in ports if port.state == "ACTIVE"), ports[0])
         rate = f"{port.rate:g} Gb/s" if port.rate and self.tells_rate else ""
         return " ".join(filter(None, (port.link_layer, rate, port.state)))
 
@@ -103,7 +103,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return bool(self.nvlinks.pairs)
         pairs = self.nvlinks.pairs or {}
         active = {gpu.nvlink.active for gpu in self.gpus if gpu.nvlink and gpu.nvlink.active}
-        return len({one for pair in pairs for one in pair}) > 2 and set(pairs.values()) == active
+        return len({index for pair in pairs for index in pair}) > 2 and set(pairs.values()) == active
 
     def distance(self, one: Function, other: Function) -> Distance:
         """Return the distance between two functions, by the tree alone."""
@@ -141,11 +141,11 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
         """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without HCAs."""
-        found = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
-        least = min((far for far, _ in found), default=None)
+        distances = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
+        least = min((far for far, _ in distances), default=None)
         if least is None:
             return None, ()
-        return DISTANCES[least], tuple(hca for far, hca in found if far == least)
+        return DISTANCES[least], tuple(hca for far, hca in distances if far == least)
 
 
 def read(facts: Facts) -> Wiring:
@@ -162,36 +162,44 @@ def read_bus(facts: Facts) -> Wiring:
 
 def read_and_told(facts: Facts) -> Wiring:
     """Build the wiring as `read` does, with defects of NCCL's topology file. Raises ProbeFailed."""
-    found = read(facts)
-    return msgspec.structs.replace(found, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), found))
+    bus = read(facts)
+    return msgspec.structs.replace(bus, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), bus))
 
 
-def told_nccl(file: TopologyFile, found: Wiring) -> tuple[str, ...]:
+def told_nccl(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:
     """List defects of NCCL's topology file for this wiring."""
     if file.text is None:
         return (f"{file.path} is not there",) if file.path else ()
     try:
-        told = nccl_topology.parse(file.text)
+        root = nccl_topology.parse(file.text)
     except nccl_topology.TopologyError as error:
         return (f"{file.path}: {error}",)
-    gpus = [gpu.function.address for gpu in found.gpus]
-    used = [hca.function.address for hca in found.hcas]
-    wrong = nccl_topology.strange(told, gpus, used, [*file.functions, *used])
-    return tuple(f"{file.path}: {one}" for one in wrong)
+    gpus = [gpu.function.address for gpu in host_wiring.gpus]
+    used = [hca.function.address for hca in host_wiring.hcas]
+    wrong = nccl_topology.strange(root, gpus, used, [*file.functions, *used])
+    return tuple(f"{file.path}: {problem}" for problem in wrong)
 
 
 def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
-    ordered = sorted(tree.functions.values(), key=lambda one: place(one.address))
+    ordered = sorted(tree.functions.values(), key=lambda function: place(function.address))
     linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
-    found = [one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:2] == "03" and not one.virtual]
-    told = all(one.address in linked for one in found)
+    found = [
+        function
+        for function in ordered
+        if function.identifier[:4] == "10de" and function.pci_class[:2] == "03" and not function.virtual
+    ]
+    indexed = all(function.address in linked for function in found)
     gpus = [
-        Gpu(index=linked[one.address].index if told else number, function=one, nvlink=linked.get(one.address))
-        for number, one in enumerate(found)
+        Gpu(
+            index=linked[function.address].index if indexed else number,
+            function=function,
+            nvlink=linked.get(function.address),
+        )
+        for number, function in enumerate(found)
     ]
     placed = [
         Hca(device=device, function=tree.functions[device.address])
-        for device in sorted(devices, key=lambda one: place(one.address))
+        for device in sorted(devices, key=lambda device: place(device.address))
         if device.address in tree.functions
     ]
     return Wiring(
@@ -199,9 +207,11 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, gu
         guest=guest,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         hcas=tuple(hca for hca in placed if hca.device.works and not hca.function.virtual),
-        nvswitches=tuple(one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:4] == "0680"),
+        nvswitches=tuple(
+            function for function in ordered if function.identifier[:4] == "10de" and function.pci_class[:4] == "0680"
+        ),
         bridges=tuple(hca for hca in placed if hca.device.bridge),
-        silent=tuple(one for one in ordered if _is_silent(one)),
+        silent=tuple(function for function in ordered if _is_silent(function)),
         devices=tuple(devices),
         unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
         nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),

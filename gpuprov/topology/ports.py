@@ -28,15 +28,15 @@ class BadPort(msgspec.Struct, frozen=True, kw_only=True):
 
 def selectors(block: Any) -> list[Selector]:
     """Convert the selectors of an `rdma` block to those of the host code."""
-    return [Selector(one.pci, one.driver, one.netdev) for one in block.devices]
+    return [Selector(device.pci, device.driver, device.netdev) for device in block.devices]
 
 
 def selected(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:
     """Return the devices that the block selects: by its selectors, or else all of its fabric. NVLink bridges are excluded."""
     if block.fabric == "soft":
         named = set(block.soft.netdevs)
-        mine = tuple(device for device in hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
-        return tuple(device for device in mine if not named or named & {*device.netdevs, *device.macs})
+        soft = tuple(device for device in hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
+        return tuple(device for device in soft if not named or named & {*device.netdevs, *device.macs})
     return onhost.selected(block.fabric, selectors(block), devices)
 
 
@@ -46,23 +46,23 @@ def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPor
     further, ports of the same model and link layer that are not switched off; a port without a cable is no defect by itself.
     """
     meant = {device.name for device in selected(block, devices)} if block else set()
-    real = [one for one in hcas(devices) if not (one.soft or one.virtual) or one.name in meant]
-    found = [_down(device, port, real, device.name in meant) for device in real for port in device.ports]
-    asked = getattr(block, "rate", 0) or 0
+    real = [device for device in hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
+    down = [_down(device, port, real, device.name in meant) for device in real for port in device.ports]
+    required = getattr(block, "rate", 0) or 0
     slow = [
         BadPort(
-            device=one.device, address=one.address, port=one.port,
-            found=f"runs at {one.rate:g} Gb/s, its like here at {one.usual:g}",
+            device=slow.device, address=slow.address, port=slow.port,
+            found=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
         )
-        for one in slow_ports(device for device in devices if tells_rate(device))
-        if not (one.device in meant and asked and one.rate >= asked)
+        for slow in slow_ports(device for device in devices if tells_rate(device))
+        if not (slow.device in meant and required and slow.rate >= required)
     ]  # fmt: skip
     legs = [
-        BadPort(device=one.name, address=one.address, port=1, found=f"carries half of a bond: {leg}")
-        for one in real
-        for leg in one.legs
+        BadPort(device=device.name, address=device.address, port=1, found=f"carries half of a bond: {leg}")
+        for device in real
+        for leg in device.legs
     ]
-    return [*(one for one in found if one), *legs, *slow]
+    return [*(port for port in down if port), *legs, *slow]
 
 
 def tells_rate(device: RdmaDevice) -> bool:
@@ -83,7 +83,7 @@ def _down(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], mea
         and other.physical != "Disabled"
         and _is_further(one, other) == _is_further(device, port)
     ]
-    up = sum(one.state == "ACTIVE" for one in alike)
+    up = sum(port.state == "ACTIVE" for port in alike)
     used = meant or (up * 2 > len(alike) and port.physical != "Disabled")
     why = "" if meant or not used else f", {up} of its {len(alike)} like here are ACTIVE"
     shown = f"is {port.state or 'unknown'} ({port.physical or 'physical state unknown'}){why}"

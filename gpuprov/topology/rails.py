@@ -28,7 +28,7 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     no GPU has to yield to another.
     """
     reach = {gpu.index: _within(wiring, gpu, limit) for gpu in wiring.gpus}
-    usable = {hca.name for found in reach.values() for hca in found}
+    usable = {hca.name for hcas in reach.values() for hca in hcas}
     if not usable:
         return Rails(without=wiring.gpus)
     share = -(-len(wiring.gpus) // len(usable))
@@ -46,10 +46,10 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
                     taken[free].append(gpu.index)
     hcas = {hca.name: hca for hca in wiring.hcas}
     pairs = {index: hcas[name] for name, indices in taken.items() for index in indices}
-    mine = {gpu.index: gpu for gpu in wiring.gpus}
+    by_index = {gpu.index: gpu for gpu in wiring.gpus}
     least = min(map(len, taken.values()))
     crowded = tuple(
-        (hcas[name], tuple(mine[index] for index in sorted(indices)))
+        (hcas[name], tuple(by_index[index] for index in sorted(indices)))
         for name, indices in taken.items()
         if len(indices) > max(least, 1)
     )
@@ -67,5 +67,5 @@ def spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
 
 def _within(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
     far = {hca.name: DISTANCES.index(wiring.distance(gpu.function, hca.function)) for hca in wiring.hcas}
-    found = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
-    return tuple(sorted(found, key=lambda hca: far[hca.name]))
+    near = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
+    return tuple(sorted(near, key=lambda hca: far[hca.name]))

@@ -44,9 +44,9 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
     canvas = Canvas()
     canvas.text(MARGIN, 30, name, "t")
     canvas.text(MARGIN, 50, summary(wiring), "s")
-    bad = {place for one in found if not one.note for place in one.places if place}
-    warnings = [f"warning: {one.message}" for one in found if not one.note]
-    notes = [f"note: {one.message}" for one in found if one.note]
+    bad = {place for finding in found if not finding.note for place in finding.places if place}
+    warnings = [f"warning: {finding.message}" for finding in found if not finding.note]
+    notes = [f"note: {finding.message}" for finding in found if finding.note]
     head = _lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
     rows = _rows(wiring, head)
     spots: dict[int, tuple[float, float]] = {}
@@ -171,13 +171,13 @@ class _Picture:
             x += (LEAF + GAP) * _leaves(child)
 
     def _words(self, node: Node) -> list[tuple[str, str]]:
-        own = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
-        if node.kind == "gpu" and not own:
-            own = [*node.words, self.nearest[node.address]]
+        words = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
+        if node.kind == "gpu" and not words:
+            words = [*node.words, self.nearest[node.address]]
         if node.kind == "hca":
             layer, _, rate = node.words[0].partition(" ")
-            own = [f"{layer} {rate}".replace(" ACTIVE", ""), *node.words[1:]]
-        return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in own)]
+            words = [f"{layer} {rate}".replace(" ACTIVE", ""), *node.words[1:]]
+        return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in words)]
 
 
 def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float) -> None:
@@ -191,17 +191,17 @@ def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float
                 canvas.line("nv", (x, y), (x, top if y <= top else bottom))
                 canvas.text(x + 6, (y + (top if y <= top else bottom)) / 2 + 4, f"NV{active[index]}", "l")
         words = [("NVSwitches" if wiring.nvswitches else "NVSwitches, not on this host's PCI bus", "n")]
-        told = [f"NVSwitch{number} {one.address}" for number, one in enumerate(wiring.nvswitches)]
-        words += [("   ".join(told), "s")] * bool(told)
+        tooltips = [f"NVSwitch{number} {switch.address}" for number, switch in enumerate(wiring.nvswitches)]
+        words += [("   ".join(tooltips), "s")] * bool(tooltips)
         if wiring.bridges:
-            words.append((f"NVLink bridges, no HCAs: {' '.join(one.name for one in wiring.bridges)}", "s"))
+            words.append((f"NVLink bridges, no HCAs: {' '.join(bridge.name for bridge in wiring.bridges)}", "s"))
         canvas.box(MARGIN, top, wide - 2 * GAP, bottom - top, "band", words)
         return
-    for number, ((one, other), links) in enumerate(sorted(pairs.items())):
-        if one not in spots or other not in spots:
+    for number, ((gpu, other), links) in enumerate(sorted(pairs.items())):
+        if gpu not in spots or other not in spots:
             continue
         track = middle + (number + 1.5) * TRACK
-        start, end = spots[one], spots[other]
+        start, end = spots[gpu], spots[other]
         shift = (number % 7 - 3) * 8
         canvas.line(
             "nv",

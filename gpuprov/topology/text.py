@@ -15,7 +15,7 @@ LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a
 
 def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
     """Format the wiring. `width`: maximum width of lines that are broken between words; 0: none is broken."""
-    wrong = sum(not one.note for one in found)
+    wrong = sum(not finding.note for finding in found)
     more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
     lines = hanging(f"{name}: {summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
@@ -36,19 +36,19 @@ def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool,
 def summary(wiring: Wiring) -> str:
     """Summarize the devices: `8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
     models = [gpu.model for gpu in wiring.gpus]
-    told = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
-    told.append(_count(len(wiring.hcas), "HCA"))
+    parts = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
+    parts.append(_count(len(wiring.hcas), "HCA"))
     if wiring.nvswitches:
-        told.append(_count(len(wiring.nvswitches), "NVSwitch"))
+        parts.append(_count(len(wiring.nvswitches), "NVSwitch"))
     if wiring.bridges:
-        told.append(_count(len(wiring.bridges), "NVLink bridge"))
+        parts.append(_count(len(wiring.bridges), "NVLink bridge"))
     sockets = set(wiring.tree.sockets.values()) - {-1}
-    nodes = {*wiring.tree.sockets, *(one.numa_node for one in wiring.tree.functions.values())} - {-1}
+    nodes = {*wiring.tree.sockets, *(function.numa_node for function in wiring.tree.functions.values())} - {-1}
     if sockets or nodes:
-        told.append(_count(len(sockets), "socket") if sockets else _count(len(nodes), "NUMA node"))
+        parts.append(_count(len(sockets), "socket") if sockets else _count(len(nodes), "NUMA node"))
     if wiring.unplaced:
-        told.append(f"not on the PCI bus: {' '.join(wiring.unplaced)}")
-    return ", ".join(told)
+        parts.append(f"not on the PCI bus: {' '.join(wiring.unplaced)}")
+    return ", ".join(parts)
 
 
 def _count(number: int, what: str) -> str:
@@ -58,12 +58,12 @@ def _count(number: int, what: str) -> str:
 
 def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
     branch, corner, pipe, gap = ASCII if plain else UNICODE
-    said = [_said(node, room)]
+    lines = [_said(node, room)]
     while len(node.children) == 1 and node.children[0].kind in ("port", "switch"):
         node = node.children[0]
-        said.append(_said(node, room))
+        lines.append(_said(node, room))
     first, before = f"{before}{corner if last else branch}", before + (gap if last else pipe)
-    text = ", ".join(said)
+    text = ", ".join(lines)
     yield from wrapped(text, width, first, f"{before}  ") if len(first + text) > width > 0 else [first + text]
     for number, child in enumerate(node.children):
         yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
@@ -95,8 +95,8 @@ def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
     parts: list[tuple[Sequence[Gpu | Hca], ...]] = [(wiring.gpus,)] if len(wiring.gpus) > 1 else []
     parts += [(wiring.hcas[start : start + step],) for start in range(0, len(wiring.hcas), step)]
     for number, (columns,) in enumerate(parts):
-        rows = [("", *(one.name for one in columns))]
-        rows += [(gpu.name, *(cell(wiring, gpu, one) for one in columns)) for gpu in wiring.gpus]
+        rows = [("", *(hca.name for hca in columns))]
+        rows += [(gpu.name, *(cell(wiring, gpu, hca) for hca in columns)) for gpu in wiring.gpus]
         yield from [""] * bool(number)
         yield from table(rows)
 
@@ -114,6 +114,6 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _findings(found: Sequence[Finding]) -> Iterator[str]:
-    for one in found:
-        yield f"{'note' if one.note else 'warning'}: {one.message}"
-        yield from [f"  {one.hint}"] * bool(one.hint)
+    for finding in found:
+        yield f"{'note' if finding.note else 'warning'}: {finding.message}"
+        yield from [f"  {finding.hint}"] * bool(finding.hint)

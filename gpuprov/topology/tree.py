@@ -67,45 +67,45 @@ def _below(above: Node, wiring: Wiring, address: str, kind: Kind) -> Node:
 
 
 def _gpus(wiring: Wiring) -> list[tuple[Node, Function]]:
-    found = []
+    nodes = []
     for gpu in wiring.gpus:
         links = f"{gpu.nvlink.active} NVLinks" if gpu.nvlink and gpu.nvlink.links else ""
         function = gpu.function
         words = tuple(filter(None, (gpu.model, links)))
         node = Node(kind="gpu", name=gpu.name, address=function.address, link=_link(function), words=words)
-        found.append((node, function))
-    return found
+        nodes.append((node, function))
+    return nodes
 
 
 def _hcas(wiring: Wiring) -> list[tuple[Node, Function]]:
-    found = []
+    nodes = []
     for hca in wiring.hcas:
         words = tuple(filter(None, (hca.port, *hca.device.netdevs)))
         function = hca.function
         node = Node(kind="hca", name=hca.name, address=function.address, link=_link(function), words=words)
-        found.append((node, function))
-    return found
+        nodes.append((node, function))
+    return nodes
 
 
 def _rest(wiring: Wiring) -> list[tuple[Node, Function]]:
     switches = [
-        (Node(kind="nvswitch", name=f"NVSwitch{number}", address=one.address, link=_link(one)), one)
-        for number, one in enumerate(wiring.nvswitches)
+        (Node(kind="nvswitch", name=f"NVSwitch{number}", address=switch.address, link=_link(switch)), switch)
+        for number, switch in enumerate(wiring.nvswitches)
     ]
     bridges = [
         (
-            Node(kind="bridge", name=one.name, address=one.function.address, words=("NVLink bridge, no HCA",)),
-            one.function,
+            Node(kind="bridge", name=bridge.name, address=bridge.function.address, words=("NVLink bridge, no HCA",)),
+            bridge.function,
         )
-        for one in wiring.bridges
+        for bridge in wiring.bridges
     ]
     return [*switches, *bridges]
 
 
 def _link(function: Function) -> str:
     link = function.link
-    found = told(link.width, link.speed)
-    return f"{found} of x{link.max_width}" if 0 < link.width < link.max_width else found
+    text = told(link.width, link.speed)
+    return f"{text} of x{link.max_width}" if 0 < link.width < link.max_width else text
 
 
 def _socket(wiring: Wiring, node: int) -> int | None:
