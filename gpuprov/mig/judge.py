@@ -36,7 +36,7 @@ def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
 
 def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:
     """Report what a driver (a branch or a version; empty: unknown) is too old for: the problem and its fix."""
-    used = {one.profile for one in wanted}
+    used = {instance.profile for instance in wanted}
     for profile in model.known:
         if profile.name in used and too_old(driver, profile.since_branch):
             needed = f"{profile.name} needs driver branch {profile.since_branch} or newer, and the driver is {driver}"
@@ -49,13 +49,16 @@ def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator
 
 def too_old(driver: str, least: str) -> bool:
     """Return whether a driver is older than needed; a branch counts as its newest version."""
-    mine, needed = resolve.order(driver), resolve.order(least)
-    return bool(driver and least and is_whole(driver[0])) and mine < needed[: len(mine)]
+    actual, needed = resolve.order(driver), resolve.order(least)
+    return bool(driver and least and is_whole(driver[0])) and actual < needed[: len(actual)]
 
 
 def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:
     """Describe what fits instead."""
-    same = sorted(one.profile for one in wanted)
-    sets = ["these without their placements" if sorted(one) == same else mig_fit.named(one) for one in fit.instead]
+    same = sorted(instance.profile for instance in wanted)
+    sets = [
+        "these without their placements" if sorted(profiles) == same else mig_fit.named(profiles)
+        for profiles in fit.instead
+    ]
     fits = f"fits: {' | '.join(sets)}; " if sets else ""
     return f"{fits}gpuprov mig layouts --gpu {model.gpu.key}"

@@ -38,17 +38,17 @@ def model_of(gpu: catalogue.Gpu) -> Model:
     entry = mig.class_of(gpu)
     if entry is None:
         return Model(gpu, (), (), None, "unconfirmed")
-    complete = entry.grid_size is not None and all(one.size and one.starts for one in entry.profiles)
+    complete = entry.grid_size is not None and all(profile.size and profile.starts for profile in entry.profiles)
     profiles = tuple(
         Profile(
-            one.name,
-            one.slices or parse_profile(one.name).slices,
-            one.size or 0,
-            one.starts,
-            one.max_count,
-            bool({"me", "me.all"} & set(one.attributes)),
+            profile.name,
+            profile.slices or parse_profile(profile.name).slices,
+            profile.size or 0,
+            profile.starts,
+            profile.max_count,
+            bool({"me", "me.all"} & set(profile.attributes)),
         )
-        for one in entry.profiles
+        for profile in entry.profiles
     )
     sure = entry.placement_confidence() if gpu.mig.confidence == "confirmed" else gpu.mig.confidence
     return Model(gpu, entry.profiles, profiles, entry.grid_size if complete else None, sure)
@@ -57,16 +57,16 @@ def model_of(gpu: catalogue.Gpu) -> Model:
 def find(text: str) -> Model:
     """Find the model with this key, product name or PCI id. Raises GpuprovError if there is none with MIG profiles."""
     gpu = catalogue.find_gpu(text)
-    capable = [one.key for one in catalogue.gpus() if mig.class_of(one)]
+    capable = [gpu.key for gpu in catalogue.gpus() if mig.class_of(gpu)]
     if gpu is None:
         near = [key for key in catalogue.nearest_gpu(text) if key in capable]
         ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)}"
         raise GpuprovError(f'no GPU is called "{text}"', f"{ways}; all: gpuprov catalog gpus")
     if not gpu.mig.capable:
         raise GpuprovError(f"{gpu.key} has no MIG", f"GPUs with MIG: {', '.join(capable)}")
-    found = model_of(gpu)
-    if not found.profiles:
+    model = model_of(gpu)
+    if not model.profiles:
         raise GpuprovError(
             f"the MIG profiles of {gpu.key} are not known", "on such a host: nvidia-smi mig -lgip -lgipp"
         )
-    return found
+    return model

@@ -20,16 +20,16 @@ class Part(NamedTuple):
 
 def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False) -> list[str]:
     """Draw the parts on a line of `grid` slices, in a box; no lines if that is wider than `width`."""
-    whole = _with_gaps(parts, grid)
-    wide = [columns(whole, spaces) for spaces in (2, 1)]
-    inner = next((one for one in wide if grid * (one + 1) < width), 0)
+    filled = _with_gaps(parts, grid)
+    wide = [columns(filled, spaces) for spaces in (2, 1)]
+    inner = next((needed for needed in wide if grid * (needed + 1) < width), 0)
     if not inner:
         return []
     flat, upright, top_left, top, top_right, low_left, low, low_right, _ = ASCII if plain else UNICODE
-    rooms = [part.size * (inner + 1) - 1 for part in whole]
-    height = max(len(part.label) for part in whole)
+    rooms = [part.size * (inner + 1) - 1 for part in filled]
+    height = max(len(part.label) for part in filled)
     rows = [
-        upright.join(f" {_line(part, row)}".ljust(room) for part, room in zip(whole, rooms, strict=True))
+        upright.join(f" {_line(part, row)}".ljust(room) for part, room in zip(filled, rooms, strict=True))
         for row in range(height)
     ]
     edges = [flat * room for room in rooms]
@@ -61,14 +61,14 @@ def ruler(grid: int, inner: int) -> str:
 
 
 def _with_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
-    whole, at = [], 0
+    filled, at = [], 0
     for part in [*sorted(parts), Part(grid, 0)]:
         if part.start > at:
-            whole.append(Part(at, part.start - at, (gap,)))
+            filled.append(Part(at, part.start - at, (gap,)))
         if part.size:
-            whole.append(part)
+            filled.append(part)
         at = part.start + part.size
-    return whole
+    return filled
 
 
 def _line(part: Part, row: int) -> str:

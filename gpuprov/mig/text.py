@@ -17,9 +17,11 @@ def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed
     """Format the placement, the resources of each instance, and the remaining room."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
-    lines = [f"{mig_fit.named(one.profile for one in placed)} on {model.gpu.key}: fits"]
+    lines = [f"{mig_fit.named(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
     for label in (_whole, _split):
-        parts = [Part(one.start, known[one.profile].size, label(wanted[n])) for n, one in enumerate(placed)]
+        parts = [
+            Part(instance.start, known[instance.profile].size, label(wanted[n])) for n, instance in enumerate(placed)
+        ]
         drawn = picture.slices(parts, grid, width, plain=plain)
         if drawn:
             lines += ["", *drawn]
@@ -33,7 +35,10 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     """Format one line for each layout, as a strip of slices if the width allows."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
-    drawn = [[Part(one.start, known[one.profile].size, (one.profile,)) for one in layout] for layout in layouts]
+    drawn = [
+        [Part(instance.start, known[instance.profile].size, (instance.profile,)) for instance in layout]
+        for layout in layouts
+    ]
     inner = max(picture.columns(parts) for parts in drawn)
     lines = [
         f"{model.gpu.key}: {counted(len(layouts), 'layout')} to which no instance can be added, on {grid} memory slices",
@@ -42,22 +47,22 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     if grid * (inner + 1) + 1 <= width:
         lines += [picture.ruler(grid, inner), *(picture.strip(parts, grid, inner, plain=plain) for parts in drawn)]
     else:
-        lines += [", ".join(f"{one.profile}@{one.start}" for one in layout) for layout in layouts]
+        lines += [", ".join(f"{instance.profile}@{instance.start}" for instance in layout) for layout in layouts]
     return "\n".join(lines + (["", f"note: {model.caveat}"] if model.caveat else []))
 
 
-def _whole(one: Instance) -> tuple[str, ...]:
-    return one.profile, *_compute(one)
+def _whole(instance: Instance) -> tuple[str, ...]:
+    return instance.profile, *_compute(instance)
 
 
-def _split(one: Instance) -> tuple[str, ...]:
+def _split(instance: Instance) -> tuple[str, ...]:
     """Split the attributes from the name, as lines below it."""
-    end = one.profile.find("gb") + 2
-    return tuple(filter(None, (one.profile[:end], one.profile[end:]))) + _compute(one)
+    end = instance.profile.find("gb") + 2
+    return tuple(filter(None, (instance.profile[:end], instance.profile[end:]))) + _compute(instance)
 
 
-def _compute(one: Instance) -> tuple[str, ...]:
-    return (" ".join(f"{size}c" for size in one.compute),) if one.compute else ()
+def _compute(instance: Instance) -> tuple[str, ...]:
+    return (" ".join(f"{size}c" for size in instance.compute),) if instance.compute else ()
 
 
 def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
@@ -84,9 +89,9 @@ def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -
 
 def _room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
     """List the profiles of which one more fits beside the present instances."""
-    there = [Instance(one.profile, one.start, wanted[n].compute) for n, one in enumerate(placed)]
+    present = [Instance(instance.profile, instance.start, wanted[n].compute) for n, instance in enumerate(placed)]
 
     def fits(profile: Profile) -> bool:
-        return not mig_fit.fit(model.profiles, model.grid or 0, [*there, Instance(profile.name)]).reason
+        return not mig_fit.fit(model.profiles, model.grid or 0, [*present, Instance(profile.name)]).reason
 
     return ", ".join(profile.name for profile in model.profiles if fits(profile)) or "nothing more"
