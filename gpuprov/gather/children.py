@@ -106,44 +106,44 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
                     break
                 _turn(running, selector)
         finally:
-            _end([one.process for one in running])
+            _end([child.process for child in running])
 
 
 def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
     """Start the job; returns False if this machine has no room for it beside the running ones: too few open files, processes
     or memory."""
     try:
-        one = _Running(job)
+        child = _Running(job)
     except OSError as error:
         if running and error.errno in FULL:
             return False
         job.done(Ended(b"", str(error).encode(), None))
         return True
-    running.add(one)
-    for stream in one.open:
+    running.add(child)
+    for stream in child.open:
         os.set_blocking(stream.fileno(), False)
-        selector.register(stream, selectors.EVENT_READ, one)
-    if one.process.stdin:
-        os.set_blocking(one.process.stdin.fileno(), False)
-        selector.register(one.process.stdin, selectors.EVENT_WRITE, one)
-        _feed(one, selector)
+        selector.register(stream, selectors.EVENT_READ, child)
+    if child.process.stdin:
+        os.set_blocking(child.process.stdin.fileno(), False)
+        selector.register(child.process.stdin, selectors.EVENT_WRITE, child)
+        _feed(child, selector)
     return True
 
 
 def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
     if not running:
         return
-    nearest = min(one.deadline for one in running)
+    nearest = min(child.deadline for child in running)
     for key, events in selector.select(max(0.0, nearest - time.monotonic())):
         if events & selectors.EVENT_WRITE:
             _feed(key.data, selector)
         else:
             _read(key.data, key.fileobj, selector)
     now = time.monotonic()
-    for one in [one for one in running if not one.open or one.deadline <= now]:
-        if one.open and not one.reason and not one.complete:
-            one.reason = "timeout"
-        _finish(one, running, selector)
+    for child in [child for child in running if not child.open or child.deadline <= now]:
+        if child.open and not child.reason and not child.complete:
+            child.reason = "timeout"
+        _finish(child, running, selector)
 
 
 def _feed(child: _Running, selector: selectors.BaseSelector) -> None:

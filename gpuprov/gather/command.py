@@ -79,11 +79,13 @@ def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
             f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
         )
     # One line and then the end: a wrong password is one attempt, not three that lock the account. So the script is in arguments.
-    whole = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
-    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{whole}"', "sh"])
-    said = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
+    joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
+    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{joined}"', "sh"])
+    assignments = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
     words = " ".join(f'"$s{number}"' for number in range(len(parts)))
-    return list(SHELL), f"{BEFORE_SUDO}\n{said}\nprintf '%s\\n' {shlex.quote(password)} | {line} {words}\n".encode()
+    return list(
+        SHELL
+    ), f"{BEFORE_SUDO}\n{assignments}\nprintf '%s\\n' {shlex.quote(password)} | {line} {words}\n".encode()
 
 
 def ssh_arguments(settings: Settings) -> list[str]:

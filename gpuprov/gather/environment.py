@@ -111,12 +111,12 @@ def is_kept(name: str) -> bool:
 
 def in_utf8(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are valid text, as ansible-runner stores them as JSON; of a path, the valid parts."""
-    found = {}
+    texts = {}
     for name, value in environ.items():
         parts = value.split(os.pathsep) if name.endswith("PATH") else [value]
         if good := [part for part in parts if _is_text(name + part)]:
-            found[name] = os.pathsep.join(good)
-    return found
+            texts[name] = os.pathsep.join(good)
+    return texts
 
 
 def _is_text(text: str) -> bool:

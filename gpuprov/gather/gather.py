@@ -51,15 +51,15 @@ def gather(
 ) -> Gathered:
     """Read every host as `gather_each` does; returns the facts of each host, or its error, in the order given. `on_done` is
     called too."""
-    found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
+    results: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
-        found[name] = result
+        results[name] = result
         if on_done:
             on_done(name, result)
 
     gather_each(hosts, note, pace=pace, timeout=timeout)
-    return found
+    return results
 
 
 def gather_each(

@@ -19,14 +19,14 @@ BECOME_PASSWORD = "ansible_become_password"
 
 def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
     """Return the hosts with this user, and the names of those that set another. Raises GpuprovError if all of them do."""
-    own = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
-    if hosts and len(own) == len(hosts):
+    overriding = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
+    if hosts and len(overriding) == len(hosts):
         raise GpuprovError(
             f"--user {user}: every host names its own user (ansible_user), which wins, as with Ansible",
             f"to override them: -e ansible_user={user}",
         )
-    kept = set(own)
-    return [raw if raw.name in kept else _with(raw, "ansible_user", user) for raw in hosts], own
+    kept = set(overriding)
+    return [raw if raw.name in kept else _with(raw, "ansible_user", user) for raw in hosts], overriding
 
 
 def who_ask(hosts: Sequence[RawHost]) -> list[str]:
@@ -36,8 +36,8 @@ def who_ask(hosts: Sequence[RawHost]) -> list[str]:
 
 def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
     """Return the hosts with a password to become another user."""
-    asked = set(who_ask(hosts))
-    return [_with(raw, BECOME_PASSWORD, password) if raw.name in asked else raw for raw in hosts]
+    asking = set(who_ask(hosts))
+    return [_with(raw, BECOME_PASSWORD, password) if raw.name in asking else raw for raw in hosts]
 
 
 def _with(raw: RawHost, name: str, value: str) -> RawHost:

@@ -16,10 +16,10 @@ _ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
 
 def program(error: str, kind: str) -> tuple[str, str] | None:
     """Parse Python's error about a program that does not start into reason and fix; None for another error."""
-    found = _ERROR.search(error)
-    if not found or kind not in PACKAGES:
+    match = _ERROR.search(error)
+    if not match or kind not in PACKAGES:
         return None
-    name, why = found["name"], found["why"]
+    name, why = match["name"], match["why"]
     if name not in PACKAGES:
         fix = "install it on this machine, or correct ansible_ssh_executable" if kind == "ssh" else "install it"
         return f"{name} does not start on this machine: {why}", fix

@@ -215,39 +215,41 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
     become = LOGGED_IN in complained
     if become:
         complained = complained[complained.index(LOGGED_IN) + 1 :]
-    told = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
-    if found := _first(_BUNDLE, told, login):
-        return found.reason
-    if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, told))):
-        return _of_sudo(told, login, status)
+    lines = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
+    if match := _first(_BUNDLE, lines, login):
+        return match.reason
+    if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, lines))):
+        return _of_sudo(lines, login, status)
     rules: tuple[_Rule, ...] = _SHELL
     if login.kind in ("podman", "docker"):
         rules = (*_CONTAINER, *_SHELL)
     elif status in (ended.OF_SSH, None) or login.kind != "ssh":
         rules = (*_SSH, *_SHELL)
         # Where a proxy failed, it has said why before.
-        if any(map(_BEFORE_LOGIN.search, told)) and all(map(_DROPPED.match, told)):
-            return Reason(told[-1], _DROPPED_ADVICE, dropped=True)
-    if found := _first(rules, told, login):
-        return _with_key(told, found.reason, login) if found.rule is _DENIED else found.reason
-    said = [line for line in complained if line in told] or told
-    if said:
-        return Reason(said[-1])
+        if any(map(_BEFORE_LOGIN.search, lines)) and all(map(_DROPPED.match, lines)):
+            return Reason(lines[-1], _DROPPED_ADVICE, dropped=True)
+    if match := _first(rules, lines, login):
+        return _with_key(lines, match.reason, login) if match.rule is _DENIED else match.reason
+    errors = [line for line in complained if line in lines] or lines
+    if errors:
+        return Reason(errors[-1])
     if login.kind == "ssh" and status == ended.OF_SSH:
         return Reason(ended.connection(status) if any(map(_CUT.search, complained)) else "ssh ended without a word")
     if login.kind == "ssh" and (cut := ended.connection(status)):
         return Reason(cut)
-    whose = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
-    return Reason(f"{whose} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
+    shell = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
+    return Reason(f"{shell} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
 
 
-def _of_sudo(told: list[str], login: Login, status: int | None) -> Reason:
-    if found := _first(_SUDO, told, login):
-        return found.reason._replace(become=True)
-    own = [line for line in told if line.startswith(f"{login.sudo}:")] or told
-    if not own and login.kind == "ssh" and (cut := ended.connection(status)):
+def _of_sudo(lines: list[str], login: Login, status: int | None) -> Reason:
+    if match := _first(_SUDO, lines, login):
+        return match.reason._replace(become=True)
+    sudo_lines = [line for line in lines if line.startswith(f"{login.sudo}:")] or lines
+    if not sudo_lines and login.kind == "ssh" and (cut := ended.connection(status)):
         return Reason(cut)
-    return Reason(own[-1] if own else f"{login.sudo} ended with status {status} without a word", become=True)
+    return Reason(
+        sudo_lines[-1] if sudo_lines else f"{login.sudo} ended with status {status} without a word", become=True
+    )
 
 
 class _Found(NamedTuple):
@@ -255,29 +257,29 @@ class _Found(NamedTuple):
     reason: Reason
 
 
-def _first(rules: tuple[_Rule, ...], told: list[str], login: Login) -> _Found | None:
+def _first(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _Found | None:
     """Return the result of the first rule that matches a line."""
     for rule in rules:
-        for line in told:
-            if found := re.search(rule.pattern, line):
-                words = {**login._asdict(), "name": login.name, "line": line, **found.groupdict()}
+        for line in lines:
+            if match := re.search(rule.pattern, line):
+                words = {**login._asdict(), "name": login.name, "line": line, **match.groupdict()}
                 return _Found(rule, Reason(rule.told.format(**words), rule.advice.format(**words)))
     return None
 
 
-def _with_key(told: list[str], found: Reason, login: Login) -> Reason:
+def _with_key(lines: list[str], denied: Reason, login: Login) -> Reason:
     """Add a problem with the key file to `Permission denied`."""
     if login.key_trouble:
-        said = f"{found.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
-        return Reason(said, "correct ansible_ssh_private_key_file, or set ansible_password")
+        message = f"{denied.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
+        return Reason(message, "correct ansible_ssh_private_key_file, or set ansible_password")
     for pattern, words in _KEY:
-        for line in told:
+        for line in lines:
             if key := re.search(pattern, line):
                 trouble = words.format(**{"key": login.key, **key.groupdict()})
-                said = trouble if key.string == found.said else f"{found.said.rstrip('.')}; {trouble}"
+                message = trouble if key.string == denied.said else f"{denied.said.rstrip('.')}; {trouble}"
                 do = "chmod 600 on" if "open to others" in trouble else "correct"
-                return Reason(said, f"{do} ansible_ssh_private_key_file, or set ansible_password")
-    return found
+                return Reason(message, f"{do} ansible_ssh_private_key_file, or set ansible_password")
+    return denied
 
 
 def _lines(stream: bytes) -> list[str]:
@@ -290,9 +292,9 @@ def _lines(stream: bytes) -> list[str]:
 def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
     """Split the output of one task of Ansible's `minimal` callback into the host's output and Ansible's errors."""
     matches = (
-        found for line in [*complained, *printed] if (found := _ANSIBLE.match(line))
+        match for line in [*complained, *printed] if (match := _ANSIBLE.match(line))
     )  # 2.19 prints them on either stream
-    errors = [found[1] for found in matches if found[1] != "non-zero return code"]
+    errors = [match[1] for match in matches if match[1] != "non-zero return code"]
     body = [line for line in printed if line != "non-zero return code"]
     starts = [number for number, line in enumerate(body) if line.endswith((">>", "=> {"))]
     return ([] if errors else body[starts[0] + 1 :] if starts else body), errors

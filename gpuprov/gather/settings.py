@@ -148,12 +148,12 @@ class Settings:
         """True if another user is needed; as in Ansible, not if the login is that user already."""
         if not self.flag("become"):
             return False
-        mine = self.text("user")
+        login_user = self.text("user")
         if self.text("connection").removeprefix("ansible.builtin.") == "local":
             import pwd
 
-            mine = pwd.getpwuid(os.geteuid()).pw_name
-        return mine != self.become_user
+            login_user = pwd.getpwuid(os.geteuid()).pw_name
+        return login_user != self.become_user
 
     @property
     def become_user(self) -> str:

@@ -37,12 +37,12 @@ def with_keep_alive(raw: RawHost) -> RawHost:
     it looks like one.
     """
     settings = Settings(raw)
-    said = {name: settings.text(name) for name in _VARIABLES}
-    options = " ".join(keep_alive(list(said.values())))
+    values = {name: settings.text(name) for name in _VARIABLES}
+    options = " ".join(keep_alive(list(values.values())))
     if not options:
         return raw
     place = next((name for name in _VARIABLES if _VARIABLES[name] not in raw.connection), "common_args")
-    before = said[place] or (_ANSIBLES_SSH_ARGS if place == "ssh_args" else "")
+    before = values[place] or (_ANSIBLES_SSH_ARGS if place == "ssh_args" else "")
     if any(mark in before for mark in ("{{", "{%", "{#")):
         return raw
     variables = raw.connection | {_VARIABLES[place]: f"{before} {options}".strip()}

@@ -116,9 +116,9 @@ def _unreached(
     become: bool = False,
     dropped: bool = False,
 ) -> Unreached:
-    said = without_host(why, (settings.host, settings.name))
+    message = without_host(why, (settings.host, settings.name))
     command = _by_hand(settings, become=become) if by_hand else ""
-    return Unreached(settings.name, said, advice, place=settings.address, command=command, dropped=dropped)
+    return Unreached(settings.name, message, advice, place=settings.address, command=command, dropped=dropped)
 
 
 def _by_hand(settings: Settings, *, become: bool = False) -> str:

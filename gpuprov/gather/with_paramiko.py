@@ -140,14 +140,14 @@ def connect(settings: Settings) -> paramiko.SSHClient:
     return client
 
 
-def proxy_command(found: Mapping[str, str | None], host: str, port: int) -> str:
+def proxy_command(config: Mapping[str, str | None], host: str, port: int) -> str:
     """Return the proxy program for the host, as paramiko does not support ProxyJump; empty for none. `config`: the host's
     options in ~/.ssh/config, in order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
-    option = next((name for name in found if name in ("proxycommand", "proxyjump")), "")
-    said = found.get(option) or "none"
-    if option == "proxycommand" or said.lower() == "none":
-        return said if said.lower() != "none" else ""
-    *before, last = said.split(",")
+    option = next((name for name in config if name in ("proxycommand", "proxyjump")), "")
+    value = config.get(option) or "none"
+    if option == "proxycommand" or value.lower() == "none":
+        return value if value.lower() != "none" else ""
+    *before, last = value.split(",")
     jumps = ["-J", ",".join(before)] if before else []
     to = last if last.startswith("ssh://") else f"ssh://{last}"
     return shlex.join(["ssh", "-o", "BatchMode=yes", *jumps, "-W", f"[{host}]:{port}", to])
