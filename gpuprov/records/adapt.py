@@ -108,14 +108,14 @@ def units(shown: str, files: str) -> str | None:
     if not blocks or "UNIT FILE" not in files:
         return None
     states = dict(re.findall(r"^(\S+\.\w+)\s+([a-z-]+)", files, re.MULTILINE))
-    asked = []
+    needed = []
     for name in UNITS:
         if name in blocks:
-            asked.append(blocks[name])
+            needed.append(blocks[name])
         else:  # not loaded: systemd has nothing to say of it but whether there is a file
             load = "loaded" if name in states else "not-found"
-            asked.append(f"Id={name}\nLoadState={load}\nActiveState=inactive\nUnitFileState={states.get(name, '')}")
-    return "\n\n".join(asked) + "\n"
+            needed.append(f"Id={name}\nLoadState={load}\nActiveState=inactive\nUnitFileState={states.get(name, '')}")
+    return "\n\n".join(needed) + "\n"
 
 
 def _file(path: str) -> Callable[[Pieces], str | None]:
@@ -143,10 +143,10 @@ def _gpu_health(pieces: Pieces) -> str | None:
     functions, shown = _functions(pieces), pieces.commands.get(SMI)
     if functions is None or shown is None:
         return None
-    gpus = [one for one in pci.parse(Output(functions)) if one.pci_class[:4] in ("0300", "0302")]
-    own = [one for one in gpus if not one.driver.endswith("vfio-pci")]
-    gone = "".join(f"@gone {one.address}\n" for one in own if one.gone)
-    return f"@present {len(own)}\n@given {len(gpus) - len(own)}\n{gone}@smi\n{shown}"
+    gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
+    ours = [gpu for gpu in gpus if not gpu.driver.endswith("vfio-pci")]
+    gone = "".join(f"@gone {gpu.address}\n" for gpu in ours if gpu.gone)
+    return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown}"
 
 
 def _nvlink_errors(pieces: Pieces) -> str | None:
@@ -180,8 +180,8 @@ def searched_log(text: str, made: float) -> str | None:
     for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
         if match is None:
             continue
-        at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]
-        seconds = next((one for one in at if one is not None and one < made + 86400), None)
+        at = [_time(f"{candidate} {match[1]} {match[2]} {match[3]}") for candidate in (year, year - 1)]
+        seconds = next((time for time in at if time is not None and time < made + 86400), None)
         if seconds is None:
             continue
         rows.append(f"{seconds:.6f} {match[4]} kernel: {match[5]}")
@@ -200,9 +200,9 @@ def _time(words: str) -> float | None:
 
 
 def _kernel_log(pieces: Pieces) -> str | None:
-    whole = kernel_log(pieces.commands.get("dmesg", ""))
+    log = kernel_log(pieces.commands.get("dmesg", ""))
     searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
-    return whole or (searched_log(searched, made) if searched and made else None)
+    return log or (searched_log(searched, made) if searched and made else None)
 
 
 BRIDGE = "[15b3:1021]"
@@ -276,9 +276,9 @@ def whole(pieces: Pieces) -> Pieces:
 
 def outputs(pieces: Pieces) -> dict[str, Output]:
     """Return the outputs of the probes for which these pieces have data."""
-    found = {name: made(pieces) for name, made in PROBES.items()}
+    texts = {name: made(pieces) for name, made in PROBES.items()}
     status = dict.fromkeys(("nvidia_smi", "gpu_health"), _smi_status(pieces))
-    return {name: Output(text, status.get(name, 0)) for name, text in found.items() if text is not None}
+    return {name: Output(text, status.get(name, 0)) for name, text in texts.items() if text is not None}
 
 
 def _smi_status(pieces: Pieces) -> int:

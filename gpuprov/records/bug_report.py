@@ -46,14 +46,14 @@ def is_one(text: str) -> bool:
 
 def host(text: str) -> str:
     """Parse the host's own name; "" if the report does not have it."""
-    found = _UNAME.search(text)
-    return found[2] if found else ""
+    match = _UNAME.search(text)
+    return match[2] if match else ""
 
 
 def date(text: str) -> str:
     """Parse the report's time, in the format of `date`."""
-    found = _DATE.search(text)
-    return found[1].strip() if found else ""
+    match = _DATE.search(text)
+    return match[1].strip() if match else ""
 
 
 def seconds(date: str) -> float:
@@ -70,22 +70,22 @@ def seconds(date: str) -> float:
 def pieces(text: str) -> Pieces:
     """Parse the files and commands in the report. Of duplicates the first counts. In a report without its end the last one is
     left out, as it may be incomplete."""
-    found = Pieces()
-    whole = _END.search(text) is not None
+    collected = Pieces()
+    complete = _END.search(text) is not None
     if uname := _UNAME.search(text):
-        found.commands["uname -a"] = uname[1] + "\n"
-    if (log := _SEARCHED.search(text)) and (whole or log.end() < len(text)):
-        found.commands |= {SEARCHED: log[1], "date": date(text)}
+        collected.commands["uname -a"] = uname[1] + "\n"
+    if (log := _SEARCHED.search(text)) and (complete or log.end() < len(text)):
+        collected.commands |= {SEARCHED: log[1], "date": date(text)}
     *sections, last = _RULE.split(text)
     for section in sections:
-        _section(section, found)
-    name = _section(last, found, whole=whole)
-    if not whole:
-        found.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
-    return found
+        _section(section, collected)
+    name = _section(last, collected, whole=complete)
+    if not complete:
+        collected.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
+    return collected
 
 
-def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
+def _section(section: str, collected: Pieces, *, whole: bool = True) -> str:
     """Add a section's pieces, without the last one if the section is not `whole`. Returns the name of the omitted one, if any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
@@ -99,13 +99,13 @@ def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
         if match := _FILE.match(line):
             close()
             path = posixpath.normpath(match[1].removeprefix(_ROOT))
-            into, lines = (None if match[2] else (found.files, path)), []
+            into, lines = (None if match[2] else (collected.files, path)), []
             if match[2] == "does not exist":
-                found.absent.add(path)
+                collected.absent.add(path)
         elif blank and (match := _COMMAND.match(line)):
             close()
             program, *words = (match[1] or match[2]).split()
-            into, lines = (found.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
+            into, lines = (collected.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
         elif not (line.startswith("*** ls: ") and not lines):
             lines.append(line)
         blank = not line.strip()

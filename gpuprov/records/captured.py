@@ -65,19 +65,19 @@ def text(capture: Capture) -> str:
 def parse(text: str, path: str) -> Record:
     """Parse a capture. Raises Unreadable for other text, or another version of the format."""
     try:
-        found = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
+        capture = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
         raise Unreadable(f"no capture of gpuprov: {error}") from error
-    if found.gpuprov_capture != FORMAT:
+    if capture.gpuprov_capture != FORMAT:
         raise Unreadable(
-            f"a capture of form {found.gpuprov_capture}, made by gpuprov {found.version[:20]}",
+            f"a capture of form {capture.gpuprov_capture}, made by gpuprov {capture.version[:20]}",
             f"form {FORMAT}, as this gpuprov ({__version__}) captures it anew",
         )
     return Record(
-        host=found.host,
+        host=capture.host,
         path=path,
         kind="capture",
-        outputs=found.outputs,
-        read_at=found.read_at if 0 < found.read_at < time.time() + 86400 else 0,
-        text="\n".join(output.text + output.error for output in found.outputs.values()),
+        outputs=capture.outputs,
+        read_at=capture.read_at if 0 < capture.read_at < time.time() + 86400 else 0,
+        text="\n".join(output.text + output.error for output in capture.outputs.values()),
     )

@@ -57,14 +57,16 @@ def _folder(path: Path) -> list[Record]:
     texts = {name: data for name, data in tree.items() if not isinstance(data, Unreadable)}
     records = [record for name, data in tree.items() if (record := _one_of_many(path, name, data))]
     if sosreport.is_one(set(texts)):
-        own = {name: data for name, data in texts.items() if sosreport.wanted(name)}
-        records.append(_sosreport(own, str(path), CUT if tree.cut else ""))
+        members = {name: data for name, data in texts.items() if sosreport.wanted(name)}
+        records.append(_sosreport(members, str(path), CUT if tree.cut else ""))
     if tree.cut:
-        records = [msgspec.structs.replace(one, cut=one.cut or CUT) for one in records]
+        records = [msgspec.structs.replace(record, cut=record.cut or CUT) for record in records]
     pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
-    if not records and (bad := next(((name, one) for name, one in tree.items() if isinstance(one, Unreadable)), None)):
+    if not records and (
+        bad := next(((name, content) for name, content in tree.items() if isinstance(content, Unreadable)), None)
+    ):
         raise Unreadable(f"{bad[0]}: {bad[1]}")
     if tree.cut and not records:
         raise Unreadable("it was cut off before the first record in it")

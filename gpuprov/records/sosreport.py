@@ -57,17 +57,17 @@ def is_one(names: set[str]) -> bool:
 
 def pieces(tree: dict[str, bytes], cut: str = "") -> Pieces:
     """Collect the files and commands in the report. `cut`: the reason why others may be missing."""
-    found = Pieces(cut=cut)
+    collected = Pieces(cut=cut)
     for name, data in tree.items():
         bare = inside(name)
         command = COMMANDS.get(bare.removeprefix("sos_commands/"))
         if command:
-            found.commands.setdefault(command, text_of(data))
+            collected.commands.setdefault(command, text_of(data))
         elif bare == "installed-rpms":
-            found.commands["rpm -qa"] = text_of(data)
+            collected.commands["rpm -qa"] = text_of(data)
         elif FILES.match(bare):
-            found.files[f"/{bare}"] = text_of(data)
-    return found
+            collected.files[f"/{bare}"] = text_of(data)
+    return collected
 
 
 def host(tree: dict[str, bytes]) -> str:
