@@ -24,8 +24,8 @@ from gpuprov.spec.model import Fragment, RawHost, is_secret
 
 def probes() -> tuple[Probe[Any], ...]:
     """Return every probe that export reads on a host: for its spec, and for the checks of that spec."""
-    own = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
-    return tuple({probe.name: probe for probe in (*own, *defects.probes())}.values())
+    own_probes = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
+    return tuple({probe.name: probe for probe in (*own_probes, *defects.probes())}.values())
 
 
 def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
@@ -45,16 +45,16 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     for capability in CAPABILITIES:
         try:
             fragment = capability.export(facts)
-            told = as_written(fragment) if fragment is not None else None
+            block = as_written(fragment) if fragment is not None else None
             # What a host says is judged as what a person writes: a spec that check refuses is none.
-            findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
+            findings = convert(block, capability.fragment, (capability.name,))[1] if block else []
         except Exception as error:
             unread.append(f"{capability.name}: {_why(error, f'the export of {capability.name}')}")
             continue
         if findings:
             unread.append(f"{capability.name}: {findings[0][1]}")
-        elif told is not None:
-            spec[capability.name] = told
+        elif block is not None:
+            spec[capability.name] = block
     return spec, unread
 
 
@@ -78,14 +78,14 @@ def export(
     hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT, pace: Pace | None = None
 ) -> Exported:
     """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
+    gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []
     again: list[str] = []
     configs: dict[str, Any] = {}
     for raw in hosts:
-        facts = found[raw.name]
+        facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             unreachable.append(str(facts))
             again.append(raw.name)
@@ -117,14 +117,14 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
 
 def as_written(fragment: Fragment) -> dict[str, Any]:
     """Return the fields that differ from their defaults or have none; nested blocks likewise."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for field in msgspec.structs.fields(fragment):
         value = getattr(fragment, field.name)
         if not field.required and value == (
             field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         ):
             continue
-        told[field.encode_name] = (
+        fields[field.encode_name] = (
             as_written(value) if isinstance(value, Fragment) else msgspec.json.decode(msgspec.json.encode(value))
         )
-    return told
+    return fields

@@ -36,8 +36,8 @@ def probes() -> tuple[Probe[Any], ...]:
 
 def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) -> Captured:
     """Read every host once. `timeout`: seconds for one host."""
-    asked = probes()
-    gathered = gather([(raw, asked) for raw in hosts], timeout=timeout, pace=pace)
+    requested = probes()
+    gathered = gather([(raw, requested) for raw in hosts], timeout=timeout, pace=pace)
     files: dict[str, str] = {}
     unreachable = []
     again = []

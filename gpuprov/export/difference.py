@@ -60,20 +60,20 @@ def compare(left: Side, right: Side) -> Compared:
         name: "; ".join(f"{side.name}: {side.unread[name]}" for side in (left, right) if name in side.unread)
         for name in {**left.unread, **right.unread}
     }
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for name in ("gpu", *(capability.name for capability in CAPABILITIES)):
-        mine, its = left.spec.get(name), right.spec.get(name)
-        if name in unknown or mine == its:
+        left_block, right_block = left.spec.get(name), right.spec.get(name)
+        if name in unknown or left_block == right_block:
             continue
-        if mine is None or its is None:
+        if left_block is None or right_block is None:
             there = "not there", "there"
-            found.append(Difference(name, "", there[mine is not None], there[its is not None]))
-        ours, theirs = dict(_flat(mine or {})), dict(_flat(its or {}))
-        for field in dict.fromkeys((*ours, *theirs)):
-            if ours.get(field) != theirs.get(field):
-                found.append(Difference(name, field, ours.get(field), theirs.get(field)))
-    told = {side.name: side.doubts for side in (left, right) if side.doubts}
-    return Compared(left.name, right.name, tuple(found), unknown, told)
+            differences.append(Difference(name, "", there[left_block is not None], there[right_block is not None]))
+        left_fields, right_fields = dict(_flat(left_block or {})), dict(_flat(right_block or {}))
+        for field in dict.fromkeys((*left_fields, *right_fields)):
+            if left_fields.get(field) != right_fields.get(field):
+                differences.append(Difference(name, field, left_fields.get(field), right_fields.get(field)))
+    doubts = {side.name: side.doubts for side in (left, right) if side.doubts}
+    return Compared(left.name, right.name, tuple(differences), unknown, doubts)
 
 
 def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -87,10 +87,10 @@ def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
 
 def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> list[Side]:
     """Read the present state of the hosts. Raises UnreachableError if one cannot be read."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
+    gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     sides = []
     for raw in hosts:
-        facts = found[raw.name]
+        facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             raise facts
         sides.append(_of_facts(raw.name, facts))
@@ -99,8 +99,8 @@ def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | 
 
 def _of_facts(name: str, facts: Facts) -> Side:
     spec, unread = spec_of(facts)
-    told = (line.partition(": ") for line in unread)
-    return Side(name, spec, {capability: why for capability, _, why in told}, tuple(doubts(facts, spec)))
+    reasons = (line.partition(": ") for line in unread)
+    return Side(name, spec, {capability: why for capability, _, why in reasons}, tuple(doubts(facts, spec)))
 
 
 def of_file(path: Path) -> Side:
