@@ -102,7 +102,7 @@ def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
     """Convert the wiring of one host. Distances as in the matrix."""
     return Host(
         gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
-        hcas=tuple(_hca(wiring, hca) for hca in wiring.hcas),
+        hcas=tuple(_convert_hca(wiring, hca) for hca in wiring.hcas),
         nvlink_bridges=tuple(hca.name for hca in wiring.bridges),
         nvswitches=tuple(switch.address for switch in wiring.nvswitches),
         not_on_the_bus=wiring.unplaced,
@@ -136,7 +136,7 @@ def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
     )
 
 
-def _hca(wiring: Wiring, hca: model.Hca) -> Hca:
+def _convert_hca(wiring: Wiring, hca: model.Hca) -> Hca:
     return Hca(
         name=hca.name,
         address=hca.function.address,

@@ -92,27 +92,27 @@ def detached(gpu: GpuFabric | None) -> str:
 
 def faults(facts: Facts) -> Iterator[Fault]:
     """Find faults on a host with a loaded driver, independent of its spec. Raises ProbeFailed."""
-    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
+    on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
     daemon = facts.get(fabric.DAEMON)
     if generation and on_bus:
         yield from _manager(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
     if trays:
-        yield from _imex(facts.get(IMEX))
+        yield from _check_imex(facts.get(IMEX))
     yield from of_gpus(facts)
 
 
 def of_gpus(facts: Facts) -> Iterator[Fault]:
     """Find faults in the registration and health of GPUs from nvidia-smi: the part of `faults` for records without data about
     the daemons. Raises ProbeFailed."""
-    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
+    on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
     daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
-    yield from _states(
+    yield from _check_states(
         facts.get(fabric.STATE), on_bus, generation, trays=trays,
         shared=daemon is not None and daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
     )  # fmt: skip
 
 
-def _hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
+def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
     """Return the host's own GPUs, the generation of its NVSwitches, and whether it is a tray of a rack."""
     functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not function.driver.endswith("vfio-pci")]
     on_bus = [function for function in functions if function.is_gpu]
@@ -141,7 +141,7 @@ def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
         yield Fault(found=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
 
 
-def _imex(state: Imex) -> Iterator[Fault]:
+def _check_imex(state: Imex) -> Iterator[Fault]:
     """Find faults of nvidia-imex. If Kubernetes starts the daemon, its unit is off."""
     alive, words = imex(state)
     if state.file == "enabled" and not alive:
@@ -149,7 +149,7 @@ def _imex(state: Imex) -> Iterator[Fault]:
         yield Fault(found=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
 
 
-def _states(
+def _check_states(
     states: Sequence[GpuFabric],
     on_bus: Sequence[PciFunction],
     generation: int,

@@ -32,18 +32,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def findings(wiring: Wiring) -> tuple[Finding, ...]:
     """List everything that a person should look at, faults first."""
     found = [
-        *_told_nccl(wiring),
-        *_rails(wiring),
-        *_sockets(wiring),
-        *_links(wiring),
+        *_check_nccl_file(wiring),
+        *_check_rails(wiring),
+        *_check_sockets(wiring),
+        *_check_links(wiring),
         *_told(defects.ports(wiring)),
-        *_nvlinks(wiring),
-        *_silent(wiring),
+        *_check_nvlinks(wiring),
+        *_list_silent(wiring),
     ]
     return tuple(sorted(found, key=lambda finding: finding.note))
 
 
-def _told_nccl(wiring: Wiring) -> Iterator[Finding]:
+def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
     for message in wiring.told_nccl:
         fix = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
         yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=fix)
@@ -73,7 +73,7 @@ def theirs(wiring: Wiring) -> dict[int, Hca]:
     return best
 
 
-def _rails(wiring: Wiring) -> Iterator[Finding]:
+def _check_rails(wiring: Wiring) -> Iterator[Finding]:
     if not wiring.gpus or not wiring.hcas:
         return
     pairing = rails(wiring)
@@ -85,7 +85,7 @@ def _rails(wiring: Wiring) -> Iterator[Finding]:
     for gpu in pairing.without:
         yield Finding(
             kind="rail",
-            message=f"{gpu.name} has no HCA of its own below its PCIe switch: {_nearest(wiring, gpu)}",
+            message=f"{gpu.name} has no HCA of its own below its PCIe switch: {_describe_nearest(wiring, gpu)}",
             hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(gpu.function.address,),
         )
@@ -108,7 +108,7 @@ def _rails(wiring: Wiring) -> Iterator[Finding]:
         yield Finding(kind="rail", message=message, note=True)
 
 
-def _nearest(wiring: Wiring, gpu: Gpu) -> str:
+def _describe_nearest(wiring: Wiring, gpu: Gpu) -> str:
     distance = wiring.near(gpu)[0]
     pairs = rails(wiring).pairs
     best = theirs(wiring)[gpu.index]
@@ -121,7 +121,7 @@ def _nearest(wiring: Wiring, gpu: Gpu) -> str:
     return f"{text}, which is below {where}"
 
 
-def _sockets(wiring: Wiring) -> Iterator[Finding]:
+def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
     for gpu in wiring.gpus:
         _, hcas = wiring.near(gpu)
         if hcas and all(crosses(wiring, gpu, hca) for hca in hcas):
@@ -149,7 +149,7 @@ def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
     return socket is not None and other_socket is not None and socket != other_socket
 
 
-def _links(wiring: Wiring) -> Iterator[Finding]:
+def _check_links(wiring: Wiring) -> Iterator[Finding]:
     idle = [link.function.address for link in lowered(wiring) if link.idle]
     yield from _told(defects.links(wiring))
     if idle:
@@ -169,7 +169,7 @@ def _told(defects: Iterable[Defect]) -> Iterator[Finding]:
         )
 
 
-def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
+def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
     if wiring.nvlinks.complaint and any(of_model(gpu.entry) != 0 for gpu in wiring.gpus):
         alone = f", {ALONE}" if len(wiring.gpus) == 1 and wiring.nvlinks.gpus else ""
         message = f"NVLinks are not known: {wiring.nvlinks.complaint}{alone}"
@@ -182,7 +182,7 @@ def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
     yield from _told(defects.nvlinks(wiring))
 
 
-def _silent(wiring: Wiring) -> Iterator[Finding]:
+def _list_silent(wiring: Wiring) -> Iterator[Finding]:
     if wiring.silent:
         names = shown([f"{function.address} [{function.identifier}]" for function in wiring.silent])
         message = f"NVIDIA network functions without an RDMA device: {names}"

@@ -58,11 +58,11 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
             port = way[number - 1] if number else None
             idle = not _is_working(gpus[function.address]) if function.address in gpus else False
             if port is None:
-                link = _lone(
+                link = _check_lone_link(
                     function, [peer for peer in ends if peer.identifier == function.identifier], idle, wiring.guest
                 )
             else:
-                link = _lowered(function, port, idle)
+                link = _check_link(function, port, idle)
             if link:
                 yield link
 
@@ -71,9 +71,9 @@ def _is_working(gpu: Gpu) -> bool:
     return gpu.nvlink is not None and gpu.nvlink.persistent and gpu.nvlink.pstate == WORKING
 
 
-def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
+def _check_link(function: Function, port: Function, idle: bool) -> Lowered | None:
     link, above = function.link, port.link
-    width, speed = _least(link.max_width, above.max_width), _least(link.max_speed, above.max_speed)
+    width, speed = _get_least(link.max_width, above.max_width), _get_least(link.max_speed, above.max_speed)
     narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if not narrow and not slow:
         return None
@@ -86,7 +86,7 @@ def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
     )
 
 
-def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
+def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
     """Check a link whose other end is not visible: the width and speed of most similar devices on this host are possible here,
     too; the capability of its own end may not be."""
     link = function.link
@@ -120,7 +120,7 @@ def usual(figures: Sequence[float]) -> float:
     return value if count * 2 > len(figures) else 0
 
 
-def _least(one: float, other: float) -> float:
+def _get_least(one: float, other: float) -> float:
     """Return the smaller of two values, where 0 is unknown."""
     return min((value for value in (one, other) if value), default=0)
 

@@ -214,7 +214,7 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, gu
         silent=tuple(function for function in ordered if _is_silent(function)),
         devices=tuple(devices),
         unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
-        nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),
+        nvlinks=msgspec.structs.replace(nvlinks, pairs=_convert_indices(gpus, nvlinks)),
     )
 
 
@@ -224,7 +224,7 @@ def _is_silent(function: Function) -> bool:
     return function.pci_class[:2] == "02" and not (function.rdma or function.virtual or direct)
 
 
-def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:
+def _convert_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:
     """Convert nvidia-smi's indices to ours, which differ if it does not show every GPU on the bus."""
     ours = {gpu.nvlink.index: gpu.index for gpu in gpus if gpu.nvlink}
     if nvlinks.pairs is None:

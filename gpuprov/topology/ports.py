@@ -47,7 +47,7 @@ def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPor
     """
     meant = {device.name for device in selected(block, devices)} if block else set()
     real = [device for device in hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
-    down = [_down(device, port, real, device.name in meant) for device in real for port in device.ports]
+    down = [_check_port(device, port, real, device.name in meant) for device in real for port in device.ports]
     required = getattr(block, "rate", 0) or 0
     slow = [
         BadPort(
@@ -71,7 +71,7 @@ def tells_rate(device: RdmaDevice) -> bool:
     return device.driver != "erdma"
 
 
-def _down(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], meant: bool) -> BadPort | None:
+def _check_port(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], meant: bool) -> BadPort | None:
     if port.state == "ACTIVE":
         return None
     alike = [

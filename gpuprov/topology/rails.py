@@ -27,14 +27,14 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs, so
     no GPU has to yield to another.
     """
-    reach = {gpu.index: _within(wiring, gpu, limit) for gpu in wiring.gpus}
+    reach = {gpu.index: _list_near(wiring, gpu, limit) for gpu in wiring.gpus}
     usable = {hca.name for hcas in reach.values() for hca in hcas}
     if not usable:
         return Rails(without=wiring.gpus)
     share = -(-len(wiring.gpus) // len(usable))
     taken: dict[str, list[int]] = {name: [] for name in usable}
     tiers = [
-        {gpu.index: _within(wiring, gpu, tier) for gpu in wiring.gpus}
+        {gpu.index: _list_near(wiring, gpu, tier) for gpu in wiring.gpus}
         for tier in DISTANCES[: DISTANCES.index(limit) + 1]
     ]
     for room in range(1, share + 1):
@@ -65,7 +65,7 @@ def spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
     return tuple(hca for hca in wiring.hcas if hca.name not in taken)
 
 
-def _within(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
+def _list_near(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
     far = {hca.name: DISTANCES.index(wiring.distance(gpu.function, hca.function)) for hca in wiring.hcas}
     near = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
     return tuple(sorted(near, key=lambda hca: far[hca.name]))

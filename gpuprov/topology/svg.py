@@ -47,8 +47,8 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
     bad = {place for finding in found if not finding.note for place in finding.places if place}
     warnings = [f"warning: {finding.message}" for finding in found if not finding.note]
     notes = [f"note: {finding.message}" for finding in found if finding.note]
-    head = _lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
-    rows = _rows(wiring, head)
+    head = _draw_lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
+    rows = _arrange_rows(wiring, head)
     spots: dict[int, tuple[float, float]] = {}
     picture = _Picture(canvas, wiring, bad, spots)
     for row in rows:
@@ -56,17 +56,17 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
         for group in row.groups:
             x = picture.group(row, group, x)
     bottom = rows[-1].top + rows[-1].height if rows else float(head)
-    wide = max([float(480), *(_wide(row) for row in rows)])
+    wide = max([float(480), *(_compute_width(row) for row in rows)])
     if rows:
         middle = rows[0].edge
-        bottom = max(bottom, middle + _room(wiring))
-        _nvlinks(canvas, wiring, spots, middle, wide)
-    bottom = _lines(canvas, notes, bottom + 16, "s")
+        bottom = max(bottom, middle + _compute_gap(wiring))
+        _draw_nvlinks(canvas, wiring, spots, middle, wide)
+    bottom = _draw_lines(canvas, notes, bottom + 16, "s")
     wide = max([wide, *(len(words) * LARGE * 0.8 for words in (*warnings, *notes))])
     return canvas.file(f"{name}: {summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
 
 
-def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
+def _draw_lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
     """Draw lines of text; returns the end of the last one. Faults precede the picture, notes follow it."""
     for line in lines:
         above += LINE + 2
@@ -74,35 +74,35 @@ def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> fl
     return above
 
 
-def _rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
+def _arrange_rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
     """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is known."""
-    drawn = [group for group in map(_drawn, groups(wiring)) if group.hosts]
+    drawn = [group for group in map(_filter_group, groups(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
     first = set(sockets[: -(-len(sockets) // 2)])
     above = tuple(group for group in drawn if group.socket in first)
     below = tuple(group for group in drawn if group.socket not in first)
     if not above:
         return ()
-    top = Row(groups=above, flipped=False, top=head, depth=_depth(above))
+    top = Row(groups=above, flipped=False, top=head, depth=_count_bars(above))
     if not below:
         return (top,)
-    return (top, Row(groups=below, flipped=True, top=top.edge + _room(wiring), depth=_depth(below)))
+    return (top, Row(groups=below, flipped=True, top=top.edge + _compute_gap(wiring), depth=_count_bars(below)))
 
 
-def _drawn(group: Group) -> Group:
+def _filter_group(group: Group) -> Group:
     """Return the group without NVSwitches and NVLink bridges, which are drawn in the middle."""
-    hosts = tuple(kept for host in group.hosts if (kept := _kept(host)))
+    hosts = tuple(kept for host in group.hosts if (kept := _filter_node(host)))
     return msgspec.structs.replace(group, hosts=hosts)
 
 
-def _kept(node: Node) -> Node | None:
+def _filter_node(node: Node) -> Node | None:
     if node.kind in LEAVES:
         return node
-    children = [kept for child in node.children if (kept := _kept(child))]
+    children = [kept for child in node.children if (kept := _filter_node(child))]
     return msgspec.structs.replace(node, children=children) if children else None
 
 
-def _depth(row: Sequence[Group]) -> int:
+def _count_bars(row: Sequence[Group]) -> int:
     """Count the bars above the devices, without the socket's."""
 
     def below(node: Node) -> int:
@@ -111,17 +111,17 @@ def _depth(row: Sequence[Group]) -> int:
     return max(below(host) for group in row for host in group.hosts)
 
 
-def _leaves(node: Node) -> int:
-    return 1 if node.kind in LEAVES else sum(map(_leaves, node.children))
+def _count_leaves(node: Node) -> int:
+    return 1 if node.kind in LEAVES else sum(map(_count_leaves, node.children))
 
 
-def _wide(row: Row) -> float:
+def _compute_width(row: Row) -> float:
     return float(
-        sum((LEAF + GAP) * _leaves(host) for group in row.groups for host in group.hosts) + GAP * len(row.groups)
+        sum((LEAF + GAP) * _count_leaves(host) for group in row.groups for host in group.hosts) + GAP * len(row.groups)
     )
 
 
-def _room(wiring: Wiring) -> float:
+def _compute_gap(wiring: Wiring) -> float:
     """Return the height of the space between the rows."""
     if wiring.switched:
         return 130.0 + (LINE + 4 if wiring.bridges else 0)
@@ -140,17 +140,17 @@ class _Picture:
 
     def group(self, row: Row, group: Group, x: float) -> float:
         """Draw the group from `x` on; returns the start of the next one."""
-        width = sum((LEAF + GAP) * _leaves(host) for host in group.hosts) - GAP
+        width = sum((LEAF + GAP) * _count_leaves(host) for host in group.hosts) - GAP
         self.canvas.box(x, row.y(0, BAR), width, BAR, "socket", [(group.name, "n")])
         at = x
         for host in group.hosts:
             self._node(row, host, at, 1)
-            at += (LEAF + GAP) * _leaves(host)
+            at += (LEAF + GAP) * _count_leaves(host)
         return at + GAP
 
     def _node(self, row: Row, node: Node, x: float, level: int) -> None:
         below = level * (BAR + GAP)
-        width = (LEAF + GAP) * _leaves(node) - GAP
+        width = (LEAF + GAP) * _count_leaves(node) - GAP
         style = f"{node.kind} bad" if node.address in self.bad else node.kind
         if node.kind in LEAVES:
             below = (row.depth + 1) * (BAR + GAP)
@@ -168,7 +168,7 @@ class _Picture:
         self.canvas.box(x, row.y(below, BAR), width, BAR, style, words)
         for child in node.children:
             self._node(row, child, x, level + 1)
-            x += (LEAF + GAP) * _leaves(child)
+            x += (LEAF + GAP) * _count_leaves(child)
 
     def _words(self, node: Node) -> list[tuple[str, str]]:
         words = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
@@ -180,11 +180,13 @@ class _Picture:
         return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in words)]
 
 
-def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float) -> None:
+def _draw_nvlinks(
+    canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float
+) -> None:
     """Draw NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
     pairs = wiring.nvlinks.pairs or {}
     if wiring.switched:
-        top, bottom = middle + 36, middle + _room(wiring) - 36
+        top, bottom = middle + 36, middle + _compute_gap(wiring) - 36
         active = {gpu.index: gpu.nvlink.active for gpu in wiring.gpus if gpu.nvlink}
         for index, (x, y) in spots.items():
             if active.get(index):

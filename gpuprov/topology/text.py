@@ -23,13 +23,13 @@ def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool,
     for group in groups(wiring):
         lines += ["", group.name]
         for number, host in enumerate(group.hosts):
-            lines += _branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
+            lines += _format_branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
     if wiring.gpus and wiring.hcas:
         lines += ["", *nearest(wiring)]
     if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
-        lines += ["", *_matrices(wiring, width), "", *hanging(LEGEND, width)]
+        lines += ["", *_format_matrices(wiring, width), "", *hanging(LEGEND, width)]
     if found:
-        lines += ["", *(piece for line in _findings(found) for piece in hanging(line, width))]
+        lines += ["", *(piece for line in _format_findings(found) for piece in hanging(line, width))]
     return "\n".join(lines)
 
 
@@ -56,20 +56,20 @@ def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{ending}"
 
 
-def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
+def _format_branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
     branch, corner, pipe, gap = ASCII if plain else UNICODE
-    lines = [_said(node, room)]
+    lines = [_format_node(node, room)]
     while len(node.children) == 1 and node.children[0].kind in ("port", "switch"):
         node = node.children[0]
-        lines.append(_said(node, room))
+        lines.append(_format_node(node, room))
     first, before = f"{before}{corner if last else branch}", before + (gap if last else pipe)
     text = ", ".join(lines)
     yield from wrapped(text, width, first, f"{before}  ") if len(first + text) > width > 0 else [first + text]
     for number, child in enumerate(node.children):
-        yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
+        yield from _format_branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
 
 
-def _said(node: Node, room: int) -> str:
+def _format_node(node: Node, room: int) -> str:
     if node.kind in ("host", "port", "switch"):
         return " ".join(filter(None, (node.name, node.address, node.link)))
     return "  ".join(filter(None, (node.name.ljust(room), node.address, f"{node.link:<12}", *node.words))).rstrip()
@@ -88,7 +88,7 @@ def nearest(wiring: Wiring) -> list[str]:
     return table(rows)
 
 
-def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
+def _format_matrices(wiring: Wiring, width: int) -> Iterator[str]:
     """Format the matrices: eight HCAs side by side, or as many as fit."""
     column = max((len(hca.name) for hca in wiring.hcas), default=0) + 2
     step = max(1, min(8, (width - 4) // column)) if width else 8
@@ -113,7 +113,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[str]:
+def _format_findings(found: Sequence[Finding]) -> Iterator[str]:
     for finding in found:
         yield f"{'note' if finding.note else 'warning'}: {finding.message}"
         yield from [f"  {finding.hint}"] * bool(finding.hint)
