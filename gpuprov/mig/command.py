@@ -34,9 +34,9 @@ def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> i
     if not reason and model.grid is None:
         reason, hint = "it is not known where its profiles start", ASK
     if as_json:
-        console.result(json.dumps(_fit_data(model, requested, fit, reason), indent=2))
+        console.result(json.dumps(_build_fit_data(model, requested, fit, reason), indent=2))
     elif reason:
-        console.result("\n".join(_refusal(model, requested, fit, reason, hint)))
+        console.result("\n".join(_explain_refusal(model, requested, fit, reason, hint)))
     else:
         console.result(as_picture(model, requested, fit.placed, width=console.width(), plain=is_plain()))
     return NO if reason else 0
@@ -54,7 +54,7 @@ def show_layouts(gpu: str, *, as_json: bool) -> int:
             [{"profile": placed.profile, "start": placed.start, "size": sizes[placed.profile]} for placed in layout]
             for layout in layouts
         ]
-        console.result(json.dumps(_head(model) | {"layouts": rows}, indent=2))
+        console.result(json.dumps(_build_head(model) | {"layouts": rows}, indent=2))
     else:
         console.result(as_strips(model, layouts, width=console.width(), plain=is_plain()))
     return 0
@@ -88,14 +88,18 @@ def is_plain() -> bool:
     return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")
 
 
-def _head(model: Model) -> dict[str, Any]:
+def _build_head(model: Model) -> dict[str, Any]:
     return {"gpu": model.gpu.key, "memory_slices": model.grid, "placements": model.sure}
 
 
-def _fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
+def _build_fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
     if reason:
         fits = None if model.grid is None and not fit.reason else False
-        return _head(model) | {"fits": fits, "reason": reason, "instead": [list(profiles) for profiles in fit.instead]}
+        return _build_head(model) | {
+            "fits": fits,
+            "reason": reason,
+            "instead": [list(profiles) for profiles in fit.instead],
+        }
     sizes = {profile.name: profile for profile in model.profiles}
     rows = [
         {
@@ -106,10 +110,12 @@ def _fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason
         }
         for n, placed in enumerate(fit.placed)
     ]
-    return _head(model) | {"fits": True, "instances": rows, "create": list(fit.order)}
+    return _build_head(model) | {"fits": True, "instances": rows, "create": list(fit.order)}
 
 
-def _refusal(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str) -> Iterator[str]:
+def _explain_refusal(
+    model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str
+) -> Iterator[str]:
     yield f"{'does not fit on ' if fit.reason else ''}{model.gpu.key}: {reason}"
     if hint:
         yield hint

@@ -20,7 +20,7 @@ class Part(NamedTuple):
 
 def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False) -> list[str]:
     """Draw the parts on a line of `grid` slices, in a box; no lines if that is wider than `width`."""
-    filled = _with_gaps(parts, grid)
+    filled = _fill_gaps(parts, grid)
     wide = [columns(filled, spaces) for spaces in (2, 1)]
     inner = next((needed for needed in wide if grid * (needed + 1) < width), 0)
     if not inner:
@@ -29,7 +29,7 @@ def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False)
     rooms = [part.size * (inner + 1) - 1 for part in filled]
     height = max(len(part.label) for part in filled)
     rows = [
-        upright.join(f" {_line(part, row)}".ljust(room) for part, room in zip(filled, rooms, strict=True))
+        upright.join(f" {_get_line(part, row)}".ljust(room) for part, room in zip(filled, rooms, strict=True))
         for row in range(height)
     ]
     edges = [flat * room for room in rooms]
@@ -45,7 +45,7 @@ def strip(parts: Sequence[Part], grid: int, inner: int, *, plain: bool = False) 
     """Draw the parts on one line, each slice `inner` columns wide."""
     upright, dot = (ASCII if plain else UNICODE)[1], (ASCII if plain else UNICODE)[-1]
     text = upright
-    for part in _with_gaps(parts, grid, dot):
+    for part in _fill_gaps(parts, grid, dot):
         text += " ".join(part.label).ljust(part.size * (inner + 1) - 1) + upright
     return text
 
@@ -60,7 +60,7 @@ def ruler(grid: int, inner: int) -> str:
     return "".join(f" {number}".ljust(inner + 1) for number in range(grid)).rstrip()
 
 
-def _with_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
+def _fill_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
     filled, at = [], 0
     for part in [*sorted(parts), Part(grid, 0)]:
         if part.start > at:
@@ -71,5 +71,5 @@ def _with_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
     return filled
 
 
-def _line(part: Part, row: int) -> str:
+def _get_line(part: Part, row: int) -> str:
     return part.label[row] if row < len(part.label) else ""

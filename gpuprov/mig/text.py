@@ -18,7 +18,7 @@ def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
     lines = [f"{mig_fit.named(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
-    for label in (_whole, _split):
+    for label in (_format_whole, _split_label):
         parts = [
             Part(instance.start, known[instance.profile].size, label(wanted[n])) for n, instance in enumerate(placed)
         ]
@@ -26,8 +26,8 @@ def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed
         if drawn:
             lines += ["", *drawn]
             break
-    lines += ["", *_table(model, wanted, placed)]
-    lines += ["", f"room for: {_room(model, wanted, placed)}"]
+    lines += ["", *_format_table(model, wanted, placed)]
+    lines += ["", f"room for: {_describe_room(model, wanted, placed)}"]
     return "\n".join(lines + ([f"note: {model.caveat}"] if model.caveat else []))
 
 
@@ -51,21 +51,21 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     return "\n".join(lines + (["", f"note: {model.caveat}"] if model.caveat else []))
 
 
-def _whole(instance: Instance) -> tuple[str, ...]:
-    return instance.profile, *_compute(instance)
+def _format_whole(instance: Instance) -> tuple[str, ...]:
+    return instance.profile, *_format_compute(instance)
 
 
-def _split(instance: Instance) -> tuple[str, ...]:
+def _split_label(instance: Instance) -> tuple[str, ...]:
     """Split the attributes from the name, as lines below it."""
     end = instance.profile.find("gb") + 2
-    return tuple(filter(None, (instance.profile[:end], instance.profile[end:]))) + _compute(instance)
+    return tuple(filter(None, (instance.profile[:end], instance.profile[end:]))) + _format_compute(instance)
 
 
-def _compute(instance: Instance) -> tuple[str, ...]:
+def _format_compute(instance: Instance) -> tuple[str, ...]:
     return (" ".join(f"{size}c" for size in instance.compute),) if instance.compute else ()
 
 
-def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
+def _format_table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
     """List the resources of each instance, in the order of their slices."""
     known = {profile.name: profile for profile in model.known}
     rows = [("instance", "memory slices", "compute slices", "memory", "SMs")]
@@ -87,7 +87,7 @@ def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -
     return ("  ".join(row[n].ljust(widths[n]) for n in kept).rstrip() for row in rows)
 
 
-def _room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
+def _describe_room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
     """List the profiles of which one more fits beside the present instances."""
     present = [Instance(instance.profile, instance.start, wanted[n].compute) for n, instance in enumerate(placed)]
 
