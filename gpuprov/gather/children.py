@@ -104,9 +104,9 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
                         waiting, workers = chain((job,), waiting), len(running)
                 if not running:
                     break
-                _turn(running, selector)
+                _run_turn(running, selector)
         finally:
-            _end([child.process for child in running])
+            _end_processes([child.process for child in running])
 
 
 def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
@@ -126,27 +126,27 @@ def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -
     if child.process.stdin:
         os.set_blocking(child.process.stdin.fileno(), False)
         selector.register(child.process.stdin, selectors.EVENT_WRITE, child)
-        _feed(child, selector)
+        _feed_child(child, selector)
     return True
 
 
-def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
+def _run_turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
     if not running:
         return
     nearest = min(child.deadline for child in running)
     for key, events in selector.select(max(0.0, nearest - time.monotonic())):
         if events & selectors.EVENT_WRITE:
-            _feed(key.data, selector)
+            _feed_child(key.data, selector)
         else:
-            _read(key.data, key.fileobj, selector)
+            _read_stream(key.data, key.fileobj, selector)
     now = time.monotonic()
     for child in [child for child in running if not child.open or child.deadline <= now]:
         if child.open and not child.reason and not child.complete:
             child.reason = "timeout"
-        _finish(child, running, selector)
+        _finish_child(child, running, selector)
 
 
-def _feed(child: _Running, selector: selectors.BaseSelector) -> None:
+def _feed_child(child: _Running, selector: selectors.BaseSelector) -> None:
     stdin = child.process.stdin
     if stdin is None:
         return
@@ -162,7 +162,7 @@ def _feed(child: _Running, selector: selectors.BaseSelector) -> None:
     child.process.stdin = None
 
 
-def _read(child: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
+def _read_stream(child: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
     try:
         data = os.read(stream.fileno(), 1 << 18)
     except BlockingIOError:
@@ -181,7 +181,7 @@ def _read(child: _Running, stream: Any, selector: selectors.BaseSelector) -> Non
     child.open.discard(stream)
 
 
-def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
+def _finish_child(child: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
     for stream in child.open:
         selector.unregister(stream)
     if child.process.stdin:
@@ -189,12 +189,12 @@ def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSel
         child.process.stdin.close()
         child.process.stdin = None
     if child.open:
-        _end([child.process])
+        _end_processes([child.process])
     else:
         try:
             child.process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            _end([child.process])
+            _end_processes([child.process])
     for stream in child.received:
         if stream:
             stream.close()
@@ -202,7 +202,7 @@ def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSel
     child.job.done(child.ended())
 
 
-def _end(processes: list[Process]) -> None:
+def _end_processes(processes: list[Process]) -> None:
     """End the processes: SIGTERM to all, SIGKILL to those left a moment later."""
     for process in processes:
         process.terminate()

@@ -48,7 +48,7 @@ class Command(msgspec.Struct, frozen=True):
 def build(settings: Settings, script: str) -> Command:
     """Build the child process that runs `script` on the host as the required user. Not for kind `paramiko`."""
     if settings.kind == "ansible":
-        return _ansible(settings, script)
+        return _build_ansible_command(settings, script)
     remote, stdin = remote_command(settings, script)
     if settings.kind == "local":
         return Command(remote, stdin)
@@ -60,7 +60,7 @@ def build(settings: Settings, script: str) -> Command:
 
 
 @lru_cache(maxsize=64)
-def _encoded(script: str) -> bytes:
+def _encode_script(script: str) -> bytes:
     """Encode a script. The hosts of a fleet have few scripts, so each is kept in memory once."""
     return script.encode()
 
@@ -68,11 +68,13 @@ def _encoded(script: str) -> bytes:
 def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
     """Return the command on the host, and its standard input."""
     if not settings.sudo:
-        return list(SHELL), _encoded(script)
+        return list(SHELL), _encode_script(script)
     sudo = [settings.text("become_exe", "sudo"), "-H", "-u", settings.become_user]
     password = settings.text("become_password")
     if not password:
-        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], _encoded(script)
+        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], _encode_script(
+            script
+        )
     parts = [script[start : start + PART] for start in range(0, len(script), PART)]
     if len(parts) > PARTS:
         raise GpuprovError(
@@ -104,10 +106,10 @@ def ssh_arguments(settings: Settings) -> list[str]:
     if "connecttimeout" not in " ".join([*ssh_args, *more]).lower():
         arguments += ["-o", f"ConnectTimeout={settings.text('timeout', '10')}"]
     arguments += keep_alive([*ssh_args, *more])
-    return arguments + _control_path(settings, " ".join([*ssh_args, *more]).lower())
+    return arguments + _build_control_path(settings, " ".join([*ssh_args, *more]).lower())
 
 
-def _control_path(settings: Settings, given: str) -> list[str]:
+def _build_control_path(settings: Settings, given: str) -> list[str]:
     """Return options for the socket that Ansible would use, if the user's Ansible configuration requests shared connections."""
     if "controlpath" in given or not ("controlpersist" in given or settings.text("control_path")):
         return []
@@ -124,7 +126,7 @@ def _control_path(settings: Settings, given: str) -> list[str]:
     return ["-o", f'ControlPath="{path}"']
 
 
-def _ansible(settings: Settings, script: str) -> Command:
+def _build_ansible_command(settings: Settings, script: str) -> Command:
     """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables are
     passed in the environment, which only this user and root can read; a file would have to be removed.
     """

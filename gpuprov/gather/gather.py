@@ -26,7 +26,7 @@ T = TypeVar("T")
 Gathered = dict[str, Facts | UnreachableError]
 
 
-def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
+def _adapt_probes(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
     """Return the probes adapted to this host's inventory, which may name a Python."""
     named = Settings(raw).python if PYTHON in probes else ""
     return tuple(build_python_probe(named) if probe == PYTHON else probe for probe in probes) if named else probes
@@ -88,11 +88,11 @@ def gather_each(
     jobs: dict[str, Job] = {}
     for raw, probes in hosts:
         try:
-            probes = _of_host(raw, probes)
+            probes = _adapt_probes(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
             script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
-            jobs[raw.name] = _noting_start(
-                job(raw, script, timeout, rounds.hears(raw, _noted(raw.name, note))), raw.name, begun
+            jobs[raw.name] = _note_start(
+                job(raw, script, timeout, rounds.hears(raw, _build_callback(raw.name, note))), raw.name, begun
             )
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
@@ -101,7 +101,7 @@ def gather_each(
     rounds.run(jobs)
 
 
-def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
+def _note_start(job: Job, name: str, begun: dict[str, float]) -> Job:
     def start() -> Process:
         begun[name] = time.monotonic()
         return job.start()
@@ -109,7 +109,7 @@ def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
     return msgspec.structs.replace(job, start=start)
 
 
-def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:
+def _build_callback(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
             note(name, answer)

@@ -26,7 +26,7 @@ def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[st
             f"to override them: -e ansible_user={user}",
         )
     kept = set(overriding)
-    return [raw if raw.name in kept else _with(raw, "ansible_user", user) for raw in hosts], overriding
+    return [raw if raw.name in kept else _set_variable(raw, "ansible_user", user) for raw in hosts], overriding
 
 
 def who_ask(hosts: Sequence[RawHost]) -> list[str]:
@@ -37,8 +37,8 @@ def who_ask(hosts: Sequence[RawHost]) -> list[str]:
 def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
     """Return the hosts with a password to become another user."""
     asking = set(who_ask(hosts))
-    return [_with(raw, BECOME_PASSWORD, password) if raw.name in asking else raw for raw in hosts]
+    return [_set_variable(raw, BECOME_PASSWORD, password) if raw.name in asking else raw for raw in hosts]
 
 
-def _with(raw: RawHost, name: str, value: str) -> RawHost:
+def _set_variable(raw: RawHost, name: str, value: str) -> RawHost:
     return replace(raw, connection={**raw.connection, name: value})

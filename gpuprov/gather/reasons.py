@@ -207,19 +207,19 @@ _ANSIBLE = re.compile(
 
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Find the reason why no script ran in the complete output. It is never more than one line of it."""
-    printed, complained = _lines(out), _lines(error)
+    printed, complained = _split_lines(out), _split_lines(error)
     if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
         return Reason(*words)
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
-        printed, complained = _of_ansible(printed, complained)
+        printed, complained = _split_ansible_output(printed, complained)
     become = LOGGED_IN in complained
     if become:
         complained = complained[complained.index(LOGGED_IN) + 1 :]
     lines = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
-    if match := _first(_BUNDLE, lines, login):
+    if match := _match_rules(_BUNDLE, lines, login):
         return match.reason
     if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, lines))):
-        return _of_sudo(lines, login, status)
+        return _find_sudo_reason(lines, login, status)
     rules: tuple[_Rule, ...] = _SHELL
     if login.kind in ("podman", "docker"):
         rules = (*_CONTAINER, *_SHELL)
@@ -228,8 +228,8 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
         # Where a proxy failed, it has said why before.
         if any(map(_BEFORE_LOGIN.search, lines)) and all(map(_DROPPED.match, lines)):
             return Reason(lines[-1], _DROPPED_ADVICE, dropped=True)
-    if match := _first(rules, lines, login):
-        return _with_key(lines, match.reason, login) if match.rule is _DENIED else match.reason
+    if match := _match_rules(rules, lines, login):
+        return _add_key_problem(lines, match.reason, login) if match.rule is _DENIED else match.reason
     errors = [line for line in complained if line in lines] or lines
     if errors:
         return Reason(errors[-1])
@@ -241,8 +241,8 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
     return Reason(f"{shell} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
 
 
-def _of_sudo(lines: list[str], login: Login, status: int | None) -> Reason:
-    if match := _first(_SUDO, lines, login):
+def _find_sudo_reason(lines: list[str], login: Login, status: int | None) -> Reason:
+    if match := _match_rules(_SUDO, lines, login):
         return match.reason._replace(become=True)
     sudo_lines = [line for line in lines if line.startswith(f"{login.sudo}:")] or lines
     if not sudo_lines and login.kind == "ssh" and (cut := ended.connection(status)):
@@ -257,7 +257,7 @@ class _Found(NamedTuple):
     reason: Reason
 
 
-def _first(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _Found | None:
+def _match_rules(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _Found | None:
     """Return the result of the first rule that matches a line."""
     for rule in rules:
         for line in lines:
@@ -267,7 +267,7 @@ def _first(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _Found |
     return None
 
 
-def _with_key(lines: list[str], denied: Reason, login: Login) -> Reason:
+def _add_key_problem(lines: list[str], denied: Reason, login: Login) -> Reason:
     """Add a problem with the key file to `Permission denied`."""
     if login.key_trouble:
         message = f"{denied.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
@@ -282,14 +282,14 @@ def _with_key(lines: list[str], denied: Reason, login: Login) -> Reason:
     return denied
 
 
-def _lines(stream: bytes) -> list[str]:
+def _split_lines(stream: bytes) -> list[str]:
     """Return the stream's lines, without unprintable characters and cut to a readable length."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.decode(errors="replace"))
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return [line[:300] for line in lines if line]
 
 
-def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
+def _split_ansible_output(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
     """Split the output of one task of Ansible's `minimal` callback into the host's output and Ansible's errors."""
     matches = (
         match for line in [*complained, *printed] if (match := _ANSIBLE.match(line))

@@ -71,7 +71,7 @@ class Rounds:
                 break
             if waiting:
                 self._pace.slow_down(tried)
-                console.warning(_told(len(waiting), total, tried, self._pace.forks))
+                console.warning(_describe_round(len(waiting), total, tried, self._pace.forks))
                 time.sleep(PAUSE)
         for name in waiting:
             self._again[name]()
@@ -92,7 +92,7 @@ class Rounds:
                 left.append(name)
 
 
-def _told(dropped: int, hosts: int, tried: int, now: int) -> str:
+def _describe_round(dropped: int, hosts: int, tried: int, now: int) -> str:
     return (
         f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
         f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"

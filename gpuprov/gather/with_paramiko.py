@@ -31,8 +31,8 @@ class Worker:
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None
         self.stderr: IO[bytes] | None
-        self.stdout, self._out = _pipe()
-        self.stderr, self._error = _pipe()
+        self.stdout, self._out = _open_pipe()
+        self.stderr, self._error = _open_pipe()
         self.returncode: int | None = None
         self._settings, self._script = settings, script
         self._silent = False
@@ -153,7 +153,7 @@ def proxy_command(config: Mapping[str, str | None], host: str, port: int) -> str
     return shlex.join(["ssh", "-o", "BatchMode=yes", *jumps, "-W", f"[{host}]:{port}", to])
 
 
-def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
     read, write = os.pipe()
     return os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
 
