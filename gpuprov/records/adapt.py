@@ -122,7 +122,7 @@ def _file(path: str) -> Callable[[Pieces], str | None]:
     return lambda pieces: pieces.file(path)
 
 
-def _command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
+def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
     def found(pieces: Pieces) -> str | None:
         text = pieces.commands.get(name)
         return None if text is None else adapt(text)
@@ -130,17 +130,17 @@ def _command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[P
     return found
 
 
-def _functions(pieces: Pieces) -> str | None:
+def _convert_functions(pieces: Pieces) -> str | None:
     for command in ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn"):
         if (text := pieces.commands.get(command)) is not None:
             return lspci(text)
     return None
 
 
-def _gpu_health(pieces: Pieces) -> str | None:
+def _convert_gpu_health(pieces: Pieces) -> str | None:
     """Convert GPU health; None unless the report also has the PCI bus, as nvidia-smi says nothing of GPUs that it does not
     show."""
-    functions, shown = _functions(pieces), pieces.commands.get(SMI)
+    functions, shown = _convert_functions(pieces), pieces.commands.get(SMI)
     if functions is None or shown is None:
         return None
     gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
@@ -149,7 +149,7 @@ def _gpu_health(pieces: Pieces) -> str | None:
     return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown}"
 
 
-def _nvlink_errors(pieces: Pieces) -> str | None:
+def _convert_nvlink_errors(pieces: Pieces) -> str | None:
     shown = pieces.commands.get("nvidia-smi nvlink -e")
     return None if shown is None else f"{shown}@status 0\n"
 
@@ -180,7 +180,7 @@ def searched_log(text: str, made: float) -> str | None:
     for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
         if match is None:
             continue
-        at = [_time(f"{candidate} {match[1]} {match[2]} {match[3]}") for candidate in (year, year - 1)]
+        at = [_parse_time(f"{candidate} {match[1]} {match[2]} {match[3]}") for candidate in (year, year - 1)]
         seconds = next((time for time in at if time is not None and time < made + 86400), None)
         if seconds is None:
             continue
@@ -191,7 +191,7 @@ def searched_log(text: str, made: float) -> str | None:
     return f"now|{int(made)}\nboot|0\nsource|journal\nsearched|\nfirst|{rows[0]}\n{lines}"
 
 
-def _time(words: str) -> float | None:
+def _parse_time(words: str) -> float | None:
     """Parse `2026 Nov 19 14:02:49`, in UTC; None for a day that the year does not have."""
     try:
         return datetime.strptime(words, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
@@ -199,7 +199,7 @@ def _time(words: str) -> float | None:
         return None
 
 
-def _kernel_log(pieces: Pieces) -> str | None:
+def _convert_kernel_log(pieces: Pieces) -> str | None:
     log = kernel_log(pieces.commands.get("dmesg", ""))
     searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
     return log or (searched_log(searched, made) if searched and made else None)
@@ -208,18 +208,18 @@ def _kernel_log(pieces: Pieces) -> str | None:
 BRIDGE = "[15b3:1021]"
 
 
-def _bridges(pieces: Pieces) -> str | None:
+def _find_bridges(pieces: Pieces) -> str | None:
     """Find bridges to NVSwitches; None if there is a ConnectX-7: only its vital product data show whether it is one."""
     shown = next((text for command, text in pieces.commands.items() if command.startswith("lspci -nn")), None)
     return "" if shown and BRIDGE not in shown else None
 
 
-def _loaded(pieces: Pieces) -> str | None:
+def _convert_loaded(pieces: Pieces) -> str | None:
     shown = pieces.files.get("/proc/modules") or pieces.commands.get("lsmod")
     return shown and re.sub(r"\AModule\s+Size.*\n", "", shown)
 
 
-def _limits(pieces: Pieces) -> str | None:
+def _convert_limits(pieces: Pieces) -> str | None:
     """Convert login limits; None for a truncated report: a missing file might override the others."""
     if "/etc/security/limits.conf" not in pieces.files or pieces.cut:
         return None
@@ -228,12 +228,12 @@ def _limits(pieces: Pieces) -> str | None:
     )
 
 
-def _units(pieces: Pieces) -> str | None:
+def _convert_units(pieces: Pieces) -> str | None:
     shown, files = pieces.commands.get("systemctl show service"), pieces.commands.get("systemctl list-unit-files")
     return units(shown, files) if shown and files else None
 
 
-def _os_release(pieces: Pieces) -> str | None:
+def _convert_os_release(pieces: Pieces) -> str | None:
     return pieces.files.get("/etc/os-release") or pieces.files.get("/usr/lib/os-release")
 
 
@@ -241,25 +241,25 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "loaded_driver": _file("/proc/driver/nvidia/version"),
     "driver_parameters": _file("/proc/driver/nvidia/params"),
     "command_line": _file("/proc/cmdline"),
-    "os_release": _os_release,
-    "platform": _command("uname -a", uname),
-    "loaded_modules": _loaded,
-    "login_limits": _limits,
-    "default_limits": _command(
+    "os_release": _convert_os_release,
+    "platform": _from_command("uname -a", uname),
+    "loaded_modules": _convert_loaded,
+    "login_limits": _convert_limits,
+    "default_limits": _from_command(
         "systemctl show",
         lambda text: "".join(f"{row}\n" for row in text.splitlines() if row.startswith("DefaultLimit")),
     ),
-    "sysctl": _command("sysctl -a"),
-    "nvidia_functions": _functions,
-    "nvidia_smi": _command(SMI, smi_rows),
-    "fabric_state": _command(SMI, fabric),
-    "fabric_bridges": _bridges,
-    "packages": _command("dpkg -l", dpkg),
-    "fabric_packages": _command("dpkg -l", dpkg),
-    "units": _units,
-    "gpu_health": _gpu_health,
-    "nvlink_errors": _nvlink_errors,
-    "kernel_log": _kernel_log,
+    "sysctl": _from_command("sysctl -a"),
+    "nvidia_functions": _convert_functions,
+    "nvidia_smi": _from_command(SMI, smi_rows),
+    "fabric_state": _from_command(SMI, fabric),
+    "fabric_bridges": _find_bridges,
+    "packages": _from_command("dpkg -l", dpkg),
+    "fabric_packages": _from_command("dpkg -l", dpkg),
+    "units": _convert_units,
+    "gpu_health": _convert_gpu_health,
+    "nvlink_errors": _convert_nvlink_errors,
+    "kernel_log": _convert_kernel_log,
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
 }
 """Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without epoch
@@ -277,9 +277,9 @@ def whole(pieces: Pieces) -> Pieces:
 def outputs(pieces: Pieces) -> dict[str, Output]:
     """Return the outputs of the probes for which these pieces have data."""
     texts = {name: made(pieces) for name, made in PROBES.items()}
-    status = dict.fromkeys(("nvidia_smi", "gpu_health"), _smi_status(pieces))
+    status = dict.fromkeys(("nvidia_smi", "gpu_health"), _get_smi_status(pieces))
     return {name: Output(text, status.get(name, 0)) for name, text in texts.items() if text is not None}
 
 
-def _smi_status(pieces: Pieces) -> int:
+def _get_smi_status(pieces: Pieces) -> int:
     return 0 if "Driver Version" in pieces.commands.get(SMI, "") else 9

@@ -78,14 +78,14 @@ def pieces(text: str) -> Pieces:
         collected.commands |= {SEARCHED: log[1], "date": date(text)}
     *sections, last = _RULE.split(text)
     for section in sections:
-        _section(section, collected)
-    name = _section(last, collected, whole=complete)
+        _add_section(section, collected)
+    name = _add_section(last, collected, whole=complete)
     if not complete:
         collected.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
     return collected
 
 
-def _section(section: str, collected: Pieces, *, whole: bool = True) -> str:
+def _add_section(section: str, collected: Pieces, *, whole: bool = True) -> str:
     """Add a section's pieces, without the last one if the section is not `whole`. Returns the name of the omitted one, if any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
