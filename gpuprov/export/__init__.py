@@ -36,7 +36,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
         models = [by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     except Exception as error:
         models = []
-        unread.append(f"gpu: {_why(error, 'the export of gpu')}")
+        unread.append(f"gpu: {_explain_error(error, 'the export of gpu')}")
     named = [model.key for model in models if model]
     if named and len(set(named)) == 1 and len(named) == len(models):
         spec["gpu"] = {"model": named[0], "count": len(named)}
@@ -49,7 +49,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
             # What a host says is judged as what a person writes: a spec that check refuses is none.
             findings = convert(block, capability.fragment, (capability.name,))[1] if block else []
         except Exception as error:
-            unread.append(f"{capability.name}: {_why(error, f'the export of {capability.name}')}")
+            unread.append(f"{capability.name}: {_explain_error(error, f'the export of {capability.name}')}")
             continue
         if findings:
             unread.append(f"{capability.name}: {findings[0][1]}")
@@ -58,7 +58,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     return spec, unread
 
 
-def _why(error: Exception, where: str) -> str:
+def _explain_error(error: Exception, where: str) -> str:
     return str(error) if isinstance(error, ProbeFailed) else "; ".join(defect(where, error))
 
 
@@ -111,7 +111,7 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
     try:
         config = reality.parted(facts)
     except Exception as error:
-        return [], _why(error, "the export of a mig-parted file")
+        return [], _explain_error(error, "the export of a mig-parted file")
     return config, "" if config else "no GPU has MIG"
 
 

@@ -68,7 +68,7 @@ def compare(left: Side, right: Side) -> Compared:
         if left_block is None or right_block is None:
             there = "not there", "there"
             differences.append(Difference(name, "", there[left_block is not None], there[right_block is not None]))
-        left_fields, right_fields = dict(_flat(left_block or {})), dict(_flat(right_block or {}))
+        left_fields, right_fields = dict(_flatten(left_block or {})), dict(_flatten(right_block or {}))
         for field in dict.fromkeys((*left_fields, *right_fields)):
             if left_fields.get(field) != right_fields.get(field):
                 differences.append(Difference(name, field, left_fields.get(field), right_fields.get(field)))
@@ -76,11 +76,11 @@ def compare(left: Side, right: Side) -> Compared:
     return Compared(left.name, right.name, tuple(differences), unknown, doubts)
 
 
-def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
     """Flatten `{"a": {"b": 1}}` to `a.b`; lists are compared as a whole."""
     for key, value in block.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flatten(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
 
@@ -93,11 +93,11 @@ def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | 
         facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             raise facts
-        sides.append(_of_facts(raw.name, facts))
+        sides.append(_build_side(raw.name, facts))
     return sides
 
 
-def _of_facts(name: str, facts: Facts) -> Side:
+def _build_side(name: str, facts: Facts) -> Side:
     spec, unread = spec_of(facts)
     reasons = (line.partition(": ") for line in unread)
     return Side(name, spec, {capability: why for capability, _, why in reasons}, tuple(doubts(facts, spec)))
@@ -109,7 +109,7 @@ def of_file(path: Path) -> Side:
         records = read_records(path)
         if len(records) != 1:
             raise GpuprovError(f"{path} has records of {counted(len(records), 'host')}", "name the record of one host")
-        return _of_facts(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
+        return _build_side(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
     hosts = [raw for raw in load([str(path)]).hosts if raw.values]
     if len(hosts) != 1:
         raise GpuprovError(
