@@ -36,7 +36,7 @@ def findings(wiring: Wiring) -> tuple[Finding, ...]:
         *_check_rails(wiring),
         *_check_sockets(wiring),
         *_check_links(wiring),
-        *_told(defects.ports(wiring)),
+        *_convert_defects(defects.ports(wiring)),
         *_check_nvlinks(wiring),
         *_list_silent(wiring),
     ]
@@ -151,14 +151,14 @@ def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
 
 def _check_links(wiring: Wiring) -> Iterator[Finding]:
     idle = [link.function.address for link in lowered(wiring) if link.idle]
-    yield from _told(defects.links(wiring))
+    yield from _convert_defects(defects.links(wiring))
     if idle:
         names = shown([named(wiring, address).partition(" (")[0] for address in idle])
         message = f"the PCIe links of {names} are slow while the GPUs are idle, which says nothing"
         yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
 
 
-def _told(defects: Iterable[Defect]) -> Iterator[Finding]:
+def _convert_defects(defects: Iterable[Defect]) -> Iterator[Finding]:
     for defect in defects:
         yield Finding(
             kind=defect.kind,
@@ -179,7 +179,7 @@ def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
             message = f"nvidia-smi does not show {named(wiring, gpu.function.address)}"
             fix = "journalctl -k | grep -E 'Xid|NVRM'"
             yield Finding(kind="driver", message=message, hint=fix, places=(gpu.function.address,))
-    yield from _told(defects.nvlinks(wiring))
+    yield from _convert_defects(defects.nvlinks(wiring))
 
 
 def _list_silent(wiring: Wiring) -> Iterator[Finding]:
