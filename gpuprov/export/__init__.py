@@ -1,4 +1,4 @@
-"""What a host is, written as a spec: the way to capture a good host and to assert it elsewhere."""
+"""Export of a host's state as a spec: captures a good host, to assert it elsewhere."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from gpuprov.spec.model import Fragment, RawHost, is_secret
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """Everything that export reads on a host: what specs are made of, and what says whether the host agrees with its own."""
-    own = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
-    return tuple({probe.name: probe for probe in (*own, *defects.probes())}.values())
+    """Return every probe that export reads on a host: for its spec, and for the checks of that spec."""
+    own_probes = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
+    return tuple({probe.name: probe for probe in (*own_probes, *defects.probes())}.values())
 
 
 def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
-    """The `gpuprov` variable that describes the host, and what could not be read."""
+    """Build the `gpuprov` variable that describes the host, and a list of what could not be read."""
     spec: dict[str, Any] = {}
     unread: list[str] = []
     try:
         models = [by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     except Exception as error:
         models = []
-        unread.append(f"gpu: {_why(error, 'the export of gpu')}")
+        unread.append(f"gpu: {_explain_error(error, 'the export of gpu')}")
     named = [model.key for model in models if model]
     if named and len(set(named)) == 1 and len(named) == len(models):
         spec["gpu"] = {"model": named[0], "count": len(named)}
@@ -45,28 +45,26 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     for capability in CAPABILITIES:
         try:
             fragment = capability.export(facts)
-            told = as_written(fragment) if fragment is not None else None
+            block = as_written(fragment) if fragment is not None else None
             # What a host says is judged as what a person writes: a spec that check refuses is none.
-            findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
+            findings = convert(block, capability.fragment, (capability.name,))[1] if block else []
         except Exception as error:
-            unread.append(f"{capability.name}: {_why(error, f'the export of {capability.name}')}")
+            unread.append(f"{capability.name}: {_explain_error(error, f'the export of {capability.name}')}")
             continue
         if findings:
             unread.append(f"{capability.name}: {findings[0][1]}")
-        elif told is not None:
-            spec[capability.name] = told
+        elif block is not None:
+            spec[capability.name] = block
     return spec, unread
 
 
-def _why(error: Exception, where: str) -> str:
+def _explain_error(error: Exception, where: str) -> str:
     return str(error) if isinstance(error, ProbeFailed) else "; ".join(defect(where, error))
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached (`again`:
-    by their names).
-
-    `mig_parted`: how GPUs are cut up, as a mig-parted file with one configuration for each host that has MIG.
+    """An inventory for `check` and `verify`, facts that could not be read, and the hosts that could not be reached (`again`:
+    their names). `mig_parted`: the partitions of GPUs, as a mig-parted file with one configuration for each host with MIG.
     """
 
     inventory: dict[str, Any]
@@ -80,14 +78,14 @@ def export(
     hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT, pace: Pace | None = None
 ) -> Exported:
     """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
+    gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []
     again: list[str] = []
     configs: dict[str, Any] = {}
     for raw in hosts:
-        facts = found[raw.name]
+        facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             unreachable.append(str(facts))
             again.append(raw.name)
@@ -109,24 +107,24 @@ def export(
 
 
 def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
-    """The host's configuration in a mig-parted file, or why it has none."""
+    """Build the host's configuration for a mig-parted file, or the reason why it has none."""
     try:
         config = reality.parted(facts)
     except Exception as error:
-        return [], _why(error, "the export of a mig-parted file")
+        return [], _explain_error(error, "the export of a mig-parted file")
     return config, "" if config else "no GPU has MIG"
 
 
 def as_written(fragment: Fragment) -> dict[str, Any]:
-    """Fields that differ from their defaults, and those that have none; of a block inside, the same."""
-    told: dict[str, Any] = {}
+    """Return the fields that differ from their defaults or have none; nested blocks likewise."""
+    fields: dict[str, Any] = {}
     for field in msgspec.structs.fields(fragment):
         value = getattr(fragment, field.name)
         if not field.required and value == (
             field.default_factory() if field.default is msgspec.NODEFAULT else field.default
         ):
             continue
-        told[field.encode_name] = (
+        fields[field.encode_name] = (
             as_written(value) if isinstance(value, Fragment) else msgspec.json.decode(msgspec.json.encode(value))
         )
-    return told
+    return fields

@@ -1,4 +1,4 @@
-"""All that checks read of hosts, written down: what `gpuprov capture` does."""
+"""`gpuprov capture`: record everything that checks read on hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gpuprov.spec.model import RawHost, is_secret
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The files by name; hosts that could not be read, and why; how many secrets were replaced. `again`: the names of these hosts."""
+    """The files by name; hosts that could not be read, with the error; the number of replaced secrets. `again`: the names of
+    these hosts."""
 
     files: dict[str, str]
     unreachable: tuple[str, ...] = ()
@@ -28,15 +29,15 @@ class Captured(msgspec.Struct, frozen=True):
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """Every probe of every check: whatever the spec will be, the capture can be judged by it."""
+    """Return every probe of every check, so that a capture can be checked against any spec."""
     checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks]
     return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
 def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) -> Captured:
     """Read every host once. `timeout`: seconds for one host."""
-    asked = probes()
-    gathered = gather([(raw, asked) for raw in hosts], timeout=timeout, pace=pace)
+    requested = probes()
+    gathered = gather([(raw, requested) for raw in hosts], timeout=timeout, pace=pace)
     files: dict[str, str] = {}
     unreachable = []
     again = []

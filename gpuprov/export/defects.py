@@ -1,4 +1,4 @@
-"""What on a host speaks against itself: the spec that export wrote of it, judged by the checks of verify on the same facts."""
+"""Contradictions on a host: its exported spec, checked by verify on the same facts."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from gpuprov.verify.evaluate import MOMENTS, evaluate
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """What these checks read."""
-    checks = [check for one in (HOUSE, *CAPABILITIES) for check in one.checks if check.moment in MOMENTS]
+    """Return the probes of these checks."""
+    checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks if check.moment in MOMENTS]
     return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
 def doubts(facts: Facts, spec: dict[str, Any]) -> list[str]:
-    """What looks like a defect of the host, one line each; what only follows from another is not told.
-
-    A check that fails on a spec that was read off the same host says that the host does not agree with itself: modules of one version
-    and libraries of another, a package that is half installed, a unit that should run and does not.
+    """List likely defects of the host, one line each; consequences of another one are left out. A check that fails on a spec
+    exported from the same host shows a contradiction: modules of one version and libraries of another, a half-installed
+    package, a unit that should run and does not.
     """
-    told: list[str] = []
+    problems: list[str] = []
     for capability in CAPABILITIES:
         with suppress(ProbeFailed):
-            told += capability.doubts(facts)
+            problems += capability.doubts(facts)
     host, _ = build_spec(RawHost(name="exported", values=dict(spec)))
     results = evaluate(watched(host or HostSpec(name="exported")), facts)
-    told += [
-        f"{one.check}: {one.found}; expected: {one.expected}"
-        for one in results
-        if one.status == "fail" and not one.follows and (one.capability != HEALTH or one.check in HARDWARE)
+    problems += [
+        f"{result.check}: {result.found}; expected: {result.expected}"
+        for result in results
+        if result.status == "fail" and not result.follows and (result.capability != HEALTH or result.check in HARDWARE)
     ]
-    return told
+    return problems

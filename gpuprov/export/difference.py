@@ -1,4 +1,4 @@
-"""What differs between two hosts, as `export` sees them: by capability, field by field."""
+"""Differences between the exported specs of two hosts: by capability, field by field."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YAML = (".yaml", ".yml")
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A host, or what a file has of one. `unread`: capabilities of which it is not known what the host has, with the reason."""
+    """A host, or a file about one. `unread`: capabilities whose state is unknown, with the reason."""
 
     name: str
     spec: dict[str, Any]
@@ -36,7 +36,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A field that is not the same; None where a host does not have it, or has its default."""
+    """A field that differs; None if a host does not have it, or has its default."""
 
     capability: str
     field: str
@@ -45,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Two sides, and what differs. `unknown`: capabilities that could not be compared, with the reason."""
+    """Two sides and their differences. `unknown`: capabilities that could not be compared, with the reason."""
 
     left: str
     right: str
@@ -55,61 +55,61 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(left: Side, right: Side) -> Compared:
-    """Field by field, in apply order. What is not known of one side differs in nothing, and is named."""
+    """Compare field by field, in apply order. Unknown capabilities of a side do not count as different, and are listed."""
     unknown = {
         name: "; ".join(f"{side.name}: {side.unread[name]}" for side in (left, right) if name in side.unread)
         for name in {**left.unread, **right.unread}
     }
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for name in ("gpu", *(capability.name for capability in CAPABILITIES)):
-        mine, its = left.spec.get(name), right.spec.get(name)
-        if name in unknown or mine == its:
+        left_block, right_block = left.spec.get(name), right.spec.get(name)
+        if name in unknown or left_block == right_block:
             continue
-        if mine is None or its is None:
+        if left_block is None or right_block is None:
             there = "not there", "there"
-            found.append(Difference(name, "", there[mine is not None], there[its is not None]))
-        ours, theirs = dict(_flat(mine or {})), dict(_flat(its or {}))
-        for field in dict.fromkeys((*ours, *theirs)):
-            if ours.get(field) != theirs.get(field):
-                found.append(Difference(name, field, ours.get(field), theirs.get(field)))
-    told = {side.name: side.doubts for side in (left, right) if side.doubts}
-    return Compared(left.name, right.name, tuple(found), unknown, told)
+            differences.append(Difference(name, "", there[left_block is not None], there[right_block is not None]))
+        left_fields, right_fields = dict(_flatten(left_block or {})), dict(_flatten(right_block or {}))
+        for field in dict.fromkeys((*left_fields, *right_fields)):
+            if left_fields.get(field) != right_fields.get(field):
+                differences.append(Difference(name, field, left_fields.get(field), right_fields.get(field)))
+    doubts = {side.name: side.doubts for side in (left, right) if side.doubts}
+    return Compared(left.name, right.name, tuple(differences), unknown, doubts)
 
 
-def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"a": {"b": 1}}` as `a.b`; lists are compared as a whole."""
+def _flatten(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Flatten `{"a": {"b": 1}}` to `a.b`; lists are compared as a whole."""
     for key, value in block.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flatten(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
 
 
 def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> list[Side]:
-    """The hosts as they are now. Raises UnreachableError where one cannot be read."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
+    """Read the present state of the hosts. Raises UnreachableError if one cannot be read."""
+    gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     sides = []
     for raw in hosts:
-        facts = found[raw.name]
+        facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             raise facts
-        sides.append(_of_facts(raw.name, facts))
+        sides.append(_build_side(raw.name, facts))
     return sides
 
 
-def _of_facts(name: str, facts: Facts) -> Side:
+def _build_side(name: str, facts: Facts) -> Side:
     spec, unread = spec_of(facts)
-    told = (line.partition(": ") for line in unread)
-    return Side(name, spec, {capability: why for capability, _, why in told}, tuple(doubts(facts, spec)))
+    reasons = (line.partition(": ") for line in unread)
+    return Side(name, spec, {capability: why for capability, _, why in reasons}, tuple(doubts(facts, spec)))
 
 
 def of_file(path: Path) -> Side:
-    """What a file has: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
+    """Read a file: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
     if path.suffix not in YAML:
         records = read_records(path)
         if len(records) != 1:
             raise GpuprovError(f"{path} has records of {counted(len(records), 'host')}", "name the record of one host")
-        return _of_facts(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
+        return _build_side(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
     hosts = [raw for raw in load([str(path)]).hosts if raw.values]
     if len(hosts) != 1:
         raise GpuprovError(

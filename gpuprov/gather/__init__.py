@@ -1,4 +1,4 @@
-"""Reads many hosts at a time: one script, one exec per host."""
+"""Read many hosts at a time: one script, one exec per host."""
 
 from gpuprov.gather.gather import gather
 

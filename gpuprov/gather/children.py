@@ -1,6 +1,5 @@
-"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended.
-
-Nothing here knows hosts, shells or ssh.
+"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended. This module knows
+nothing of hosts, shells or ssh.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expecte
 
 
 class Process(Protocol):
-    """What is needed of a `subprocess.Popen`; a worker thread can look like it."""
+    """The needed part of `subprocess.Popen`; a worker thread can implement it."""
 
     stdin: IO[bytes] | None
     stdout: IO[bytes] | None
@@ -38,9 +37,8 @@ class Process(Protocol):
 
 
 class Child(subprocess.Popen[bytes]):
-    """A child process in a session of its own, so that its helpers (ProxyJump) end with it.
-
-    `environment`: what it has besides this process's, and, as None, what it has not.
+    """A child process in a session of its own, so that its helpers (ProxyJump) end with it. `environment`: variables beside
+    this process's; None removes one.
     """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str | None] | None = None) -> None:
@@ -55,7 +53,7 @@ class Child(subprocess.Popen[bytes]):
 
 
 class Ended(msgspec.Struct):
-    """What became of a process. `reason` is "" when it ended by itself, else `timeout` or in words."""
+    """The end of a process. `reason` is "" if it ended by itself, else `timeout` or a message."""
 
     out: bytes
     error: bytes
@@ -64,7 +62,7 @@ class Ended(msgspec.Struct):
 
 
 class Job(msgspec.Struct):
-    """A process to run. `start` may raise OSError; `complete` says when a stream has all that is wanted of it."""
+    """A process to run. `start` may raise OSError; `complete` says whether a stream has everything needed."""
 
     start: Callable[[], Process]
     stdin: bytes
@@ -93,10 +91,9 @@ class _Running:
 
 
 def run_all(jobs: Iterable[Job], workers: int) -> None:
-    """Run every job, at most `workers` at a time, and tell each one's end. A job is taken when there is a place for it, so that the
-    scripts of a fleet need not be there at once; where this machine has room for fewer, it waits for theirs.
-
-    An exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
+    """Run every job, at most `workers` at a time, and report each one's end. A job is taken when a slot is free, so that not
+    all scripts of a fleet are in memory at once; if this machine has room for fewer processes, jobs wait for others to end. An
+    exception ends all children first, and so do SIGTERM and SIGHUP: children have sessions of their own, and would stay."""
     waiting: Iterator[Job] = iter(jobs)
     running: set[_Running] = set()
     with ended_politely(), selectors.DefaultSelector() as selector:
@@ -107,48 +104,49 @@ def run_all(jobs: Iterable[Job], workers: int) -> None:
                         waiting, workers = chain((job,), waiting), len(running)
                 if not running:
                     break
-                _turn(running, selector)
+                _run_turn(running, selector)
         finally:
-            _end([one.process for one in running])
+            _end_processes([child.process for child in running])
 
 
 def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> bool:
-    """False where this machine has no room for it beside those that run: too few open files, processes or memory."""
+    """Start the job; returns False if this machine has no room for it beside the running ones: too few open files, processes
+    or memory."""
     try:
-        one = _Running(job)
+        child = _Running(job)
     except OSError as error:
         if running and error.errno in FULL:
             return False
         job.done(Ended(b"", str(error).encode(), None))
         return True
-    running.add(one)
-    for stream in one.open:
+    running.add(child)
+    for stream in child.open:
         os.set_blocking(stream.fileno(), False)
-        selector.register(stream, selectors.EVENT_READ, one)
-    if one.process.stdin:
-        os.set_blocking(one.process.stdin.fileno(), False)
-        selector.register(one.process.stdin, selectors.EVENT_WRITE, one)
-        _feed(one, selector)
+        selector.register(stream, selectors.EVENT_READ, child)
+    if child.process.stdin:
+        os.set_blocking(child.process.stdin.fileno(), False)
+        selector.register(child.process.stdin, selectors.EVENT_WRITE, child)
+        _feed_child(child, selector)
     return True
 
 
-def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
+def _run_turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
     if not running:
         return
-    nearest = min(one.deadline for one in running)
+    nearest = min(child.deadline for child in running)
     for key, events in selector.select(max(0.0, nearest - time.monotonic())):
         if events & selectors.EVENT_WRITE:
-            _feed(key.data, selector)
+            _feed_child(key.data, selector)
         else:
-            _read(key.data, key.fileobj, selector)
+            _read_stream(key.data, key.fileobj, selector)
     now = time.monotonic()
-    for one in [one for one in running if not one.open or one.deadline <= now]:
-        if one.open and not one.reason and not one.complete:
-            one.reason = "timeout"
-        _finish(one, running, selector)
+    for child in [child for child in running if not child.open or child.deadline <= now]:
+        if child.open and not child.reason and not child.complete:
+            child.reason = "timeout"
+        _finish_child(child, running, selector)
 
 
-def _feed(child: _Running, selector: selectors.BaseSelector) -> None:
+def _feed_child(child: _Running, selector: selectors.BaseSelector) -> None:
     stdin = child.process.stdin
     if stdin is None:
         return
@@ -164,7 +162,7 @@ def _feed(child: _Running, selector: selectors.BaseSelector) -> None:
     child.process.stdin = None
 
 
-def _read(child: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
+def _read_stream(child: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
     try:
         data = os.read(stream.fileno(), 1 << 18)
     except BlockingIOError:
@@ -183,7 +181,7 @@ def _read(child: _Running, stream: Any, selector: selectors.BaseSelector) -> Non
     child.open.discard(stream)
 
 
-def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
+def _finish_child(child: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
     for stream in child.open:
         selector.unregister(stream)
     if child.process.stdin:
@@ -191,12 +189,12 @@ def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSel
         child.process.stdin.close()
         child.process.stdin = None
     if child.open:
-        _end([child.process])
+        _end_processes([child.process])
     else:
         try:
             child.process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            _end([child.process])
+            _end_processes([child.process])
     for stream in child.received:
         if stream:
             stream.close()
@@ -204,8 +202,8 @@ def _finish(child: _Running, running: set[_Running], selector: selectors.BaseSel
     child.job.done(child.ended())
 
 
-def _end(processes: list[Process]) -> None:
-    """End them: SIGTERM to all, SIGKILL to what is left a moment later."""
+def _end_processes(processes: list[Process]) -> None:
+    """End the processes: SIGTERM to all, SIGKILL to those left a moment later."""
     for process in processes:
         process.terminate()
     limit = time.monotonic() + GRACE

@@ -1,9 +1,9 @@
-"""A host's connection settings and a script -> the child process that runs the script there.
+"""Commands for child processes that run a script on a host, from its connection settings.
 
-The script goes to `sh` over standard input, never in an argument: no length limit, no quoting by a login shell that may be
-csh or fish, and nothing to see in `ps`. testinfra's backends cannot do that (`testinfra/backend/base.py`: `run_local`
-quotes the command into a local shell line, without time-out, and a byte that is not ASCII costs one more exec to ask for
-the encoding), so the ssh command line is built here, from the same variables.
+The script goes to `sh` over standard input, never in an argument: no length limit, no quoting by a login shell that may be csh
+or fish, and nothing visible in `ps`. testinfra's backends cannot do that (`testinfra/backend/base.py`: `run_local` quotes the
+command into a local shell line, without time-out, and a byte that is not ASCII costs one more exec to ask for the encoding),
+so the ssh command line is built here, from the same variables.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from gpuprov.inventory import home
 from gpuprov.shared import temporary
 
 SHELL = ("sh", "-c", 'eval "$(cat)"')
-"""Reads the whole script before its first line runs: a connection cut half way runs nothing. Without a folder and without
-`exec`, so that a login shell may be a restricted one (rbash takes neither)."""
+"""Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a folder and
+without `exec`, so that a login shell may be a restricted one (rbash takes neither)."""
 ROOTS_SHELL = ("/bin/sh", "-c", SHELL[2])
 BEFORE_SUDO = f"LC_ALL=C; export LC_ALL; echo {LOGGED_IN} >&2"
-"""sudo speaks English, and what it says can be told from what the login printed."""
+"""Shell before sudo: sudo's messages are in English, and can be distinguished from the login's output."""
 PART = 30_000
-"""Characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at most."""
+"""Maximum characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at most."""
 PARTS = 30
-"""Arguments with a script in them: all arguments of a program have at least 2 MiB on Linux (a quarter of its stack's 8)."""
+"""Maximum number of arguments with a script: all arguments of a program have at least 2 MiB on Linux (a quarter of its stack's
+8)."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A child process: its arguments, its standard input, more environment, and, as None, less."""
+    """A child process: its arguments, standard input, and additional environment; None removes a variable."""
 
     argv: list[str]
     stdin: bytes
@@ -45,9 +46,9 @@ class Command(msgspec.Struct, frozen=True):
 
 
 def build(settings: Settings, script: str) -> Command:
-    """The child process that runs `script` on the host as the user it asks for. Not for kind `paramiko`."""
+    """Build the child process that runs `script` on the host as the required user. Not for kind `paramiko`."""
     if settings.kind == "ansible":
-        return _ansible(settings, script)
+        return _build_ansible_command(settings, script)
     remote, stdin = remote_command(settings, script)
     if settings.kind == "local":
         return Command(remote, stdin)
@@ -59,34 +60,38 @@ def build(settings: Settings, script: str) -> Command:
 
 
 @lru_cache(maxsize=64)
-def _encoded(script: str) -> bytes:
-    """The hosts of a fleet have few scripts: each is in memory once."""
+def _encode_script(script: str) -> bytes:
+    """Encode a script. The hosts of a fleet have few scripts, so each is kept in memory once."""
     return script.encode()
 
 
 def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
-    """What runs on the host, and what it is fed."""
+    """Return the command on the host, and its standard input."""
     if not settings.sudo:
-        return list(SHELL), _encoded(script)
+        return list(SHELL), _encode_script(script)
     sudo = [settings.text("become_exe", "sudo"), "-H", "-u", settings.become_user]
     password = settings.text("become_password")
     if not password:
-        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], _encoded(script)
+        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], _encode_script(
+            script
+        )
     parts = [script[start : start + PART] for start in range(0, len(script), PART)]
     if len(parts) > PARTS:
         raise GpuprovError(
             f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
         )
     # One line and then the end: a wrong password is one attempt, not three that lock the account. So the script is in arguments.
-    whole = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
-    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{whole}"', "sh"])
-    said = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
+    joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
+    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{joined}"', "sh"])
+    assignments = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
     words = " ".join(f'"$s{number}"' for number in range(len(parts)))
-    return list(SHELL), f"{BEFORE_SUDO}\n{said}\nprintf '%s\\n' {shlex.quote(password)} | {line} {words}\n".encode()
+    return list(
+        SHELL
+    ), f"{BEFORE_SUDO}\n{assignments}\nprintf '%s\\n' {shlex.quote(password)} | {line} {words}\n".encode()
 
 
 def ssh_arguments(settings: Settings) -> list[str]:
-    """`ssh` and its options as Ansible gives them; what nobody set is left to the user's own ssh configuration."""
+    """Return `ssh` and its options as Ansible sets them; unset options are left to the user's own ssh configuration."""
     ssh_args = settings.words("ssh_args")
     arguments = [settings.text("ssh", "ssh"), "-T", "-o", "BatchMode=yes", *ssh_args]
     if not settings.flag("host_key_checking", True):
@@ -101,11 +106,11 @@ def ssh_arguments(settings: Settings) -> list[str]:
     if "connecttimeout" not in " ".join([*ssh_args, *more]).lower():
         arguments += ["-o", f"ConnectTimeout={settings.text('timeout', '10')}"]
     arguments += keep_alive([*ssh_args, *more])
-    return arguments + _control_path(settings, " ".join([*ssh_args, *more]).lower())
+    return arguments + _build_control_path(settings, " ".join([*ssh_args, *more]).lower())
 
 
-def _control_path(settings: Settings, given: str) -> list[str]:
-    """The socket Ansible would use, where the user's Ansible configuration asks for shared connections."""
+def _build_control_path(settings: Settings, given: str) -> list[str]:
+    """Return options for the socket that Ansible would use, if the user's Ansible configuration requests shared connections."""
     if "controlpath" in given or not ("controlpersist" in given or settings.text("control_path")):
         return []
     directory = os.path.expanduser(settings.text("control_path_dir", "~/.ansible/cp"))
@@ -121,10 +126,9 @@ def _control_path(settings: Settings, given: str) -> list[str]:
     return ["-o", f'ControlPath="{path}"']
 
 
-def _ansible(settings: Settings, script: str) -> Command:
-    """Through Ansible itself, for every connection plugin and become method that is not built in here. Slow.
-
-    The variables go through the environment, which only this user and root can read; a file would have to be cleaned up.
+def _build_ansible_command(settings: Settings, script: str) -> Command:
+    """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables are
+    passed in the environment, which only this user and root can read; a file would have to be removed.
     """
     import base64
     import gzip

@@ -1,7 +1,6 @@
-"""The environment in which Ansible runs: what of the user's says how hosts are reached stays, and nothing else does.
-
-A setting that changes what a run does, or what it prints, would decide how gpuprov ends: a callback that hides events, tags, another
-strategy, `no_log`. So variables are taken by a list, and what ansible.cfg says of others is overruled: a variable wins over it.
+"""The environment in which Ansible runs: only the user's settings for reaching hosts are kept. A setting that changes the
+actions or the output of a run would change gpuprov's result: a callback that hides events, tags, another strategy, `no_log`.
+So variables are taken from a list, and others in ansible.cfg are overridden: a variable takes precedence over it.
 https://docs.ansible.com/ansible/latest/reference_appendices/config.html
 """
 
@@ -45,7 +44,7 @@ KEPT: dict[str, str] = {
     "ANSIBLE_DOCKER_": "options of docker's connection plugin",
     "ANSIBLE_PODMAN_": "options of podman's connection plugin",
 }
-"""Variables, or where the name ends with `_` and of become their beginnings, with the reason."""
+"""Variables to keep, or prefixes if the name ends with `_`, with the reason."""
 
 FORCED: dict[str, str] = {
     # What would change what is run.
@@ -88,7 +87,7 @@ FORCED: dict[str, str] = {
     "ANSIBLE_DIFF_ALWAYS": "false",
     "ANSIBLE_MAX_DIFF_SIZE": "104448",
 }
-"""Ansible's own defaults, whatever ansible.cfg says, but for tags and colours."""
+"""Ansible's own defaults, independent of ansible.cfg, except for tags and colours."""
 
 PYTHONS = (
     "PYTHONINSPECT",
@@ -98,26 +97,26 @@ PYTHONS = (
     "PYTHONPROFILEIMPORTTIME",
     "PYTHONDEVMODE",
 )
-"""Variables by which Python waits for an answer, prints more, or takes a warning of Ansible's for an error."""
+"""Variables that make Python wait for input, print more, or treat a warning of Ansible's as an error."""
 RUNNERS = ("ORIGINAL_STDOUT_CALLBACK", "AD_HOC_COMMAND_ID", "AWX_LIB_DIRECTORY", "NO_COLOR", "FORCE_COLOR")
-"""Variables by which ansible-runner's callback, and Ansible, print something else."""
+"""Variables that change the output of ansible-runner's callback and of Ansible."""
 
 
 def is_kept(name: str) -> bool:
-    """Whether a variable of the user's reaches Ansible."""
+    """Return whether a variable of the user's is passed to Ansible."""
     if name.startswith(("ANSIBLE_", "_ANSIBLE_")):
         return name in KEPT or name.startswith(tuple(known for known in KEPT if known.endswith(("_", "BECOME"))))
     return name not in PYTHONS + RUNNERS
 
 
 def in_utf8(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are text, which ansible-runner keeps as JSON; of a path, the parts that are."""
-    found = {}
+    """Return the variables that are valid text, as ansible-runner stores them as JSON; of a path, the valid parts."""
+    texts = {}
     for name, value in environ.items():
         parts = value.split(os.pathsep) if name.endswith("PATH") else [value]
         if good := [part for part in parts if _is_text(name + part)]:
-            found[name] = os.pathsep.join(good)
-    return found
+            texts[name] = os.pathsep.join(good)
+    return texts
 
 
 def _is_text(text: str) -> bool:
@@ -129,5 +128,5 @@ def _is_text(text: str) -> bool:
 
 
 def changes(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """What Ansible's environment has instead of this one; None: nothing."""
+    """Return the changes from this environment to Ansible's; None removes a variable."""
     return {name: None for name in environ if not is_kept(name)} | FORCED

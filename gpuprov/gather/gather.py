@@ -1,4 +1,4 @@
-"""Reads many hosts: one script and one exec per host, many hosts at a time."""
+"""Read many hosts: one script and one exec per host, many hosts at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.host.login import PYTHON, python
+from gpuprov.probe.host.login import PYTHON, build_python_probe
 from gpuprov.shared import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 Gathered = dict[str, Facts | UnreachableError]
 
 
-def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
-    """The probes as this host's inventory wants them: it may name a Python."""
+def _adapt_probes(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
+    """Return the probes adapted to this host's inventory, which may name a Python."""
     named = Settings(raw).python if PYTHON in probes else ""
-    return tuple(python(named) if probe == PYTHON else probe for probe in probes) if named else probes
+    return tuple(build_python_probe(named) if probe == PYTHON else probe for probe in probes) if named else probes
 
 
 class HostFacts(Facts):
-    """Facts of a host where a snippet may not have ended: then it has printed half of the truth, and is not parsed."""
+    """Facts of a host on which a script may have timed out: then its output is incomplete, and not parsed."""
 
     def get(self, probe: Probe[T]) -> T:
         output = self._outputs.get(probe.name)
@@ -49,16 +49,17 @@ def gather(
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
 ) -> Gathered:
-    """The facts of each host, or why it could not be read; in the order given. As `gather_each`, which `on_done` is told of too."""
-    found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
+    """Read every host as `gather_each` does; returns the facts of each host, or its error, in the order given. `on_done` is
+    called too."""
+    results: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
-        found[name] = result
+        results[name] = result
         if on_done:
             on_done(name, result)
 
     gather_each(hosts, note, pace=pace, timeout=timeout)
-    return found
+    return results
 
 
 def gather_each(
@@ -69,11 +70,10 @@ def gather_each(
     timeout: float = HOST_LIMIT,
     took: dict[str, float] | None = None,
 ) -> None:
-    """Read every host; `on_done` is told its facts, or why it could not be read, as it ends, and nothing of them is kept here.
-    `took` gets the seconds that each needed from its turn on.
-
-    Hosts whose sshd drops the connection before the login, as it does while too many log in, are tried again with fewer at a time,
-    which `pace` then remembers, if it let one of them in. On an exception (an interrupt too) every child is ended before it goes on.
+    """Read every host; `on_done` receives its facts, or its error, as soon as it ends, and nothing is kept here. `took` gets
+    the seconds that each host needed from its start. Hosts whose sshd drops the connection before the login, as it does while
+    too many log in, are tried again with fewer at a time; `pace` then remembers that number, if it let one of them in. On an
+    exception (an interrupt too) every child is ended before it propagates.
     """
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}
@@ -88,11 +88,11 @@ def gather_each(
     jobs: dict[str, Job] = {}
     for raw, probes in hosts:
         try:
-            probes = _of_host(raw, probes)
+            probes = _adapt_probes(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
             script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
-            jobs[raw.name] = _noting_start(
-                job(raw, script, timeout, rounds.hears(raw, _noted(raw.name, note))), raw.name, begun
+            jobs[raw.name] = _note_start(
+                job(raw, script, timeout, rounds.hears(raw, _build_callback(raw.name, note))), raw.name, begun
             )
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
@@ -101,7 +101,7 @@ def gather_each(
     rounds.run(jobs)
 
 
-def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
+def _note_start(job: Job, name: str, begun: dict[str, float]) -> Job:
     def start() -> Process:
         begun[name] = time.monotonic()
         return job.start()
@@ -109,7 +109,7 @@ def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
     return msgspec.structs.replace(job, start=start)
 
 
-def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:
+def _build_callback(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
             note(name, answer)

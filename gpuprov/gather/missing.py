@@ -1,4 +1,4 @@
-"""A program of this machine that would have reached a host, and does not start."""
+"""Programs of this machine that are needed to reach a host, and do not start."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ PACKAGES = {
     "podman": ("podman", "apt-get install podman (or dnf install podman)"),
     "docker": ("docker client", "see https://docs.docker.com/engine/install"),
 }
-"""Programs by which hosts are reached, and where they come from."""
+"""Programs needed to reach hosts, and their packages."""
 _ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
-"""What Python says of ENOENT and EACCES."""
+"""Pattern of Python's messages for ENOENT and EACCES."""
 
 
 def program(error: str, kind: str) -> tuple[str, str] | None:
-    """The reason and the fix, from what Python says of a program that does not start; None where it is about something else."""
-    found = _ERROR.search(error)
-    if not found or kind not in PACKAGES:
+    """Parse Python's error about a program that does not start into reason and fix; None for another error."""
+    match = _ERROR.search(error)
+    if not match or kind not in PACKAGES:
         return None
-    name, why = found["name"], found["why"]
+    name, why = match["name"], match["why"]
     if name not in PACKAGES:
         fix = "install it on this machine, or correct ansible_ssh_executable" if kind == "ssh" else "install it"
         return f"{name} does not start on this machine: {why}", fix

@@ -1,7 +1,6 @@
-"""What ssh, a login shell or sudo said when a script did not start -> the reason, and the way out. Pure: the one home of that rule.
-
-The words are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin, sudo (`plugins/sudoers`), and
-sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
+"""Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place with
+that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin,
+sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from gpuprov.onhost import bundle
 from gpuprov.shared import ended
 
 LOGGED_IN = "gpuprov-login"
-"""A line of standard error that the first shell of ours prints before it starts sudo: what comes after it is sudo's."""
+"""A line that our first shell prints to standard error before it starts sudo: the lines after it are sudo's."""
 BY_HAND = "try it by hand"
 AWAY = f"check ansible_host and ansible_port, that the host is up and that its sshd listens there, then {BY_HAND}"
 
 
 class Login(NamedTuple):
-    """As whom, and how. `sudo` is the program that becomes another user; `key` the inventory's key file, and `key_trouble` why
-    this machine cannot read it."""
+    """The user and method of a login. `sudo` is the program that becomes another user; `key` the inventory's key file, and
+    `key_trouble` the error if this machine cannot read it."""
 
     user: str = ""
     become_user: str = "root"
@@ -36,8 +35,8 @@ class Login(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why no script ran. `become`: the login works, and what failed is becoming another user. `dropped`: sshd closed the connection
-    before it said anything, as it does while too many log in."""
+    """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed the
+    connection before it sent anything, as it does while too many log in."""
 
     said: str
     advice: str = BY_HAND
@@ -46,7 +45,7 @@ class Reason(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A line with `pattern` is the reason (`told` in its place, with the pattern's groups), and `advice` is the way out."""
+    """A line with `pattern` is the reason (`told` replaces it, with the pattern's groups), and `advice` is the fix."""
 
     pattern: str
     advice: str
@@ -207,48 +206,50 @@ _ANSIBLE = re.compile(
 
 
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
-    """Why no script ran, from all that was printed. Never more than one line of it."""
-    printed, complained = _lines(out), _lines(error)
+    """Find the reason why no script ran in the complete output. It is never more than one line of it."""
+    printed, complained = _split_lines(out), _split_lines(error)
     if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
         return Reason(*words)
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
-        printed, complained = _of_ansible(printed, complained)
+        printed, complained = _split_ansible_output(printed, complained)
     become = LOGGED_IN in complained
     if become:
         complained = complained[complained.index(LOGGED_IN) + 1 :]
-    told = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
-    if found := _first(_BUNDLE, told, login):
-        return found.reason
-    if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, told))):
-        return _of_sudo(told, login, status)
+    lines = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
+    if match := _match_rules(_BUNDLE, lines, login):
+        return match.reason
+    if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, lines))):
+        return _find_sudo_reason(lines, login, status)
     rules: tuple[_Rule, ...] = _SHELL
     if login.kind in ("podman", "docker"):
         rules = (*_CONTAINER, *_SHELL)
     elif status in (ended.OF_SSH, None) or login.kind != "ssh":
         rules = (*_SSH, *_SHELL)
         # Where a proxy failed, it has said why before.
-        if any(map(_BEFORE_LOGIN.search, told)) and all(map(_DROPPED.match, told)):
-            return Reason(told[-1], _DROPPED_ADVICE, dropped=True)
-    if found := _first(rules, told, login):
-        return _with_key(told, found.reason, login) if found.rule is _DENIED else found.reason
-    said = [line for line in complained if line in told] or told
-    if said:
-        return Reason(said[-1])
+        if any(map(_BEFORE_LOGIN.search, lines)) and all(map(_DROPPED.match, lines)):
+            return Reason(lines[-1], _DROPPED_ADVICE, dropped=True)
+    if match := _match_rules(rules, lines, login):
+        return _add_key_problem(lines, match.reason, login) if match.rule is _DENIED else match.reason
+    errors = [line for line in complained if line in lines] or lines
+    if errors:
+        return Reason(errors[-1])
     if login.kind == "ssh" and status == ended.OF_SSH:
         return Reason(ended.connection(status) if any(map(_CUT.search, complained)) else "ssh ended without a word")
     if login.kind == "ssh" and (cut := ended.connection(status)):
         return Reason(cut)
-    whose = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
-    return Reason(f"{whose} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
+    shell = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
+    return Reason(f"{shell} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
 
 
-def _of_sudo(told: list[str], login: Login, status: int | None) -> Reason:
-    if found := _first(_SUDO, told, login):
-        return found.reason._replace(become=True)
-    own = [line for line in told if line.startswith(f"{login.sudo}:")] or told
-    if not own and login.kind == "ssh" and (cut := ended.connection(status)):
+def _find_sudo_reason(lines: list[str], login: Login, status: int | None) -> Reason:
+    if match := _match_rules(_SUDO, lines, login):
+        return match.reason._replace(become=True)
+    sudo_lines = [line for line in lines if line.startswith(f"{login.sudo}:")] or lines
+    if not sudo_lines and login.kind == "ssh" and (cut := ended.connection(status)):
         return Reason(cut)
-    return Reason(own[-1] if own else f"{login.sudo} ended with status {status} without a word", become=True)
+    return Reason(
+        sudo_lines[-1] if sudo_lines else f"{login.sudo} ended with status {status} without a word", become=True
+    )
 
 
 class _Found(NamedTuple):
@@ -256,44 +257,44 @@ class _Found(NamedTuple):
     reason: Reason
 
 
-def _first(rules: tuple[_Rule, ...], told: list[str], login: Login) -> _Found | None:
-    """The first rule that has a line."""
+def _match_rules(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _Found | None:
+    """Return the result of the first rule that matches a line."""
     for rule in rules:
-        for line in told:
-            if found := re.search(rule.pattern, line):
-                words = {**login._asdict(), "name": login.name, "line": line, **found.groupdict()}
+        for line in lines:
+            if match := re.search(rule.pattern, line):
+                words = {**login._asdict(), "name": login.name, "line": line, **match.groupdict()}
                 return _Found(rule, Reason(rule.told.format(**words), rule.advice.format(**words)))
     return None
 
 
-def _with_key(told: list[str], found: Reason, login: Login) -> Reason:
-    """`Permission denied`, with what is wrong with the key file beside it."""
+def _add_key_problem(lines: list[str], denied: Reason, login: Login) -> Reason:
+    """Add a problem with the key file to `Permission denied`."""
     if login.key_trouble:
-        said = f"{found.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
-        return Reason(said, "correct ansible_ssh_private_key_file, or set ansible_password")
+        message = f"{denied.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
+        return Reason(message, "correct ansible_ssh_private_key_file, or set ansible_password")
     for pattern, words in _KEY:
-        for line in told:
+        for line in lines:
             if key := re.search(pattern, line):
                 trouble = words.format(**{"key": login.key, **key.groupdict()})
-                said = trouble if key.string == found.said else f"{found.said.rstrip('.')}; {trouble}"
+                message = trouble if key.string == denied.said else f"{denied.said.rstrip('.')}; {trouble}"
                 do = "chmod 600 on" if "open to others" in trouble else "correct"
-                return Reason(said, f"{do} ansible_ssh_private_key_file, or set ansible_password")
-    return found
+                return Reason(message, f"{do} ansible_ssh_private_key_file, or set ansible_password")
+    return denied
 
 
-def _lines(stream: bytes) -> list[str]:
-    """Its lines, without what does not print and what no person would read to its end."""
+def _split_lines(stream: bytes) -> list[str]:
+    """Return the stream's lines, without unprintable characters and cut to a readable length."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.decode(errors="replace"))
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return [line[:300] for line in lines if line]
 
 
-def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
-    """What the host printed, and what Ansible complains of, in the output of one task of its `minimal` callback."""
+def _split_ansible_output(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
+    """Split the output of one task of Ansible's `minimal` callback into the host's output and Ansible's errors."""
     matches = (
-        found for line in [*complained, *printed] if (found := _ANSIBLE.match(line))
+        match for line in [*complained, *printed] if (match := _ANSIBLE.match(line))
     )  # 2.19 prints them on either stream
-    errors = [found[1] for found in matches if found[1] != "non-zero return code"]
+    errors = [match[1] for match in matches if match[1] != "non-zero return code"]
     body = [line for line in printed if line != "non-zero return code"]
     starts = [number for number, line in enumerate(body) if line.endswith((">>", "=> {"))]
     return ([] if errors else body[starts[0] + 1 :] if starts else body), errors

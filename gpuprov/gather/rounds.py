@@ -1,4 +1,5 @@
-"""Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again by fewer, while that helps."""
+"""Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again with fewer at a time,
+while that helps."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from gpuprov.spec.model import RawHost
 PAUSE = 1.0
 """Seconds before hosts whose connection was dropped are tried again."""
 HELPLESS = 2
-"""When so many times the hosts that are tried at a time are dropped again in a row, their number is not the reason, as of a jump host
-that hangs up on everybody. The others that are reached in the same way are left to the next round, which is slower; after the last one
-they are given up."""
+"""If this multiple of the hosts tried at a time is dropped again in a row, their number is not the reason, but for example a
+jump host that rejects everybody. The others that are reached in the same way are left to the next, slower round; after the
+last round they are given up."""
 WAY = (
     "ansible_connection",
     "ansible_ssh_executable",
@@ -30,7 +31,8 @@ WAY = (
 
 
 class Rounds:
-    """Jobs by host, each round with fewer at a time. A host that is tried again has not ended: `hears` keeps its answer until then."""
+    """Rounds of jobs by host, each with fewer at a time. A host that is tried again has not ended: `hears` holds back its
+    answer until then."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -41,7 +43,7 @@ class Rounds:
         self._let_in = False
 
     def hears(self, raw: RawHost, done: Callable[[Answer], None]) -> Callable[[Answer], None]:
-        """What is told how the host's job has ended, and tells `done` of what will not be tried again."""
+        """Return a callback for the end of the host's job; it calls `done` for hosts that will not be tried again."""
         name, way = raw.name, tuple(str(raw.connection.get(word) or "") for word in WAY)
         self._ways[name] = way
 
@@ -57,7 +59,7 @@ class Rounds:
         return ended
 
     def run(self, jobs: Mapping[str, Job]) -> None:
-        """Run every job. Where a slower pace has let one in, `pace` keeps it."""
+        """Run every job. If a slower pace has let a host in, `pace` keeps it."""
         waiting, forks = list(jobs), self._pace.forks
         while waiting:
             tried, total, left = min(self._pace.most, len(waiting)), len(waiting), list[str]()
@@ -69,7 +71,7 @@ class Rounds:
                 break
             if waiting:
                 self._pace.slow_down(tried)
-                console.warning(_told(len(waiting), total, tried, self._pace.forks))
+                console.warning(_describe_round(len(waiting), total, tried, self._pace.forks))
                 time.sleep(PAUSE)
         for name in waiting:
             self._again[name]()
@@ -79,7 +81,8 @@ class Rounds:
             self._pace.forks = forks
 
     def _promising(self, names: Sequence[str], most: int, jobs: Mapping[str, Job], left: list[str]) -> Iterator[Job]:
-        """The jobs of these hosts, as long as a slower round lets somebody in; the others are `left`. The first round tries all."""
+        """Yield the jobs of these hosts, as long as a slower round lets some in; the others are added to `left`. The first
+        round tries all."""
         self._in_a_row.clear()
         first = not self._again
         for name in names:
@@ -89,7 +92,7 @@ class Rounds:
                 left.append(name)
 
 
-def _told(dropped: int, hosts: int, tried: int, now: int) -> str:
+def _describe_round(dropped: int, hosts: int, tried: int, now: int) -> str:
     return (
         f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
         f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"

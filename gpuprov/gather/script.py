@@ -1,14 +1,14 @@
-"""Many probes -> ONE POSIX sh script -> their outputs. Nothing is written on the host.
+"""One POSIX sh script for many probes, and the parser of its outputs. Nothing is written on the host.
 
-Each snippet runs in a subshell of its own, standard input from /dev/null; standard output and standard error go straight
-to the two streams of the exec, between frames. A frame's marker is a number that the host draws (the kernel's random
-uuid) when the script starts and that only the script's shell knows: it is in no argument list, no environment and not
-in the script, so nothing a snippet prints can forge a frame.
+Each snippet runs in a subshell of its own, standard input from /dev/null; standard output and standard error go straight to the
+two streams of the exec, between frames. A frame's marker is a number that the host draws (the kernel's random uuid) when the
+script starts and that only the script's shell knows: it is in no argument list, no environment and not in the script, so nothing
+a snippet prints can forge a frame.
 
-A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that
-cannot be killed (uninterruptible sleep in a driver) is left behind at the next tick; one that can be is waited for, or bash would
-report its end in the next frame. `timeout` from coreutils would wait for such a
-process for ever, and costs two forks and execs per probe; the one ticker costs two per host and one a second.
+A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that cannot be
+killed (uninterruptible sleep in a driver) is left behind at the next tick; one that can be is waited for, or bash would report
+its end in the next frame. `timeout` from coreutils would wait for such a process for ever, and costs two forks and execs per
+probe; the one ticker costs two per host and one a second.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gpuprov.onhost import bundle
 from gpuprov.probe.base import Output, Probe
 
 PROBE_LIMIT = 30
-"""Seconds one snippet may take; nvidia-smi on eight GPUs without persistence needs over ten."""
+"""Maximum seconds for one snippet; nvidia-smi on eight GPUs without persistence needs over ten."""
 TIMED_OUT = -1
-"""Status of a snippet that did not end; no program can have it."""
+"""Status of a snippet that timed out; no program can have it."""
 ERROR_LENGTH = 2000
 UID = "effective_uid"
-"""Always among the outputs, without a probe: the user id the snippets ran with."""
+"""Name of an output that exists without a probe: the user id that the snippets ran with."""
 
 _HEAD = r"""LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 export LC_ALL PATH
@@ -65,13 +65,14 @@ printf '%s.\n' "$n"
 """
 
 _RUN = secrets.token_hex(8)
-"""Of this process: what a login prints before the script was read cannot be taken for the script's beginning."""
+"""A random mark of this process, so that output of the login before the script cannot be taken for the script's beginning."""
 _BEGIN = re.compile(rb"gpuprov-begin %b ([0-9a-f-]{20,64}) (\d*)\r?\n" % _RUN.encode())
 _STATUS = re.compile(rb"-?[0-9]{1,6}\r?\Z")
 
 
 def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
-    """One script for these probes, in order, identical ones once. Equal probes give an equal script, byte for byte, in one process."""
+    """Compose one script for these probes, in order, identical ones once. In one process, equal probes give an identical
+    script, byte for byte."""
     scripts: dict[str, str] = {}
     for probe in probes:
         if "\n" in probe.name or scripts.setdefault(probe.name, probe.script) != probe.script:
@@ -84,7 +85,7 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
 
 
 def with_environment(script: str, environment: Mapping[str, str]) -> str:
-    """The script with more in the environment of its snippets, and a bundle's own programs first."""
+    """Return the script with additional environment for its snippets, and a bundle's own programs first in PATH."""
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
     if bundle.VARIABLE in environment:
         lines.append(f'export PATH="${bundle.VARIABLE}/bin:$PATH"\n')
@@ -92,20 +93,19 @@ def with_environment(script: str, environment: Mapping[str, str]) -> str:
 
 
 def complete(stream: bytes | bytearray) -> bool:
-    """Whether this stream (standard output or standard error of the exec) has been printed to its end."""
+    """Return whether this stream (standard output or standard error of the exec) is complete."""
     begin = _BEGIN.search(stream)
     return bool(begin and begin[1] + b"." in stream)
 
 
 def begun(data: bytes) -> bool:
-    """Whether the script started on the host at all."""
+    """Return whether the script started on the host at all."""
     return bool(_BEGIN.search(data))
 
 
 def split(data: bytes) -> dict[str, Output] | None:
-    """The outputs by probe name, from both streams one after the other; None where the script did not run to its end.
-
-    What is no frame of the script, such as a status that no program can have, is no end either.
+    """Split both streams, one after the other, into outputs by probe name; None if the script did not run to its end. An
+    invalid frame, such as one with a status that no program can have, is no end either.
     """
     begin = _BEGIN.search(data)
     if begin is None or begin[1] + b"." not in data:

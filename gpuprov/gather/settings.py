@@ -1,6 +1,5 @@
-"""How a host is reached, as Ansible would decide it: host variables, then the environment, then ansible.cfg.
-
-Ansible's own resolver costs 650 ms to import; the options that matter for reading a host are few and stand here.
+"""Connection settings of a host, resolved as by Ansible: host variables, then the environment, then ansible.cfg. Ansible's own
+resolver takes 650 ms to import; the few options needed for reading a host are here.
 https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html
 """
 
@@ -91,7 +90,7 @@ _KINDS = {
     "containers.podman.podman": "podman",
 }
 _BEYOND_SSH = ("private_key", "private_key_passphrase", "sshpass_prompt", "pkcs11_provider")
-"""Options of Ansible's ssh plugin for which it does more than to call ssh: agents, prompts, PINs."""
+"""Options of Ansible's ssh plugin that need more than a call of ssh: agents, prompts, PINs."""
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 
@@ -103,7 +102,7 @@ class Settings:
         self.variables = raw.connection
 
     def text(self, option: str, default: str = "") -> str:
-        """The option's value as text, `default` where nobody set it."""
+        """Return the option's value as text, `default` if unset."""
         variables, environment, config = _OPTIONS[option]
         for name in variables:
             if self.variables.get(name) not in (None, ""):
@@ -118,12 +117,12 @@ class Settings:
         return ansible_config()
 
     def flag(self, option: str, default: bool = False) -> bool:
-        """The option as Ansible reads a boolean."""
+        """Return the option as a boolean, by Ansible's rules."""
         value = self.text(option)
         return value.strip().lower() not in _FALSE if value else default
 
     def words(self, option: str) -> list[str]:
-        """The option split as a shell would; a broken quote is the user's error."""
+        """Split the option as a shell would; an unclosed quote is the user's error."""
         value = self.text(option)
         try:
             return shlex.split(value)
@@ -133,7 +132,7 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """ssh, paramiko, local, podman or docker; `ansible` for all that only Ansible can do."""
+        """Return ssh, paramiko, local, podman or docker; `ansible` for everything that only Ansible can do."""
         name = self.text("connection", "ssh").removeprefix("ansible.builtin.")
         kind = _KINDS.get(name, "ansible")
         if kind == "ssh" and any(self.text(option) for option in _BEYOND_SSH):
@@ -146,15 +145,15 @@ class Settings:
 
     @property
     def sudo(self) -> bool:
-        """Whether to become another user; as in Ansible, not where one is that user already."""
+        """True if another user is needed; as in Ansible, not if the login is that user already."""
         if not self.flag("become"):
             return False
-        mine = self.text("user")
+        login_user = self.text("user")
         if self.text("connection").removeprefix("ansible.builtin.") == "local":
             import pwd
 
-            mine = pwd.getpwuid(os.geteuid()).pw_name
-        return mine != self.become_user
+            login_user = pwd.getpwuid(os.geteuid()).pw_name
+        return login_user != self.become_user
 
     @property
     def become_user(self) -> str:
@@ -162,7 +161,7 @@ class Settings:
 
     @property
     def python(self) -> str:
-        """The interpreter that the inventory names; empty where it leaves the choice (Ansible's `auto` and its kind)."""
+        """The interpreter that the inventory names; empty if it leaves the choice (Ansible's `auto` and similar values)."""
         named = self.text("python").strip()
         return "" if named.startswith("auto") else named
 
@@ -172,7 +171,7 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """What messages call the place: `192.0.2.17:22`, `local`, `podman NAME`."""
+        """The address in messages: `192.0.2.17:22`, `local`, `podman NAME`."""
         if self.kind in ("podman", "docker"):
             return f"{self.kind} {self.host}"
         if self.kind == "local":
@@ -183,7 +182,7 @@ class Settings:
 
 
 def ansible_config() -> dict[str, str]:
-    """The ansible.cfg that Ansible would read here, as `section.key` -> value."""
+    """Read the ansible.cfg that Ansible would use here, as `section.key` -> value."""
     places = [os.environ.get("ANSIBLE_CONFIG", ""), "ansible.cfg", "~/.ansible.cfg", "/etc/ansible/ansible.cfg"]
     for place in places:
         path = Path(place).expanduser() if place else None

@@ -1,6 +1,6 @@
-"""How long a connection may be silent until its host is given up: a frozen host answers nothing, a slow one still answers ssh.
-
-A kernel answers TCP's own keep-alives for a frozen sshd; ssh's are answered by sshd itself (ServerAliveInterval, ssh_config(5)).
+"""Keep-alives: the time after which a silent host is given up. A frozen host answers nothing, a slow one still answers ssh.
+TCP's own keep-alives are answered by the kernel even for a frozen sshd; ssh's are answered by sshd itself
+(ServerAliveInterval, ssh_config(5)).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.spec.model import RawHost
 
 INTERVAL, COUNT = 15, 6
-"""Seconds between questions, and how many may stay without an answer: given up after at most 15 + 15 x 6 = 105 seconds."""
+"""Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105 seconds."""
 SILENCE = INTERVAL * (COUNT + 1)
 _VARIABLES = {
     "common_args": "ansible_ssh_common_args",
@@ -21,29 +21,28 @@ _VARIABLES = {
     "ssh_args": "ansible_ssh_args",
 }
 _ANSIBLES_SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=60s"
-"""What Ansible gives ssh where nobody says `ssh_args`."""
+"""Ansible's default for `ssh_args`."""
 
 
 def keep_alive(given: Sequence[str]) -> list[str]:
-    """ssh's options for it; none where one of the arguments `given` says something of it already."""
+    """Return ssh's keep-alive options; none if one of the arguments `given` sets them already."""
     if "serveralive" in " ".join(given).lower():
         return []
     return ["-o", f"ServerAliveInterval={INTERVAL}", "-o", f"ServerAliveCountMax={COUNT}"]
 
 
 def with_keep_alive(raw: RawHost) -> RawHost:
-    """The host with variables by which Ansible's ssh asks it; what the site says of ssh's arguments stays.
-
-    The options go where no variable says anything: a variable's text may be data that must not become a template, so it is
-    lengthened only where nothing in it looks like one.
+    """Return the host with variables that enable keep-alives in Ansible's ssh; the site's ssh arguments stay. The options go
+    into an unset variable: a variable's text may be data that must not become a template, so it is extended only if nothing in
+    it looks like one.
     """
     settings = Settings(raw)
-    said = {name: settings.text(name) for name in _VARIABLES}
-    options = " ".join(keep_alive(list(said.values())))
+    values = {name: settings.text(name) for name in _VARIABLES}
+    options = " ".join(keep_alive(list(values.values())))
     if not options:
         return raw
     place = next((name for name in _VARIABLES if _VARIABLES[name] not in raw.connection), "common_args")
-    before = said[place] or (_ANSIBLES_SSH_ARGS if place == "ssh_args" else "")
+    before = values[place] or (_ANSIBLES_SSH_ARGS if place == "ssh_args" else "")
     if any(mark in before for mark in ("{{", "{%", "{#")):
         return raw
     variables = raw.connection | {_VARIABLES[place]: f"{before} {options}".strip()}

@@ -1,4 +1,4 @@
-"""Runs a script on a host, over whatever the inventory says, and says in one line why it could not."""
+"""Run a script on a host over the inventory's connection, and report a failure in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = bytes | UnreachableError
 
 
 def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
-    """What a composed script printed on the host: standard output, then standard error. Raises UnreachableError."""
+    """Run a composed script on the host; returns its standard output, then standard error. Raises UnreachableError."""
     answers: list[Answer] = []
     run_all([job(raw, script, timeout, answers.append)], workers=1)
     if isinstance(answers[0], UnreachableError):
@@ -31,7 +31,7 @@ def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
 
 
 def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None]) -> Job:
-    """The job that runs a composed script on the host and hands over both streams, or why they could not be had."""
+    """Return the job that runs a composed script on the host and hands over both streams, or the error."""
     settings = Settings(raw)
 
     def start() -> Process:
@@ -50,38 +50,38 @@ def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None
             f"{settings.name}: a password and ansible_ssh_common_args or ansible_ssh_extra_args do not go together",
             "log in with a key, or write the options (ProxyJump as ProxyCommand) into ~/.ssh/config",
         )
-    return Job(start, stdin, frames.complete, timeout, lambda ended: done(_judged(settings, ended, timeout)))
+    return Job(start, stdin, frames.complete, timeout, lambda ended: done(_judge_safely(settings, ended, timeout)))
 
 
-def _judged(settings: Settings, ended: Ended, timeout: float) -> Answer:
-    """The answer; what cannot even be told from what one host printed is not the end of reading the others."""
+def _judge_safely(settings: Settings, ended: Ended, timeout: float) -> Answer:
+    """Return the answer; an exception while interpreting one host's output does not end the reading of the others."""
     try:
-        return _answer(settings, ended, timeout)
+        return _build_answer(settings, ended, timeout)
     except Exception as error:
         return Unreached(settings.name, *defect("the reader of what the host printed", error))
 
 
-def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
+def _build_answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
     both = ended.out + b"\n" + ended.error
     if ended.reason == "timeout":
         where = "the script did not end" if frames.begun(both) else "no answer"
         waits = not frames.begun(both) and LOGGED_IN.encode() in ended.error
-        return _unreached(settings, f"{where} {'of sudo ' if waits else ''}within {timeout:g} s", become=waits)
+        return _build_unreached(settings, f"{where} {'of sudo ' if waits else ''}within {timeout:g} s", become=waits)
     if ended.reason:
-        return _unreached(settings, ended.reason)
+        return _build_unreached(settings, ended.reason)
     if frames.split(both) is not None:
         return both
     if (
         frames.begun(both) and b"not responding" in ended.error[-300:]
     ):  # ssh's own words for a question without an answer
-        return _unreached(settings, f"it stopped answering while it was read: silent for {SILENCE} s")
+        return _build_unreached(settings, f"it stopped answering while it was read: silent for {SILENCE} s")
     if frames.begun(both):
         why = how.connection(ended.status) if how.by_signal(ended.status) else "the connection was lost"
-        return _unreached(settings, f"{why} while reading", "run it again", by_hand=False)
-    return _not_begun(settings, reason(_login(settings), ended.out, ended.error, ended.status))
+        return _build_unreached(settings, f"{why} while reading", "run it again", by_hand=False)
+    return _explain_not_begun(settings, reason(_build_login(settings), ended.out, ended.error, ended.status))
 
 
-def _login(settings: Settings) -> Login:
+def _build_login(settings: Settings) -> Login:
     method = settings.text("become_method", "sudo").rpartition(".")[2]
     key = os.path.expanduser(settings.text("key"))
     return Login(
@@ -89,13 +89,13 @@ def _login(settings: Settings) -> Login:
         become_user=settings.become_user,
         sudo=settings.text("become_exe", method),
         key=key,
-        key_trouble=_unreadable(key) if key else "",
+        key_trouble=_explain_unreadable(key) if key else "",
         kind=settings.kind,
     )
 
 
-def _unreadable(file: str) -> str:
-    """Why this machine cannot read a file; ssh is silent about it."""
+def _explain_unreadable(file: str) -> str:
+    """Explain why this machine cannot read a file; ssh does not report it."""
     try:
         with open(file, "rb"):
             return ""
@@ -103,11 +103,11 @@ def _unreadable(file: str) -> str:
         return error.strerror or "unreadable"
 
 
-def _not_begun(settings: Settings, why: Reason) -> Unreached:
-    return _unreached(settings, why.said, why.advice, become=why.become, dropped=why.dropped)
+def _explain_not_begun(settings: Settings, why: Reason) -> Unreached:
+    return _build_unreached(settings, why.said, why.advice, become=why.become, dropped=why.dropped)
 
 
-def _unreached(
+def _build_unreached(
     settings: Settings,
     why: str,
     advice: str = BY_HAND,
@@ -116,13 +116,13 @@ def _unreached(
     become: bool = False,
     dropped: bool = False,
 ) -> Unreached:
-    said = without_host(why, (settings.host, settings.name))
-    command = _by_hand(settings, become=become) if by_hand else ""
-    return Unreached(settings.name, said, advice, place=settings.address, command=command, dropped=dropped)
+    message = without_host(why, (settings.host, settings.name))
+    command = _build_manual_command(settings, become=become) if by_hand else ""
+    return Unreached(settings.name, message, advice, place=settings.address, command=command, dropped=dropped)
 
 
-def _by_hand(settings: Settings, *, become: bool = False) -> str:
-    """The command that shows the same failure: ssh alone where the login fails, sudo over it where becoming root does."""
+def _build_manual_command(settings: Settings, *, become: bool = False) -> str:
+    """Return the command that shows the same failure: ssh alone if the login fails, sudo over ssh if becoming root does."""
     words = ["sudo", "-u", settings.become_user, "true"] if become else ["true"]
     if settings.kind == "ssh":
         ssh, *options = [word for word in ssh_arguments(settings) if word not in ("-T",)]
@@ -138,7 +138,8 @@ def _by_hand(settings: Settings, *, become: bool = False) -> str:
 
 
 def site_host(raw: RawHost, control_path: str = "") -> object:
-    """The host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one ssh."""
+    """Return the host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one
+    ssh connection."""
     import testinfra
 
     settings = Settings(raw)
@@ -149,7 +150,9 @@ def site_host(raw: RawHost, control_path: str = "") -> object:
             "use ssh, paramiko, local, podman or docker, and sudo without a password, for site tests",
         )
     options: dict[str, object] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
-    return testinfra.get_host(_testinfra_address(settings), **options, **_testinfra_ssh(settings, control_path))
+    return testinfra.get_host(
+        _build_testinfra_address(settings), **options, **_build_testinfra_ssh(settings, control_path)
+    )
 
 
 def close_shared(control_path: str) -> None:
@@ -165,7 +168,7 @@ def close_shared(control_path: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _testinfra_address(settings: Settings) -> str:
+def _build_testinfra_address(settings: Settings) -> str:
     from urllib.parse import quote
 
     if settings.kind == "local":
@@ -177,7 +180,7 @@ def _testinfra_address(settings: Settings) -> str:
     return f"{settings.kind}://{login}@{host}{end}" if login else f"{settings.kind}://{host}{end}"
 
 
-def _testinfra_ssh(settings: Settings, control_path: str) -> dict[str, object]:
+def _build_testinfra_ssh(settings: Settings, control_path: str) -> dict[str, object]:
     if settings.kind == "paramiko":
         return {"ssh_identity_file": settings.text("key") or None}
     if settings.kind != "ssh":

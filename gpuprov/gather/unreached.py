@@ -1,4 +1,5 @@
-"""A host that could not be read: the reason without the host's name, so that an outage of many hosts is told once."""
+"""The error for a host that could not be read: its reason omits the host's name, so that an outage of many hosts is reported
+once."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from gpuprov.errors import UnreachableError
 
 
 class Unreached(UnreachableError):
-    """`reason` and `advice` are equal for hosts that fail alike; `command` shows the failure of this one by hand.
+    """A host could not be read. `reason` and `advice` are equal for hosts with the same failure; `command` reproduces it by hand
+    for this host.
 
     `dropped`: sshd closed the connection before the login, as it does while too many log in.
     """
@@ -31,7 +33,7 @@ class Unreached(UnreachableError):
 
 
 def without_host(text: str, names: tuple[str, ...]) -> str:
-    """What a client said, without the host it said it of: `root@192.0.2.1: Permission denied` as `Permission denied`."""
+    """Remove the host from a client's message: `root@192.0.2.1: Permission denied` becomes `Permission denied`."""
     for name in sorted(filter(None, names), key=len, reverse=True):
         word = rf"(?<![\w.-])(?:[\w.-]+@)?\[?{re.escape(name)}\]?(?![\w-]|\.\w)"
         text = re.sub(rf"^{word}:\s*", "", text)

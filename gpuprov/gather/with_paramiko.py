@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Runs the script over paramiko; what the host prints comes out of `stdout` and `stderr`."""
+    """A process-like thread that runs the script over paramiko; the host's output appears on `stdout` and `stderr`."""
 
     def __init__(self, settings: Settings, script: str) -> None:
         self.stdin: IO[bytes] | None = None
         self.stdout: IO[bytes] | None
         self.stderr: IO[bytes] | None
-        self.stdout, self._out = _pipe()
-        self.stderr, self._error = _pipe()
+        self.stdout, self._out = _open_pipe()
+        self.stderr, self._error = _open_pipe()
         self.returncode: int | None = None
         self._settings, self._script = settings, script
         self._silent = False
@@ -54,7 +54,7 @@ class Worker:
             self._client.close()
 
     def kill(self) -> None:
-        """The thread is a daemon: what does not end ends with gpuprov."""
+        """Close the connection. The thread is a daemon: if it does not end, it ends with gpuprov."""
         self.terminate()
         self._thread = threading.Thread()
 
@@ -88,7 +88,8 @@ class Worker:
             return channel.recv_exit_status()
 
     def _listen(self, transport: paramiko.Transport) -> None:
-        """Close the connection to a host that is silent. paramiko's own keep-alive asks, and waits for no answer."""
+        """Close the connection to a host that is silent. paramiko's own keep-alive sends requests, but does not wait for
+        answers."""
         while transport.is_active():
             answered = threading.Event()
             threading.Thread(target=_ask, args=(transport, answered), daemon=True).start()
@@ -100,14 +101,14 @@ class Worker:
 
 
 def _ask(transport: paramiko.Transport, answered: threading.Event) -> None:
-    """Ask what no server knows: sshd says so, and that is an answer."""
+    """Send a request that no server knows: sshd's refusal is an answer."""
     with suppress(Exception):  # the connection has ended: nobody waits for the answer any more
         transport.global_request("keepalive@openssh.com", wait=True)
         answered.set()
 
 
 def connect(settings: Settings) -> paramiko.SSHClient:
-    """An open connection; host keys are judged as ssh would judge them."""
+    """Open a connection; host keys are checked as by ssh."""
     import logging
 
     import paramiko
@@ -139,20 +140,20 @@ def connect(settings: Settings) -> paramiko.SSHClient:
     return client
 
 
-def proxy_command(found: Mapping[str, str | None], host: str, port: int) -> str:
-    """The program by which paramiko, which knows no ProxyJump, reaches the host; empty for none. `found`: what ~/.ssh/config says, in
-    its order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
-    option = next((name for name in found if name in ("proxycommand", "proxyjump")), "")
-    said = found.get(option) or "none"
-    if option == "proxycommand" or said.lower() == "none":
-        return said if said.lower() != "none" else ""
-    *before, last = said.split(",")
+def proxy_command(config: Mapping[str, str | None], host: str, port: int) -> str:
+    """Return the proxy program for the host, as paramiko does not support ProxyJump; empty for none. `config`: the host's
+    options in ~/.ssh/config, in order: of ProxyCommand and ProxyJump the first counts (ssh_config(5))."""
+    option = next((name for name in config if name in ("proxycommand", "proxyjump")), "")
+    value = config.get(option) or "none"
+    if option == "proxycommand" or value.lower() == "none":
+        return value if value.lower() != "none" else ""
+    *before, last = value.split(",")
     jumps = ["-J", ",".join(before)] if before else []
     to = last if last.startswith("ssh://") else f"ssh://{last}"
     return shlex.join(["ssh", "-o", "BatchMode=yes", *jumps, "-W", f"[{host}]:{port}", to])
 
 
-def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
     read, write = os.pipe()
     return os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
 

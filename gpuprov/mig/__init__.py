@@ -1,4 +1,4 @@
-"""MIG without a host: which instances fit on a GPU model, and what they need of its driver."""
+"""MIG without a host: the instances that fit on a GPU model, and the driver that they need."""
 
 from gpuprov.mig.model import Model, find, model_of
 

@@ -1,4 +1,4 @@
-"""`gpuprov mig fit` and `gpuprov mig layouts`: what they answer, and as what they print it."""
+"""`gpuprov mig fit` and `gpuprov mig layouts`: their results and output formats."""
 
 from __future__ import annotations
 
@@ -24,92 +24,98 @@ ASK = "on the host: nvidia-smi mig -lgipp"
 
 
 def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> int:
-    """Print where the instances are placed (0), or why they do not fit (2)."""
+    """Print the placement of the instances (returns 0), or the reason why they do not fit (2)."""
     if driver and not re.fullmatch(r"\d+(\.\d+)*", driver):
         raise GpuprovError(f'"{driver}" is no driver', "give a branch or a version: 570, 570.133.20")
-    model, wanted = find(gpu), instances(words)
-    fit = judge(model, wanted)
-    against = [] if fit.reason else [*of_model(model, driver), *of_driver(model, wanted, driver)]
+    model, requested = find(gpu), instances(words)
+    fit = judge(model, requested)
+    against = [] if fit.reason else [*of_model(model, driver), *of_driver(model, requested, driver)]
     reason, hint = (fit.reason, "") if fit.reason else against[0] if against else ("", "")
     if not reason and model.grid is None:
         reason, hint = "it is not known where its profiles start", ASK
     if as_json:
-        console.result(json.dumps(_fit_data(model, wanted, fit, reason), indent=2))
+        console.result(json.dumps(_build_fit_data(model, requested, fit, reason), indent=2))
     elif reason:
-        console.result("\n".join(_refusal(model, wanted, fit, reason, hint)))
+        console.result("\n".join(_explain_refusal(model, requested, fit, reason, hint)))
     else:
-        console.result(as_picture(model, wanted, fit.placed, width=console.width(), plain=is_plain()))
+        console.result(as_picture(model, requested, fit.placed, width=console.width(), plain=is_plain()))
     return NO if reason else 0
 
 
 def show_layouts(gpu: str, *, as_json: bool) -> int:
-    """Print every layout of the GPU to which nothing can be added."""
+    """Print every complete layout of the GPU, to which no instance can be added."""
     model = find(gpu)
     if model.grid is None:
         raise GpuprovError(f"it is not known where the profiles of {model.gpu.key} start", ASK)
-    found = mig_fit.layouts(model.profiles, model.grid)
+    layouts = mig_fit.layouts(model.profiles, model.grid)
     if as_json:
         sizes = {profile.name: profile.size for profile in model.profiles}
         rows = [
-            [{"profile": one.profile, "start": one.start, "size": sizes[one.profile]} for one in layout]
-            for layout in found
+            [{"profile": placed.profile, "start": placed.start, "size": sizes[placed.profile]} for placed in layout]
+            for layout in layouts
         ]
-        console.result(json.dumps(_head(model) | {"layouts": rows}, indent=2))
+        console.result(json.dumps(_build_head(model) | {"layouts": rows}, indent=2))
     else:
-        console.result(as_strips(model, found, width=console.width(), plain=is_plain()))
+        console.result(as_strips(model, layouts, width=console.width(), plain=is_plain()))
     return 0
 
 
 def instances(words: Sequence[str]) -> tuple[Instance, ...]:
-    """The instances that words such as "1g.10gb=2", "1c.3g.40gb=3" and "3g.40gb@4" name."""
+    """Parse instances from arguments such as "1g.10gb=2", "1c.3g.40gb=3" and "3g.40gb@4"."""
     counted: dict[str, int] = {}
     listed: list[dict[str, Any]] = []
     for word in words:
-        found = WORD.fullmatch(word)
-        if not found:
+        match = WORD.fullmatch(word)
+        if not match:
             raise GpuprovError(f'"{word}" names no instances', HOW)
-        profile, count = found["profile"], int(found["count"] or 1)
-        if not found["start"]:
+        profile, count = match["profile"], int(match["count"] or 1)
+        if not match["start"]:
             counted[profile] = counted.get(profile, 0) + count
             continue
-        size, _, whole = profile.partition(".") if re.match(r"\d+c\.", profile) else ("", "", profile)
-        listed.append({"profile": whole, "placement": int(found["start"])})
+        size, _, gpu_profile = profile.partition(".") if re.match(r"\d+c\.", profile) else ("", "", profile)
+        listed.append({"profile": gpu_profile, "placement": int(match["start"])})
         listed[-1] |= {"compute": {size: count}} if size else {"count": count}
     try:
-        entries = [entry for asked in (counted, listed) for entry in normalise("enabled", [{"instances": asked}])]
+        entries = [entry for group in (counted, listed) for entry in normalise("enabled", [{"instances": group}])]
     except LayoutError as error:
         raise GpuprovError(re.sub(r"^layout\[0\]\.instances(\[\d+\])?(\.profile)?:? ?", "", str(error)), HOW) from error
-    return tuple(one for entry in entries for one in entry.instances)
+    return tuple(instance for entry in entries for instance in entry.instances)
 
 
 def is_plain() -> bool:
-    """Whether standard output takes ASCII only: by its encoding, or because LC_ALL asks for it."""
+    """Return whether standard output takes ASCII only: by its encoding, or because LC_ALL requests it."""
     encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
     return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")
 
 
-def _head(model: Model) -> dict[str, Any]:
+def _build_head(model: Model) -> dict[str, Any]:
     return {"gpu": model.gpu.key, "memory_slices": model.grid, "placements": model.sure}
 
 
-def _fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
+def _build_fit_data(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str) -> dict[str, Any]:
     if reason:
-        told = None if model.grid is None and not fit.reason else False
-        return _head(model) | {"fits": told, "reason": reason, "instead": [list(one) for one in fit.instead]}
+        fits = None if model.grid is None and not fit.reason else False
+        return _build_head(model) | {
+            "fits": fits,
+            "reason": reason,
+            "instead": [list(profiles) for profiles in fit.instead],
+        }
     sizes = {profile.name: profile for profile in model.profiles}
     rows = [
         {
-            "profile": one.profile,
-            "start": one.start,
-            "size": sizes[one.profile].size,
-            "compute": list(wanted[n].compute or (sizes[one.profile].slices,)),
+            "profile": placed.profile,
+            "start": placed.start,
+            "size": sizes[placed.profile].size,
+            "compute": list(wanted[n].compute or (sizes[placed.profile].slices,)),
         }
-        for n, one in enumerate(fit.placed)
+        for n, placed in enumerate(fit.placed)
     ]
-    return _head(model) | {"fits": True, "instances": rows, "create": list(fit.order)}
+    return _build_head(model) | {"fits": True, "instances": rows, "create": list(fit.order)}
 
 
-def _refusal(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str) -> Iterator[str]:
+def _explain_refusal(
+    model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str
+) -> Iterator[str]:
     yield f"{'does not fit on ' if fit.reason else ''}{model.gpu.key}: {reason}"
     if hint:
         yield hint
@@ -117,7 +123,7 @@ def _refusal(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit, reason:
         return
     if fit.instead:
         yield "fits instead:"
-    for one in fit.instead:
-        same = sorted(one) == sorted(asked.profile for asked in wanted)
-        yield f"  {mig_fit.named(one)}" + (" (where there is room)" if same else "")
+    for profiles in fit.instead:
+        same = sorted(profiles) == sorted(instance.profile for instance in wanted)
+        yield f"  {mig_fit.named(profiles)}" + (" (where there is room)" if same else "")
     yield f"all layouts: gpuprov mig layouts --gpu {model.gpu.key}"

@@ -1,4 +1,4 @@
-"""Whether instances can be on a GPU model, and what they need of the driver."""
+"""Rules for instances on a GPU model, and for the driver that they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ SPLIT_3G_4G = "510"
 
 
 def judge(model: Model, wanted: Sequence[Instance]) -> mig_fit.Fit:
-    """Whether they fit. Where placements are not known, a Fit without reason says only that nothing known is against it."""
+    """Find out whether instances fit. If placements are unknown, a Fit without a reason means only that nothing known speaks
+    against it."""
     if model.grid is not None:
         return mig_fit.fit(model.profiles, model.grid, wanted)
     known = {profile.name: profile for profile in model.profiles}
@@ -26,7 +27,7 @@ def judge(model: Model, wanted: Sequence[Instance]) -> mig_fit.Fit:
 
 
 def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
-    """Whether a driver (a branch or a version; empty: not known) is too old for MIG on the GPU: what, and a way out."""
+    """Report if a driver (a branch or a version; empty: unknown) is too old for MIG on the GPU: the problem and its fix."""
     least = model.gpu.mig.min_driver
     if too_old(driver, least):
         message = f"MIG on {model.gpu.key} needs driver {least} or newer, and the driver is {driver}"
@@ -34,8 +35,8 @@ def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
 
 
 def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:
-    """What a driver (a branch or a version; empty: not known) is too old for: what, and a way out."""
-    used = {one.profile for one in wanted}
+    """Report what a driver (a branch or a version; empty: unknown) is too old for: the problem and its fix."""
+    used = {instance.profile for instance in wanted}
     for profile in model.known:
         if profile.name in used and too_old(driver, profile.since_branch):
             needed = f"{profile.name} needs driver branch {profile.since_branch} or newer, and the driver is {driver}"
@@ -47,14 +48,17 @@ def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator
 
 
 def too_old(driver: str, least: str) -> bool:
-    """Whether a driver is older than needed; a branch is as new as its newest version."""
-    mine, needed = resolve.order(driver), resolve.order(least)
-    return bool(driver and least and is_whole(driver[0])) and mine < needed[: len(mine)]
+    """Return whether a driver is older than needed; a branch counts as its newest version."""
+    actual, needed = resolve.order(driver), resolve.order(least)
+    return bool(driver and least and is_whole(driver[0])) and actual < needed[: len(actual)]
 
 
 def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:
-    """What fits instead, in words."""
-    same = sorted(one.profile for one in wanted)
-    sets = ["these without their placements" if sorted(one) == same else mig_fit.named(one) for one in fit.instead]
+    """Describe what fits instead."""
+    same = sorted(instance.profile for instance in wanted)
+    sets = [
+        "these without their placements" if sorted(profiles) == same else mig_fit.named(profiles)
+        for profiles in fit.instead
+    ]
     fits = f"fits: {' | '.join(sets)}; " if sets else ""
     return f"{fits}gpuprov mig layouts --gpu {model.gpu.key}"

@@ -1,4 +1,4 @@
-"""A GPU model's MIG profiles, from the catalogue, as the search takes them."""
+"""A GPU model's MIG profiles, from the catalogue, in the form for the search."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuprov.onhost.mig.fit import Profile
 from gpuprov.onhost.mig.layout import parse_profile
 
 ANY_GRID = 1 << 30
-"""In place of the number of memory slices, where that is not known."""
+"""Placeholder for an unknown number of memory slices."""
 
 
 class Model(NamedTuple):
-    """`profiles` and `grid` (memory slices) for mig_fit. Where placements are not known `grid` is None, and so are the
-    starts; then only names, counts and compute slices can be judged. `sure`: of the placements."""
+    """`profiles` and `grid` (memory slices) for mig_fit. If placements are unknown, `grid` is None, and so are the starts;
+    then only names, counts and compute slices can be checked. `sure`: confidence in the placements."""
 
     gpu: catalogue.Gpu
     known: tuple[mig.Profile, ...]
@@ -27,46 +27,46 @@ class Model(NamedTuple):
 
     @property
     def caveat(self) -> str:
-        """How sure the placements are, in words; empty where they were seen on such a GPU."""
+        """Confidence in the placements, in words; empty if they were seen on such a GPU."""
         if self.sure == "confirmed":
             return ""
         return f"placements of {self.gpu.key} are {self.sure}: taken from GPUs of its kind, not seen on one"
 
 
 def model_of(gpu: catalogue.Gpu) -> Model:
-    """The model; without profiles where it has no MIG, or where its profiles are not known."""
+    """Return the model; without profiles if it has no MIG, or its profiles are unknown."""
     entry = mig.class_of(gpu)
     if entry is None:
         return Model(gpu, (), (), None, "unconfirmed")
-    complete = entry.grid_size is not None and all(one.size and one.starts for one in entry.profiles)
+    complete = entry.grid_size is not None and all(profile.size and profile.starts for profile in entry.profiles)
     profiles = tuple(
         Profile(
-            one.name,
-            one.slices or parse_profile(one.name).slices,
-            one.size or 0,
-            one.starts,
-            one.max_count,
-            bool({"me", "me.all"} & set(one.attributes)),
+            profile.name,
+            profile.slices or parse_profile(profile.name).slices,
+            profile.size or 0,
+            profile.starts,
+            profile.max_count,
+            bool({"me", "me.all"} & set(profile.attributes)),
         )
-        for one in entry.profiles
+        for profile in entry.profiles
     )
     sure = entry.placement_confidence() if gpu.mig.confidence == "confirmed" else gpu.mig.confidence
     return Model(gpu, entry.profiles, profiles, entry.grid_size if complete else None, sure)
 
 
 def find(text: str) -> Model:
-    """The model with this key, product name or PCI id. Raises GpuprovError where there is none with MIG profiles."""
+    """Find the model with this key, product name or PCI id. Raises GpuprovError if there is none with MIG profiles."""
     gpu = catalogue.find_gpu(text)
-    capable = [one.key for one in catalogue.gpus() if mig.class_of(one)]
+    capable = [gpu.key for gpu in catalogue.gpus() if mig.class_of(gpu)]
     if gpu is None:
         near = [key for key in catalogue.nearest_gpu(text) if key in capable]
         ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)}"
         raise GpuprovError(f'no GPU is called "{text}"', f"{ways}; all: gpuprov catalog gpus")
     if not gpu.mig.capable:
         raise GpuprovError(f"{gpu.key} has no MIG", f"GPUs with MIG: {', '.join(capable)}")
-    found = model_of(gpu)
-    if not found.profiles:
+    model = model_of(gpu)
+    if not model.profiles:
         raise GpuprovError(
             f"the MIG profiles of {gpu.key} are not known", "on such a host: nvidia-smi mig -lgip -lgipp"
         )
-    return found
+    return model

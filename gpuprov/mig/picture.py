@@ -11,7 +11,7 @@ LEAST = 4  # columns of a slice: its number and a space
 
 
 class Part(NamedTuple):
-    """A stretch of memory slices; `label` may have several lines, and is empty where nothing is."""
+    """A range of memory slices; `label` may have several lines, and is empty for a gap."""
 
     start: int
     size: int
@@ -19,17 +19,17 @@ class Part(NamedTuple):
 
 
 def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False) -> list[str]:
-    """The parts on a line of `grid` slices, in a box; no lines where that is wider than `width`."""
-    whole = _with_gaps(parts, grid)
-    wide = [columns(whole, spaces) for spaces in (2, 1)]
-    inner = next((one for one in wide if grid * (one + 1) < width), 0)
+    """Draw the parts on a line of `grid` slices, in a box; no lines if that is wider than `width`."""
+    filled = _fill_gaps(parts, grid)
+    wide = [columns(filled, spaces) for spaces in (2, 1)]
+    inner = next((needed for needed in wide if grid * (needed + 1) < width), 0)
     if not inner:
         return []
     flat, upright, top_left, top, top_right, low_left, low, low_right, _ = ASCII if plain else UNICODE
-    rooms = [part.size * (inner + 1) - 1 for part in whole]
-    height = max(len(part.label) for part in whole)
+    rooms = [part.size * (inner + 1) - 1 for part in filled]
+    height = max(len(part.label) for part in filled)
     rows = [
-        upright.join(f" {_line(part, row)}".ljust(room) for part, room in zip(whole, rooms, strict=True))
+        upright.join(f" {_get_line(part, row)}".ljust(room) for part, room in zip(filled, rooms, strict=True))
         for row in range(height)
     ]
     edges = [flat * room for room in rooms]
@@ -42,34 +42,34 @@ def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False)
 
 
 def strip(parts: Sequence[Part], grid: int, inner: int, *, plain: bool = False) -> str:
-    """The parts on one line, each slice `inner` columns wide."""
+    """Draw the parts on one line, each slice `inner` columns wide."""
     upright, dot = (ASCII if plain else UNICODE)[1], (ASCII if plain else UNICODE)[-1]
     text = upright
-    for part in _with_gaps(parts, grid, dot):
+    for part in _fill_gaps(parts, grid, dot):
         text += " ".join(part.label).ljust(part.size * (inner + 1) - 1) + upright
     return text
 
 
 def columns(parts: Sequence[Part], spaces: int = 0) -> int:
-    """How wide a slice must be for the labels of these parts, with so many spaces beside them."""
+    """Return the width that a slice needs for the labels of these parts, with so many spaces beside them."""
     return max(LEAST, *(-(-(max(map(len, part.label)) + spaces + 1) // part.size) - 1 for part in parts))
 
 
 def ruler(grid: int, inner: int) -> str:
-    """The numbers of the slices, above where each begins."""
+    """Draw the numbers of the slices, each above the start of its slice."""
     return "".join(f" {number}".ljust(inner + 1) for number in range(grid)).rstrip()
 
 
-def _with_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
-    whole, at = [], 0
+def _fill_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
+    filled, at = [], 0
     for part in [*sorted(parts), Part(grid, 0)]:
         if part.start > at:
-            whole.append(Part(at, part.start - at, (gap,)))
+            filled.append(Part(at, part.start - at, (gap,)))
         if part.size:
-            whole.append(part)
+            filled.append(part)
         at = part.start + part.size
-    return whole
+    return filled
 
 
-def _line(part: Part, row: int) -> str:
+def _get_line(part: Part, row: int) -> str:
     return part.label[row] if row < len(part.label) else ""

@@ -1,4 +1,4 @@
-"""Placements in words and pictures."""
+"""Placements as text and pictures."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ from gpuprov.shown import counted
 
 
 def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:
-    """The placement, what each instance has, and what there is room for."""
+    """Format the placement, the resources of each instance, and the remaining room."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
-    lines = [f"{mig_fit.named(one.profile for one in placed)} on {model.gpu.key}: fits"]
-    for label in (_whole, _split):
-        parts = [Part(one.start, known[one.profile].size, label(wanted[n])) for n, one in enumerate(placed)]
+    lines = [f"{mig_fit.named(instance.profile for instance in placed)} on {model.gpu.key}: fits"]
+    for label in (_format_whole, _split_label):
+        parts = [
+            Part(instance.start, known[instance.profile].size, label(wanted[n])) for n, instance in enumerate(placed)
+        ]
         drawn = picture.slices(parts, grid, width, plain=plain)
         if drawn:
             lines += ["", *drawn]
             break
-    lines += ["", *_table(model, wanted, placed)]
-    lines += ["", f"room for: {_room(model, wanted, placed)}"]
+    lines += ["", *_format_table(model, wanted, placed)]
+    lines += ["", f"room for: {_describe_room(model, wanted, placed)}"]
     return "\n".join(lines + ([f"note: {model.caveat}"] if model.caveat else []))
 
 
 def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, plain: bool) -> str:
-    """One line for each layout, as a strip of slices where the width allows."""
+    """Format one line for each layout, as a strip of slices if the width allows."""
     known = {profile.name: profile for profile in model.profiles}
     grid = model.grid or 0
-    drawn = [[Part(one.start, known[one.profile].size, (one.profile,)) for one in layout] for layout in layouts]
+    drawn = [
+        [Part(instance.start, known[instance.profile].size, (instance.profile,)) for instance in layout]
+        for layout in layouts
+    ]
     inner = max(picture.columns(parts) for parts in drawn)
     lines = [
         f"{model.gpu.key}: {counted(len(layouts), 'layout')} to which no instance can be added, on {grid} memory slices",
@@ -42,26 +47,26 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     if grid * (inner + 1) + 1 <= width:
         lines += [picture.ruler(grid, inner), *(picture.strip(parts, grid, inner, plain=plain) for parts in drawn)]
     else:
-        lines += [", ".join(f"{one.profile}@{one.start}" for one in layout) for layout in layouts]
+        lines += [", ".join(f"{instance.profile}@{instance.start}" for instance in layout) for layout in layouts]
     return "\n".join(lines + (["", f"note: {model.caveat}"] if model.caveat else []))
 
 
-def _whole(one: Instance) -> tuple[str, ...]:
-    return one.profile, *_compute(one)
+def _format_whole(instance: Instance) -> tuple[str, ...]:
+    return instance.profile, *_format_compute(instance)
 
 
-def _split(one: Instance) -> tuple[str, ...]:
-    """The attributes below the name."""
-    end = one.profile.find("gb") + 2
-    return tuple(filter(None, (one.profile[:end], one.profile[end:]))) + _compute(one)
+def _split_label(instance: Instance) -> tuple[str, ...]:
+    """Split the attributes from the name, as lines below it."""
+    end = instance.profile.find("gb") + 2
+    return tuple(filter(None, (instance.profile[:end], instance.profile[end:]))) + _format_compute(instance)
 
 
-def _compute(one: Instance) -> tuple[str, ...]:
-    return (" ".join(f"{size}c" for size in one.compute),) if one.compute else ()
+def _format_compute(instance: Instance) -> tuple[str, ...]:
+    return (" ".join(f"{size}c" for size in instance.compute),) if instance.compute else ()
 
 
-def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
-    """What each instance has, in the order of their slices."""
+def _format_table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
+    """List the resources of each instance, in the order of their slices."""
     known = {profile.name: profile for profile in model.known}
     rows = [("instance", "memory slices", "compute slices", "memory", "SMs")]
     for n in sorted(range(len(placed)), key=lambda n: placed[n].start):
@@ -82,11 +87,11 @@ def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -
     return ("  ".join(row[n].ljust(widths[n]) for n in kept).rstrip() for row in rows)
 
 
-def _room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
-    """The profiles of which one more fits, with the instances where they are."""
-    there = [Instance(one.profile, one.start, wanted[n].compute) for n, one in enumerate(placed)]
+def _describe_room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
+    """List the profiles of which one more fits beside the present instances."""
+    present = [Instance(instance.profile, instance.start, wanted[n].compute) for n, instance in enumerate(placed)]
 
     def fits(profile: Profile) -> bool:
-        return not mig_fit.fit(model.profiles, model.grid or 0, [*there, Instance(profile.name)]).reason
+        return not mig_fit.fit(model.profiles, model.grid or 0, [*present, Instance(profile.name)]).reason
 
     return ", ".join(profile.name for profile in model.profiles if fits(profile)) or "nothing more"

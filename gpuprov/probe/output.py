@@ -1,4 +1,4 @@
-"""What a snippet printed on a host."""
+"""The output of a script on a host."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Output(msgspec.Struct, frozen=True):
     error: str = ""
 
     def rows(self, *, bare: bool = False) -> dict[str, list[str]]:
-        """Lines `KIND|REST` by their kind; other lines do not count, or as kinds of their own where they are `bare`."""
-        found: dict[str, list[str]] = {}
+        """Group lines `KIND|REST` by their kind; other lines are ignored, or with `bare` count as kinds of their own."""
+        rows: dict[str, list[str]] = {}
         for line in self.text.splitlines():
             kind, bar, rest = line.partition("|")
             if bar or bare:
-                found.setdefault(kind, []).append(rest)
-        return found
+                rows.setdefault(kind, []).append(rest)
+        return rows
 
     def cells(self) -> dict[str, list[list[str]]]:
-        """Lines `KIND|CELL|CELL...` by their kind; other lines do not count."""
+        """Group lines `KIND|CELL|CELL...` by their kind, split into cells; other lines are ignored."""
         return {kind: [row.split("|") for row in rows] for kind, rows in self.rows().items()}

@@ -1,6 +1,5 @@
-"""From the pieces of a report to outputs of probes: each brought into the probe's own form, and nothing added that is not there.
-
-A piece that tells only half of what a probe reads is no output of it: half a truth would be judged as the whole.
+"""Conversion of a report's pieces to outputs of probes: each is brought into the probe's own form, with nothing added. A piece
+that has only half of a probe's data is not used as its output: checks would take it for complete.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
 _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
-"""How lspci shows a function whose configuration space reads as ones, since it does not answer; newer ones show the header alone:
-https://github.com/pciutils/pciutils/pull/91"""
+"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show the
+header alone: https://github.com/pciutils/pciutils/pull/91"""
 
 SMI = "nvidia-smi -q"
 LONGEST_LINE = 2000
-"""Characters of a line of lspci that are read."""
+"""Maximum number of characters that are read of a line of lspci."""
 
 
 def uname(text: str) -> str | None:
-    """`uname -a` as `uname -srm`; None where the machine is not told."""
+    """Convert `uname -a` to `uname -srm`; None if the machine type is missing."""
     words, machine = text.split(), re.findall(MACHINES, text)
     return f"{words[0]} {words[2]} {machine[-1]}\n" if len(words) > 3 and machine else None
 
 
 def lspci(text: str) -> str:
-    """`lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
+    """Convert `lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
     rows: list[list[str]] = []
     gone: set[str] = set()
     for line in text.splitlines():
@@ -59,7 +58,7 @@ def lspci(text: str) -> str:
 
 
 def dpkg(text: str) -> str:
-    """The columns of `dpkg -l`; it does not show the source package, which stays empty."""
+    """Convert the columns of `dpkg -l`; it does not show the source package, which stays empty."""
     rows = []
     architecture = "amd64"
     for line in text.splitlines():
@@ -74,7 +73,7 @@ def dpkg(text: str) -> str:
 
 
 def fabric(text: str) -> str:
-    """`nvidia-smi -q`: the lines of each GPU and of its block Fabric."""
+    """Extract from `nvidia-smi -q` the lines of each GPU and of its block Fabric."""
     kept = []
     inside = False
     for line in text.splitlines():
@@ -88,7 +87,7 @@ def fabric(text: str) -> str:
 
 
 def smi_rows(text: str) -> str:
-    """`nvidia-smi -q`: a row per GPU as --query-gpu gives it, or what it said instead."""
+    """Convert `nvidia-smi -q` to a row per GPU as --query-gpu prints it, or its error."""
     driver = re.search(r"^Driver Version\s*: (\S+)", text, re.MULTILINE)
     if driver is None:
         return text
@@ -101,7 +100,7 @@ def smi_rows(text: str) -> str:
 
 
 def units(shown: str, files: str) -> str | None:
-    """`systemctl show` of all services, and `systemctl list-unit-files`: the blocks of the units that are asked for."""
+    """Convert `systemctl show` of all services and `systemctl list-unit-files` to the blocks of the needed units."""
     blocks = {}
     for block in re.split(r"\n\s*\n", shown):
         if match := re.search(r"^Id=(.*)$", block, re.MULTILINE):
@@ -109,21 +108,21 @@ def units(shown: str, files: str) -> str | None:
     if not blocks or "UNIT FILE" not in files:
         return None
     states = dict(re.findall(r"^(\S+\.\w+)\s+([a-z-]+)", files, re.MULTILINE))
-    asked = []
+    needed = []
     for name in UNITS:
         if name in blocks:
-            asked.append(blocks[name])
+            needed.append(blocks[name])
         else:  # not loaded: systemd has nothing to say of it but whether there is a file
             load = "loaded" if name in states else "not-found"
-            asked.append(f"Id={name}\nLoadState={load}\nActiveState=inactive\nUnitFileState={states.get(name, '')}")
-    return "\n\n".join(asked) + "\n"
+            needed.append(f"Id={name}\nLoadState={load}\nActiveState=inactive\nUnitFileState={states.get(name, '')}")
+    return "\n\n".join(needed) + "\n"
 
 
 def _file(path: str) -> Callable[[Pieces], str | None]:
     return lambda pieces: pieces.file(path)
 
 
-def _command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
+def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
     def found(pieces: Pieces) -> str | None:
         text = pieces.commands.get(name)
         return None if text is None else adapt(text)
@@ -131,25 +130,26 @@ def _command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[P
     return found
 
 
-def _functions(pieces: Pieces) -> str | None:
+def _convert_functions(pieces: Pieces) -> str | None:
     for command in ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn"):
         if (text := pieces.commands.get(command)) is not None:
             return lspci(text)
     return None
 
 
-def _gpu_health(pieces: Pieces) -> str | None:
-    """None unless the report tells what is on the bus beside what nvidia-smi shows: of GPUs that it does not show it says nothing."""
-    functions, shown = _functions(pieces), pieces.commands.get(SMI)
+def _convert_gpu_health(pieces: Pieces) -> str | None:
+    """Convert GPU health; None unless the report also has the PCI bus, as nvidia-smi says nothing of GPUs that it does not
+    show."""
+    functions, shown = _convert_functions(pieces), pieces.commands.get(SMI)
     if functions is None or shown is None:
         return None
-    gpus = [one for one in pci.parse(Output(functions)) if one.pci_class[:4] in ("0300", "0302")]
-    own = [one for one in gpus if not one.driver.endswith("vfio-pci")]
-    gone = "".join(f"@gone {one.address}\n" for one in own if one.gone)
-    return f"@present {len(own)}\n@given {len(gpus) - len(own)}\n{gone}@smi\n{shown}"
+    gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
+    ours = [gpu for gpu in gpus if not gpu.driver.endswith("vfio-pci")]
+    gone = "".join(f"@gone {gpu.address}\n" for gpu in ours if gpu.gone)
+    return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown}"
 
 
-def _nvlink_errors(pieces: Pieces) -> str | None:
+def _convert_nvlink_errors(pieces: Pieces) -> str | None:
     shown = pieces.commands.get("nvidia-smi nvlink -e")
     return None if shown is None else f"{shown}@status 0\n"
 
@@ -158,8 +158,8 @@ _STAMP = re.compile(r"\[ *([0-9]{1,10})\.[0-9]+\]")
 
 
 def kernel_log(text: str) -> str | None:
-    """`dmesg`: the kernel's lines with their seconds since the boot, whose time is not told. None where they have no such stamps: they
-    come from a shell that shows other ones, or from a log that somebody has searched."""
+    """Convert `dmesg`: the kernel's lines with their seconds since the boot, whose time is unknown. None if they lack such
+    stamps: they come from a `dmesg` with another format, or from a searched log."""
     said = list(kernel_lines.joined(text.splitlines()))
     lines = [line for line in said if _STAMP.match(line)]
     if not lines or len(lines) * 2 < len([line for line in said if line.strip()]):
@@ -170,18 +170,18 @@ def kernel_log(text: str) -> str | None:
 
 
 _SHORT = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}:\d{2}:\d{2}) (\S+) kernel: (.*)")
-"""`journalctl`, which leaves the year out."""
+"""Pattern of a line of `journalctl`, which omits the year."""
 
 
 def searched_log(text: str, made: float) -> str | None:
-    """NVIDIA's lines of `journalctl`, of a report that was `made` then: in the year before it, in the host's own time zone."""
+    """Convert NVIDIA's lines of `journalctl` in a report made at `made`: from the year before it, in the host's own time zone."""
     year = datetime.fromtimestamp(made, UTC).year
     rows = []
     for match in map(_SHORT.fullmatch, kernel_lines.joined(text.splitlines())):
         if match is None:
             continue
-        at = [_time(f"{one} {match[1]} {match[2]} {match[3]}") for one in (year, year - 1)]
-        seconds = next((one for one in at if one is not None and one < made + 86400), None)
+        at = [_parse_time(f"{candidate} {match[1]} {match[2]} {match[3]}") for candidate in (year, year - 1)]
+        seconds = next((time for time in at if time is not None and time < made + 86400), None)
         if seconds is None:
             continue
         rows.append(f"{seconds:.6f} {match[4]} kernel: {match[5]}")
@@ -191,36 +191,36 @@ def searched_log(text: str, made: float) -> str | None:
     return f"now|{int(made)}\nboot|0\nsource|journal\nsearched|\nfirst|{rows[0]}\n{lines}"
 
 
-def _time(words: str) -> float | None:
-    """`2026 Nov 19 14:02:49`, in UTC; None for a day that the year has not."""
+def _parse_time(words: str) -> float | None:
+    """Parse `2026 Nov 19 14:02:49`, in UTC; None for a day that the year does not have."""
     try:
         return datetime.strptime(words, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
 
 
-def _kernel_log(pieces: Pieces) -> str | None:
-    whole = kernel_log(pieces.commands.get("dmesg", ""))
+def _convert_kernel_log(pieces: Pieces) -> str | None:
+    log = kernel_log(pieces.commands.get("dmesg", ""))
     searched, made = pieces.commands.get(bug_report.SEARCHED), bug_report.seconds(pieces.commands.get("date", ""))
-    return whole or (searched_log(searched, made) if searched and made else None)
+    return log or (searched_log(searched, made) if searched and made else None)
 
 
 BRIDGE = "[15b3:1021]"
 
 
-def _bridges(pieces: Pieces) -> str | None:
-    """None where there is a ConnectX-7: only its vital product data tell whether it bridges to an NVSwitch."""
+def _find_bridges(pieces: Pieces) -> str | None:
+    """Find bridges to NVSwitches; None if there is a ConnectX-7: only its vital product data show whether it is one."""
     shown = next((text for command, text in pieces.commands.items() if command.startswith("lspci -nn")), None)
     return "" if shown and BRIDGE not in shown else None
 
 
-def _loaded(pieces: Pieces) -> str | None:
+def _convert_loaded(pieces: Pieces) -> str | None:
     shown = pieces.files.get("/proc/modules") or pieces.commands.get("lsmod")
     return shown and re.sub(r"\AModule\s+Size.*\n", "", shown)
 
 
-def _limits(pieces: Pieces) -> str | None:
-    """None of a report that was cut off: a file that may be missing would overrule the others."""
+def _convert_limits(pieces: Pieces) -> str | None:
+    """Convert login limits; None for a truncated report: a missing file might override the others."""
     if "/etc/security/limits.conf" not in pieces.files or pieces.cut:
         return None
     return "".join(
@@ -228,12 +228,12 @@ def _limits(pieces: Pieces) -> str | None:
     )
 
 
-def _units(pieces: Pieces) -> str | None:
+def _convert_units(pieces: Pieces) -> str | None:
     shown, files = pieces.commands.get("systemctl show service"), pieces.commands.get("systemctl list-unit-files")
     return units(shown, files) if shown and files else None
 
 
-def _os_release(pieces: Pieces) -> str | None:
+def _convert_os_release(pieces: Pieces) -> str | None:
     return pieces.files.get("/etc/os-release") or pieces.files.get("/usr/lib/os-release")
 
 
@@ -241,44 +241,45 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "loaded_driver": _file("/proc/driver/nvidia/version"),
     "driver_parameters": _file("/proc/driver/nvidia/params"),
     "command_line": _file("/proc/cmdline"),
-    "os_release": _os_release,
-    "platform": _command("uname -a", uname),
-    "loaded_modules": _loaded,
-    "login_limits": _limits,
-    "default_limits": _command(
+    "os_release": _convert_os_release,
+    "platform": _from_command("uname -a", uname),
+    "loaded_modules": _convert_loaded,
+    "login_limits": _convert_limits,
+    "default_limits": _from_command(
         "systemctl show",
         lambda text: "".join(f"{row}\n" for row in text.splitlines() if row.startswith("DefaultLimit")),
     ),
-    "sysctl": _command("sysctl -a"),
-    "nvidia_functions": _functions,
-    "nvidia_smi": _command(SMI, smi_rows),
-    "fabric_state": _command(SMI, fabric),
-    "fabric_bridges": _bridges,
-    "packages": _command("dpkg -l", dpkg),
-    "fabric_packages": _command("dpkg -l", dpkg),
-    "units": _units,
-    "gpu_health": _gpu_health,
-    "nvlink_errors": _nvlink_errors,
-    "kernel_log": _kernel_log,
+    "sysctl": _from_command("sysctl -a"),
+    "nvidia_functions": _convert_functions,
+    "nvidia_smi": _from_command(SMI, smi_rows),
+    "fabric_state": _from_command(SMI, fabric),
+    "fabric_bridges": _find_bridges,
+    "packages": _from_command("dpkg -l", dpkg),
+    "fabric_packages": _from_command("dpkg -l", dpkg),
+    "units": _convert_units,
+    "gpu_health": _convert_gpu_health,
+    "nvlink_errors": _convert_nvlink_errors,
+    "kernel_log": _convert_kernel_log,
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
 }
-"""By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""
+"""Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without epoch
+and locks."""
 
 
 def whole(pieces: Pieces) -> Pieces:
-    """The pieces without a list of GPUs that breaks off, which would miss the others."""
-    if lacking := smi_query.lacking(pieces.commands.get(SMI, "")):
+    """Return the pieces without a truncated list of GPUs, which would lack the others."""
+    if lacking := smi_query.explain_truncation(pieces.commands.get(SMI, "")):
         kept = {name: text for name, text in pieces.commands.items() if name != SMI}
         return msgspec.structs.replace(pieces, commands=kept, cut=pieces.cut or lacking)
     return pieces
 
 
 def outputs(pieces: Pieces) -> dict[str, Output]:
-    """The outputs of the probes that these pieces tell of."""
-    found = {name: made(pieces) for name, made in PROBES.items()}
-    status = dict.fromkeys(("nvidia_smi", "gpu_health"), _smi_status(pieces))
-    return {name: Output(text, status.get(name, 0)) for name, text in found.items() if text is not None}
+    """Return the outputs of the probes for which these pieces have data."""
+    texts = {name: made(pieces) for name, made in PROBES.items()}
+    status = dict.fromkeys(("nvidia_smi", "gpu_health"), _get_smi_status(pieces))
+    return {name: Output(text, status.get(name, 0)) for name, text in texts.items() if text is not None}
 
 
-def _smi_status(pieces: Pieces) -> int:
+def _get_smi_status(pieces: Pieces) -> int:
     return 0 if "Driver Version" in pieces.commands.get(SMI, "") else 9

@@ -20,14 +20,14 @@ _END = re.compile(rf"^{re.escape(END)}\s*$", re.MULTILINE)
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
 _ROOT = "/.bottlerocket/rootfs"
-"""Where the script finds the host's own files in Bottlerocket's admin container."""
+"""Path of the host's own files in Bottlerocket's admin container."""
 _HEADINGS = (
     r"/(?:[\w.+-]+/)*((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)",
     r"(dmesg):",
 )
-"""How the script names a command whose output follows: by the path that `which` finds, or in words of its own, as dmesg in every
-version. Others in its own words are no output that a probe reads: xset, nvidia-settings, xrandr, the window manager, the kind of
-driver."""
+"""Headings of the script before a command's output: the path that `which` finds, or its own words, as for dmesg in every
+version. Other headings in its own words are for output that no probe reads: xset, nvidia-settings, xrandr, the window manager,
+the kind of driver."""
 _COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
@@ -40,24 +40,24 @@ _LONG = {"--query": "-q", "--errorcounters": "-e"}
 
 
 def is_one(text: str) -> bool:
-    """Whether this is such a report."""
+    """Return whether the text is such a report."""
     return HEAD in text[:4000]
 
 
 def host(text: str) -> str:
-    """What the host called itself; "" where the report does not say."""
-    found = _UNAME.search(text)
-    return found[2] if found else ""
+    """Parse the host's own name; "" if the report does not have it."""
+    match = _UNAME.search(text)
+    return match[2] if match else ""
 
 
 def date(text: str) -> str:
-    """When it was made, in the words of `date`."""
-    found = _DATE.search(text)
-    return found[1].strip() if found else ""
+    """Parse the report's time, in the format of `date`."""
+    match = _DATE.search(text)
+    return match[1].strip() if match else ""
 
 
 def seconds(date: str) -> float:
-    """What `date` prints, as seconds since 1970; 0 where it is not understood (a zone by name other than UTC)."""
+    """Convert the output of `date` to seconds since 1970; 0 if it cannot be parsed (a named zone other than UTC)."""
     for form in ("%a %b %d %H:%M:%S UTC %Y", "%a %d %b %Y %I:%M:%S %p UTC", "%a %b %d %I:%M:%S %p UTC %Y"):
         try:
             return datetime.strptime(date, form).replace(tzinfo=UTC).timestamp()
@@ -68,25 +68,25 @@ def seconds(date: str) -> float:
 
 
 def pieces(text: str) -> Pieces:
-    """The files and commands in it. Where one is there twice, the first counts. Of a report without its end the last one is left out:
-    nobody knows how much of it there was."""
-    found = Pieces()
-    whole = _END.search(text) is not None
+    """Parse the files and commands in the report. Of duplicates the first counts. In a report without its end the last one is
+    left out, as it may be incomplete."""
+    collected = Pieces()
+    complete = _END.search(text) is not None
     if uname := _UNAME.search(text):
-        found.commands["uname -a"] = uname[1] + "\n"
-    if (log := _SEARCHED.search(text)) and (whole or log.end() < len(text)):
-        found.commands |= {SEARCHED: log[1], "date": date(text)}
+        collected.commands["uname -a"] = uname[1] + "\n"
+    if (log := _SEARCHED.search(text)) and (complete or log.end() < len(text)):
+        collected.commands |= {SEARCHED: log[1], "date": date(text)}
     *sections, last = _RULE.split(text)
     for section in sections:
-        _section(section, found)
-    name = _section(last, found, whole=whole)
-    if not whole:
-        found.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
-    return found
+        _add_section(section, collected)
+    name = _add_section(last, collected, whole=complete)
+    if not complete:
+        collected.cut = f'it has no line "{END}"' + (f", and breaks off in {name}" if name else "")
+    return collected
 
 
-def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
-    """Take a section's pieces; without the last one where the section is not `whole`. Return that one's name, if it has any."""
+def _add_section(section: str, collected: Pieces, *, whole: bool = True) -> str:
+    """Add a section's pieces, without the last one if the section is not `whole`. Returns the name of the omitted one, if any."""
     into: tuple[dict[str, str], str] | None = None
     lines: list[str] = []
     blank = True
@@ -99,13 +99,13 @@ def _section(section: str, found: Pieces, *, whole: bool = True) -> str:
         if match := _FILE.match(line):
             close()
             path = posixpath.normpath(match[1].removeprefix(_ROOT))
-            into, lines = (None if match[2] else (found.files, path)), []
+            into, lines = (None if match[2] else (collected.files, path)), []
             if match[2] == "does not exist":
-                found.absent.add(path)
+                collected.absent.add(path)
         elif blank and (match := _COMMAND.match(line)):
             close()
             program, *words = (match[1] or match[2]).split()
-            into, lines = (found.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
+            into, lines = (collected.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
         elif not (line.startswith("*** ls: ") and not lines):
             lines.append(line)
         blank = not line.strip()

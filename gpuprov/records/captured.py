@@ -1,4 +1,4 @@
-"""gpuprov's own captures: exactly what the probes printed on a host, less its secrets, in one file per host."""
+"""gpuprov's own captures: the exact output of the probes on a host, without its secrets, in one file per host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from gpuprov.reading.archives import MEMBER
 from gpuprov.records.model import Record
 
 FORMAT = 2
-"""It counts on where a probe's output reads otherwise: what an earlier gpuprov captured would be misread."""
+"""Version of the format; it is increased when a probe's output changes meaning, as captures of an earlier gpuprov would be
+misread."""
 SUFFIX = ".capture.json"
 
 
 class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The file. `read_at`: seconds since 1970. `masked`: how many secrets were replaced."""
+    """The file. `read_at`: seconds since 1970. `masked`: number of replaced secrets."""
 
     gpuprov_capture: int
     version: str = ""
@@ -33,17 +34,17 @@ class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def file_name(host: str) -> str:
-    """The file of a host's capture: a plain name, another one for each host, whatever the inventory calls it."""
+    """Return the file name of a host's capture: a plain name, unique for each host, whatever its name in the inventory."""
     return re.sub(r"\A\.", "%2E", quote(host, safe="@+")) + SUFFIX
 
 
 def host_of(name: str) -> str:
-    """The host whose file has this name."""
+    """Return the host whose file has this name."""
     return unquote(name.removesuffix(SUFFIX))
 
 
 def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -> Capture:
-    """The capture of a host. `secrets`: values of the inventory that must not be in it, whatever they look like."""
+    """Make the capture of a host. `secrets`: values of the inventory that must not be in it, whatever they look like."""
     outputs: dict[str, Output] = {}
     count = 0
     for name, output in facts.outputs().items():
@@ -57,26 +58,26 @@ def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -
 
 
 def text(capture: Capture) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return as_document(capture, indent=1) + "\n"
 
 
 def parse(text: str, path: str) -> Record:
-    """Raises Unreadable for what is no capture, or one of another form."""
+    """Parse a capture. Raises Unreadable for other text, or another version of the format."""
     try:
-        found = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
+        capture = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
         raise Unreadable(f"no capture of gpuprov: {error}") from error
-    if found.gpuprov_capture != FORMAT:
+    if capture.gpuprov_capture != FORMAT:
         raise Unreadable(
-            f"a capture of form {found.gpuprov_capture}, made by gpuprov {found.version[:20]}",
+            f"a capture of form {capture.gpuprov_capture}, made by gpuprov {capture.version[:20]}",
             f"form {FORMAT}, as this gpuprov ({__version__}) captures it anew",
         )
     return Record(
-        host=found.host,
+        host=capture.host,
         path=path,
         kind="capture",
-        outputs=found.outputs,
-        read_at=found.read_at if 0 < found.read_at < time.time() + 86400 else 0,
-        text="\n".join(output.text + output.error for output in found.outputs.values()),
+        outputs=capture.outputs,
+        read_at=capture.read_at if 0 < capture.read_at < time.time() + 86400 else 0,
+        text="\n".join(output.text + output.error for output in capture.outputs.values()),
     )

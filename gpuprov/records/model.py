@@ -1,4 +1,4 @@
-"""A record of one host: the pieces that were found in it, and the outputs of probes that follow from them."""
+"""A record of one host: its pieces, and the outputs of probes derived from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ Kind = Literal["capture", "bug report", "sosreport"]
 
 
 class Pieces(msgspec.Struct):
-    """What a report holds, as its makers collected it.
-
-    `files`: text by absolute path. `commands`: output by command line, the program without its folder. `absent`: files that the
-    report says were not on the host. `cut`: why the report is known to be incomplete; empty where it is not.
+    """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command line,
+    the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason why the
+    report is known to be incomplete; empty if it is not.
     """
 
     files: dict[str, str] = {}
@@ -25,16 +24,15 @@ class Pieces(msgspec.Struct):
     cut: str = ""
 
     def file(self, path: str) -> str | None:
-        """The text of a file; "" for one that was not there; None where the report says nothing of it."""
+        """Return the text of a file; "" for one that was absent on the host; None if the report does not mention it."""
         return "" if path in self.absent else self.files.get(path)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One host as it was. `host` is what it called itself, `path` where the record lies, `text` all of it, to search for messages.
-
-    `read_at`: seconds since 1970, 0 if unknown. `fault`: why it could not be read, empty where it could. `readable`: the probes that
-    gpuprov looks for in a record of this kind; empty: all. `cut`: why it is known to be incomplete: what may be missing in it is in no
-    output.
+    """The state of one host at the time of the record. `host` is its own name, `path` the path of the record, `text` all of
+    its text, to search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the error if it could not be read,
+    else empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all. `cut`: the reason why it is
+    known to be incomplete: outputs that may lack data are left out.
     """
 
     host: str
@@ -49,8 +47,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedFacts(Facts):
-    """Facts of a record. What it does not hold, or gpuprov does not look for in it, raises NotRecorded: the check that asks is
-    skipped, it neither passes nor fails."""
+    """Facts of a record. Data that it lacks, or that gpuprov does not look for in it, raises NotRecorded: the check that needs
+    it is skipped, it neither passes nor fails."""
 
     def __init__(self, record: Record) -> None:
         super().__init__(record.outputs)

@@ -1,4 +1,5 @@
-"""A path -> the records in it: one file or archive, or a folder of them. What it is, is told by what is in it, never by its name."""
+"""Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never by the
+name."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ READABLE = frozenset({"container", *adapt.PROBES})
 
 
 def read(path: Path) -> list[Record]:
-    """Every record at the path, by host. Raises GpuprovError where there is none, or where it cannot be read."""
+    """Read every record at the path, by host. Raises GpuprovError if there is none, or it cannot be read."""
     try:
         if what := refused(str(path)):
             raise Unreadable(f"this is {what}", "a file or folder")
-        records = _folder(path) if path.is_dir() or archives.is_archive(path) else [_single(path)]
+        records = _read_folder(path) if path.is_dir() or archives.is_archive(path) else [_read_single(path)]
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {ALLOWED}") from error
     except Unreadable as error:
@@ -42,36 +43,39 @@ def read(path: Path) -> list[Record]:
     return sorted(records, key=lambda record: record.host)
 
 
-def _single(path: Path) -> Record:
+def _read_single(path: Path) -> Record:
     text = archives.text_of(archives.unpacked(path))
     if bug_report.is_one(text):
-        return _bug_report(text, str(path))
+        return _read_bug_report(text, str(path))
     if text.lstrip().startswith("{"):
         return captured.parse(text, str(path))
     raise Unreadable("it is none of the records that gpuprov knows")
 
 
-def _folder(path: Path) -> list[Record]:
-    tree = archives.tree(path, _wanted)
+def _read_folder(path: Path) -> list[Record]:
+    tree = archives.tree(path, _is_wanted)
     texts = {name: data for name, data in tree.items() if not isinstance(data, Unreadable)}
-    records = [record for name, data in tree.items() if (record := _one_of_many(path, name, data))]
+    records = [record for name, data in tree.items() if (record := _read_member(path, name, data))]
     if sosreport.is_one(set(texts)):
-        own = {name: data for name, data in texts.items() if sosreport.wanted(name)}
-        records.append(_sosreport(own, str(path), CUT if tree.cut else ""))
+        members = {name: data for name, data in texts.items() if sosreport.wanted(name)}
+        records.append(_read_sosreport(members, str(path), CUT if tree.cut else ""))
     if tree.cut:
-        records = [msgspec.structs.replace(one, cut=one.cut or CUT) for one in records]
+        records = [msgspec.structs.replace(record, cut=record.cut or CUT) for record in records]
     pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
-    if not records and (bad := next(((name, one) for name, one in tree.items() if isinstance(one, Unreadable)), None)):
+    if not records and (
+        bad := next(((name, content) for name, content in tree.items() if isinstance(content, Unreadable)), None)
+    ):
         raise Unreadable(f"{bad[0]}: {bad[1]}")
     if tree.cut and not records:
         raise Unreadable("it was cut off before the first record in it")
     return records
 
 
-def _one_of_many(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
-    """The record that a file of a folder or archive is; None where it is none. One that cannot be read costs only its own host."""
+def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
+    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its own
+    host."""
     place, file = f"{path}/{name}", name.rpartition("/")[2]
     match = _BUG_REPORT.search(name)
     kind: Kind = "bug report" if match else "capture"
@@ -83,13 +87,13 @@ def _one_of_many(path: Path, name: str, data: bytes | Unreadable) -> Record | No
         if not match:
             return captured.parse(archives.text_of(data), place)
         text = archives.text_of(archives.inner(data))
-        return _bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
+        return _read_bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
     except Unreadable as error:
         host = (match[1] or "") if match else captured.host_of(file)
         return Record(host=host, path=place, kind=kind, outputs={}, fault=str(error))
 
 
-def _wanted(name: str) -> bool:
+def _is_wanted(name: str) -> bool:
     return bool(
         _BUG_REPORT.search(name)
         or _CAPTURE.match(name.rpartition("/")[2])
@@ -98,14 +102,14 @@ def _wanted(name: str) -> bool:
     )
 
 
-def _bug_report(text: str, path: str, node: str = "") -> Record:
-    """`node`: the name that a must-gather gives the file; inside, the driver's pod calls itself otherwise."""
+def _read_bug_report(text: str, path: str, node: str = "") -> Record:
+    """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another name."""
     pieces = adapt.whole(bug_report.pieces(text))
     return Record(
         host=node or bug_report.host(text),
         path=path,
         kind="bug report",
-        outputs=_outputs(pieces),
+        outputs=_build_outputs(pieces),
         read_at=bug_report.seconds(bug_report.date(text)),
         text=text,
         readable=READABLE,
@@ -113,19 +117,19 @@ def _bug_report(text: str, path: str, node: str = "") -> Record:
     )
 
 
-def _sosreport(tree: dict[str, bytes], path: str, cut: str) -> Record:
+def _read_sosreport(tree: dict[str, bytes], path: str, cut: str) -> Record:
     pieces = adapt.whole(sosreport.pieces(tree, cut))
     return Record(
         host=sosreport.host(tree),
         path=path,
         kind="sosreport",
-        outputs=_outputs(pieces),
+        outputs=_build_outputs(pieces),
         text=sosreport.logs(tree),
         readable=READABLE,
         cut=pieces.cut,
     )
 
 
-def _outputs(pieces: Pieces) -> dict[str, Output]:
-    """A report does not say whether it was made in a container; it is taken for one of a host."""
+def _build_outputs(pieces: Pieces) -> dict[str, Output]:
+    """Convert the pieces to outputs. A report does not say whether it was made in a container; it is taken for one of a host."""
     return {"container": Output("none\n"), **adapt.outputs(pieces)}

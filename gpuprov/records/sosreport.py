@@ -39,39 +39,39 @@ LOGS = re.compile(
 
 
 def inside(name: str) -> str:
-    """A member's name without the folder that sos puts all into; the name itself where there is none."""
+    """Return a member's name without sos's top folder; the name itself if there is none."""
     first, slash, rest = name.partition("/")
     return rest if slash and first.startswith("sosreport") else name
 
 
 def wanted(name: str) -> bool:
-    """Whether a member is read at all."""
+    """Return whether a member is read at all."""
     bare = inside(name)
     return bool(FILES.match(bare) or LOGS.match(bare) or bare.removeprefix("sos_commands/") in COMMANDS)
 
 
 def is_one(names: set[str]) -> bool:
-    """Whether a tree with these members is such a report."""
+    """Return whether a tree with these members is such a report."""
     return any(inside(name).startswith("sos_commands/") for name in names)
 
 
 def pieces(tree: dict[str, bytes], cut: str = "") -> Pieces:
-    """The files and commands in it. `cut`: why others may be missing."""
-    found = Pieces(cut=cut)
+    """Collect the files and commands in the report. `cut`: the reason why others may be missing."""
+    collected = Pieces(cut=cut)
     for name, data in tree.items():
         bare = inside(name)
         command = COMMANDS.get(bare.removeprefix("sos_commands/"))
         if command:
-            found.commands.setdefault(command, text_of(data))
+            collected.commands.setdefault(command, text_of(data))
         elif bare == "installed-rpms":
-            found.commands["rpm -qa"] = text_of(data)
+            collected.commands["rpm -qa"] = text_of(data)
         elif FILES.match(bare):
-            found.files[f"/{bare}"] = text_of(data)
-    return found
+            collected.files[f"/{bare}"] = text_of(data)
+    return collected
 
 
 def host(tree: dict[str, bytes]) -> str:
-    """What the host called itself."""
+    """Return the host's own name."""
     named = {inside(name): data for name, data in tree.items()}
     for name in ("sos_commands/host/hostname", "hostname"):
         if text := text_of(named.get(name, b"")).strip():
@@ -80,5 +80,5 @@ def host(tree: dict[str, bytes]) -> str:
 
 
 def logs(tree: dict[str, bytes]) -> str:
-    """The texts in which messages stand."""
+    """Return the texts that contain messages."""
     return "\n".join(text_of(data) for name, data in tree.items() if LOGS.match(inside(name)))

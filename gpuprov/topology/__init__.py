@@ -1,4 +1,4 @@
-"""What is wired to what on a host: GPUs, NVLinks, PCIe switches, NUMA nodes and HCAs; how far they are, and what is wrong."""
+"""The wiring of a host: GPUs, NVLinks, PCIe switches, NUMA nodes and HCAs; their distances, and defects."""
 
 from gpuprov.topology.model import DISTANCES, Wiring, read
 

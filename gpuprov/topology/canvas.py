@@ -1,4 +1,4 @@
-"""The shapes and colours of a picture: boxes with words, wires, and a style for light and dark."""
+"""The shapes and colours of a picture: boxes with text, wires, and a style for light and dark."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ text{fill:#e6edf3}.s{fill:#9198a1}.paper{fill:#0d1117}.b{stroke:#656c76}
 STYLE = f"{LIGHT}@media (prefers-color-scheme: dark) {{{DARK}}}\n"
 LINE = 14
 SMALL, LARGE = 6.0, 7.4
-"""How wide a character is at most, in the small and in the bold type."""
+"""Maximum width of a character in the small and in the bold font."""
 
 
 class Canvas:
-    """Shapes in the order in which they are drawn; what is drawn later lies above."""
+    """Shapes in drawing order; later ones lie on top."""
 
     def __init__(self, style: str = STYLE) -> None:
         self.style, self.parts = style, list[str]()
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, words: Sequence[tuple[str, str]]) -> None:
-        """A box with lines of words, each with its class; what is too long is cut, and stands whole in the tooltip."""
+        """Draw a box with lines of text, each with its class; a line that is too long is cut, and complete in the tooltip."""
         self.begin("\n".join(word for word, _ in words if word))
         self.rect(f"b {kind}", x, y, width, height, rounded=4)
         first = y + LINE if len(words) > 1 else y + height / 2 + 4
@@ -44,9 +44,9 @@ class Canvas:
             self.text(x + 6, first + number * LINE, word if len(word) <= fits else f"{word[: fits - 1]}…", style)
         self.end()
 
-    def begin(self, told: str) -> None:
-        """What is drawn until `end` has these words as its tooltip."""
-        self.parts.append(f"<g><title>{in_markup(told)}</title>" if told else "<g>")
+    def begin(self, tooltip: str) -> None:
+        """Begin a group whose shapes, until `end`, have this tooltip."""
+        self.parts.append(f"<g><title>{in_markup(tooltip)}</title>" if tooltip else "<g>")
 
     def end(self) -> None:
         self.parts.append("</g>")
@@ -65,7 +65,7 @@ class Canvas:
         self.parts.append(f'<path class="{style}" d="M{" L".join(f"{x:g} {y:g}" for x, y in points)}"/>')
 
     def file(self, title: str, width: float, height: float) -> str:
-        """The SVG file: complete in itself."""
+        """Return the self-contained SVG file."""
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '

@@ -1,4 +1,4 @@
-"""`gpuprov topology`: what it answers, and as what it prints it."""
+"""`gpuprov topology`: its results and their output formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNREACHABLE, UNREAD = 4, 1
 
 
 def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tuple[int, str]:
-    """Print each host's wiring: the exit code, and the picture of the last host that could be read (empty: none)."""
+    """Print each host's wiring. Returns the exit code, and the picture of the last host that could be read (empty: none)."""
     code, picture = 0, ""
     hosts: dict[str, document.Host] = {}
     texts: list[str] = []
@@ -55,7 +55,7 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
 
 
 def one_host(names: list[str]) -> None:
-    """Raise GpuprovError where a picture is asked for of several hosts."""
+    """Raise GpuprovError if a picture of several hosts is requested."""
     if len(names) > 1:
         raise GpuprovError(
             f"--svg draws one host, and HOST means {len(names)}: {', '.join(names[:4])}", "name one of them"

@@ -1,6 +1,5 @@
-"""What is wrong with a host's links and ports, without anybody having asked for it: one rule for each fact, with what is to be done.
-
-Health, verify, export, topology and the exporter judge by these.
+"""Defects of a host's links and ports, independent of its spec: one rule for each fact, with the fix. Health, verify, export,
+topology and the exporter use these rules.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from gpuprov.topology.ports import BadPort, bad_ports
 
 Kind = Literal["link", "nvlink"]
 LINK: Action = "drain"
-"""Somebody has to go to the machine."""
+"""Fix for a PCIe link: somebody has to go to the machine."""
 NVLINK: Action = "reset"
-"""As after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"""
+"""Fix for an NVLink, as after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"""
 NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """`found` in words, and `brief` in few; `fix` for a person, `action` as after an Xid. `places`: PCI addresses of what it is about.
-    `unproven`: nobody can say from here whether it is one, or whether it is meant to be so."""
+    """A defect. `found` is the message, `brief` a short one; `fix` for a person, `action` as after an Xid. `places`: PCI
+    addresses of the devices concerned. `unproven`: the host cannot show whether it is a defect, or intended."""
 
     kind: Kind
     found: str
@@ -38,34 +37,34 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def links(wiring: Wiring) -> Iterator[Defect]:
-    """PCIe links below what they could be; idle ones say nothing, and are left out."""
-    for one in lowered(wiring):
-        if one.idle:
+    """Find PCIe links below their capability; idle ones prove nothing, and are left out."""
+    for link in lowered(wiring):
+        if link.idle:
             continue
-        name, who = named(wiring, one.function.address), "its like here" if one.usual else "its ends support"
-        unseen = "" if one.port else f"; {one.unseen or UNSEEN_PORT}"
+        name, who = named(wiring, link.function.address), "its like here" if link.usual else "its ends support"
+        unseen = "" if link.port else f"; {link.unseen or UNSEEN_PORT}"
         yield Defect(
             kind="link",
-            found=f"the PCIe link of {name} is {one.found}, {who} {one.possible}{unseen}",
-            brief=f"{name} is {one.found} of {one.possible}{f'; {one.unseen}' if one.unseen else ''}",
-            fix=link_fix(one.function.address),
+            found=f"the PCIe link of {name} is {link.found}, {who} {link.possible}{unseen}",
+            brief=f"{name} is {link.found} of {link.possible}{f'; {link.unseen}' if link.unseen else ''}",
+            fix=link_fix(link.function.address),
             action=LINK,
-            places=(one.function.address, one.port),
-            unproven=bool(one.unseen),
+            places=(link.function.address, link.port),
+            unproven=bool(link.unseen),
         )
 
 
 def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
-    """The same where nvidia-smi alone tells of links: GPUs whose own is narrower than those of most of their like. A link's
-    speed is not judged, since an idle GPU lowers it."""
+    """Find GPUs whose PCIe link is narrower than that of most similar GPUs, from nvidia-smi alone. A link's speed is not
+    checked, since an idle GPU lowers it."""
     for gpu in gpus:
         width = usual([one.width or 0 for one in gpus if one.kind == gpu.kind])
         if 0 < (gpu.width or 0) < width:
-            found, possible = told(gpu.width or 0, 0), told(width, 0)
+            actual, possible = told(gpu.width or 0, 0), told(width, 0)
             yield Defect(
                 kind="link",
-                found=f"the PCIe link of {gpu.address} is {found}, its like here {possible}",
-                brief=f"{gpu.address} is {found} of {possible}",
+                found=f"the PCIe link of {gpu.address} is {actual}, its like here {possible}",
+                brief=f"{gpu.address} is {actual} of {possible}",
                 fix=link_fix(gpu.address),
                 action=LINK,
                 places=(gpu.address,),
@@ -73,41 +72,43 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
 
 
 def nvlinks(wiring: Wiring, asked: int = 0) -> Iterator[Defect]:
-    """GPUs with fewer NVLinks up than `asked`, or than they should have."""
-    for one in unlinked(wiring, asked):
+    """Find GPUs with fewer NVLinks up than `asked`, or than they should have."""
+    for entry in unlinked(wiring, asked):
         yield Defect(
             kind="nvlink",
-            found=f"{one.gpu.name} has {one.active} NVLinks up; {one.why} {one.expected}",
-            brief=f"{one.gpu.name} has {one.active} of {one.expected}",
-            fix=NVLINK_FIX.format(one.gpu.function.address),
+            found=f"{entry.gpu.name} has {entry.active} NVLinks up; {entry.why} {entry.expected}",
+            brief=f"{entry.gpu.name} has {entry.active} of {entry.expected}",
+            fix=NVLINK_FIX.format(entry.gpu.function.address),
             action=NVLINK,
-            places=(one.gpu.function.address,),
+            places=(entry.gpu.function.address,),
         )
 
 
 def ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
-    """Ports of RDMA devices, as `bad_ports` judges them."""
-    for one in bad_ports(wiring.devices, block):
-        yield of_port(one)
+    """Find defective ports of RDMA devices, by `bad_ports`."""
+    for port in bad_ports(wiring.devices, block):
+        yield of_port(port)
 
 
-def of_port(one: BadPort) -> Defect:
-    """Return what a bad port comes to."""
-    places = (one.address,) if one.address else ()
-    fix = f"the cable, its seat, and the switch's port; mlxlink -d {one.address or one.device} shows lanes and errors"
-    return Defect(kind="link", found=str(one), brief=str(one), fix=fix, action=LINK, places=places, unproven=one.unused)
+def of_port(port: BadPort) -> Defect:
+    """Return the defect for a bad port."""
+    places = (port.address,) if port.address else ()
+    fix = f"the cable, its seat, and the switch's port; mlxlink -d {port.address or port.device} shows lanes and errors"
+    return Defect(
+        kind="link", found=str(port), brief=str(port), fix=fix, action=LINK, places=places, unproven=port.unused
+    )
 
 
 def link_fix(where: str) -> str:
-    """What to do about a lowered link of the function at this address."""
+    """Return the fix for a lowered link of the function at this address."""
     return f"lspci -vv -s {where} | grep LnkSta; reseat the card or its riser, or set the slot right in the firmware"
 
 
 def named(wiring: Wiring, address: str) -> str:
-    """A function as a person knows it: `GPU3 (0000:1b:00.0)`."""
+    """Return a function's name for messages: `GPU3 (0000:1b:00.0)`."""
     names = {gpu.function.address: gpu.name for gpu in wiring.gpus}
     names |= {hca.function.address: hca.name for hca in (*wiring.hcas, *wiring.bridges)}
-    names |= {one.address: f"NVSwitch{number}" for number, one in enumerate(wiring.nvswitches)}
+    names |= {switch.address: f"NVSwitch{number}" for number, switch in enumerate(wiring.nvswitches)}
     below = [names[end] for end in names if address in wiring.tree.functions[end].bridges]
     name = names.get(address, f"the PCIe switch above {shown(below)}" if below else "a function")
     return f"{name} ({address})"
@@ -117,5 +118,5 @@ SHOWN = 4
 
 
 def shown(names: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Format the first names, and the number of further ones."""
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

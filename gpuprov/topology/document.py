@@ -1,6 +1,6 @@
-"""The wiring of hosts as one JSON document: what `gpuprov topology --json` prints.
+"""The wiring of hosts as one JSON document: the output of `gpuprov topology --json`.
 
-docs/reference/topology.schema.json is made from these types.
+docs/reference/topology.schema.json is generated from these types.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT = 1
 
 
 class Gpu(msgspec.Struct, kw_only=True):
-    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its PCIe link as it runs. `nvlinks`: those that are up; null
-    where nobody tells. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the nearest HCA.
-    `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or NV and the number
-    of NVLinks."""
+    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its present PCIe link. `nvlinks`: number of active ones;
+    null if not reported. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the
+    nearest HCA. `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or
+    NV and the number of NVLinks."""
 
     name: str
     address: str
@@ -41,7 +41,7 @@ class Gpu(msgspec.Struct, kw_only=True):
 
 
 class Port(msgspec.Struct, kw_only=True):
-    """A port of an HCA. `rate` in Gb/s; null where the driver does not tell the true one."""
+    """A port of an HCA. `rate` in Gb/s; null if the driver does not report the true one."""
 
     number: int
     state: str
@@ -64,7 +64,7 @@ class Hca(msgspec.Struct, kw_only=True):
 
 
 class Told(msgspec.Struct, kw_only=True):
-    """Something that a person should look at; a note may be as the machine was built."""
+    """A finding that a person should look at; a note may be by design of the machine."""
 
     kind: Kind
     severity: Literal["note", "warning"]
@@ -73,7 +73,7 @@ class Told(msgspec.Struct, kw_only=True):
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """What a host has. `not_on_the_bus`: RDMA devices that are no PCI function, as software devices are."""
+    """The wiring of a host. `not_on_the_bus`: RDMA devices that are not PCI functions, such as software devices."""
 
     gpus: tuple[Gpu, ...]
     hcas: tuple[Hca, ...]
@@ -84,7 +84,7 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class Topology(msgspec.Struct, kw_only=True):
-    """The document: hosts by name, and why others could not be read."""
+    """The document: hosts by name, and the errors of hosts that could not be read."""
 
     gpuprov_topology: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -93,22 +93,27 @@ class Topology(msgspec.Struct, kw_only=True):
 
 
 def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
-    """The document as text."""
-    whole = Topology(hosts=dict(hosts), unread=dict(unread))
-    return as_document(whole)
+    """Return the document as JSON text."""
+    document = Topology(hosts=dict(hosts), unread=dict(unread))
+    return as_document(document)
 
 
 def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
-    """The wiring of one host. Distances as in the matrix."""
+    """Convert the wiring of one host. Distances as in the matrix."""
     return Host(
         gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
-        hcas=tuple(_hca(wiring, hca) for hca in wiring.hcas),
+        hcas=tuple(_convert_hca(wiring, hca) for hca in wiring.hcas),
         nvlink_bridges=tuple(hca.name for hca in wiring.bridges),
-        nvswitches=tuple(one.address for one in wiring.nvswitches),
+        nvswitches=tuple(switch.address for switch in wiring.nvswitches),
         not_on_the_bus=wiring.unplaced,
         findings=tuple(
-            Told(kind=one.kind, severity="note" if one.note else "warning", message=one.message, hint=one.hint)
-            for one in found
+            Told(
+                kind=finding.kind,
+                severity="note" if finding.note else "warning",
+                message=finding.message,
+                hint=finding.hint,
+            )
+            for finding in found
         ),
     )
 
@@ -127,11 +132,11 @@ def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
         nvlinks=gpu.nvlink.active if gpu.nvlink and not wiring.nvlinks.complaint else None,
         nearest=best[gpu.index].name if gpu.index in best else None,
         distance=wiring.near(gpu)[0],
-        distances={one.name: cell(wiring, gpu, one) for one in ends if one is not gpu},
+        distances={end.name: cell(wiring, gpu, end) for end in ends if end is not gpu},
     )
 
 
-def _hca(wiring: Wiring, hca: model.Hca) -> Hca:
+def _convert_hca(wiring: Wiring, hca: model.Hca) -> Hca:
     return Hca(
         name=hca.name,
         address=hca.function.address,

@@ -1,6 +1,5 @@
-"""Whether what a fabric of NVLinks needs on a host lives and works: Fabric Manager, nvidia-imex, and the GPUs' registration.
-
-One rule for each, for those who ask for it in a spec and for health, which nobody needs to ask.
+"""Health of an NVLink fabric's parts on a host: Fabric Manager, nvidia-imex, and the GPUs' registration. One rule for each,
+used by specs that request it and by health.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, fabric.DA
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong in words, what a person does about it, and what that comes to. `unproven`: it may be meant to be so."""
+    """A fault: the message, the fix for a person, and the resulting action. `unproven`: it may be intended."""
 
     found: str
     fix: str
@@ -41,7 +40,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
-    """Whether Fabric Manager's unit is active and its process lives, and both in words."""
+    """Return whether Fabric Manager's unit is active and its process lives, and both in words."""
     process = daemon.process(PROGRAM)
     state = f"{UNIT} is {unit.active if unit.load == 'loaded' else unit.load}"
     if process is None:
@@ -52,12 +51,12 @@ def manager(unit: Unit, daemon: Daemon) -> tuple[bool, str]:
 
 
 def fatal_errors(daemon: Daemon) -> list[str]:
-    """What Fabric Manager's present or last run said of NVSwitches that only a reset undoes."""
+    """List NVSwitch errors of Fabric Manager's present or last run that only a reset clears."""
     return [line for line in daemon.errors if line.startswith("detected NVSwitch fatal error")]
 
 
 def imex(state: Imex) -> tuple[bool, str]:
-    """Whether nvidia-imex's unit is active, its process lives and calls itself READY; and what it is."""
+    """Return whether nvidia-imex's unit is active and its process lives and reports READY; and its state in words."""
     process = state.daemon.process(IMEX_PROGRAM)
     if state.active != "active" or process is None:
         shown = f"{IMEX_UNIT} is {state.active if state.load == 'loaded' else state.load}"
@@ -68,8 +67,8 @@ def imex(state: Imex) -> tuple[bool, str]:
 
 
 def unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
-    """Why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty where it is. `shared`: virtual
-    machines share the switches, so that it waits for a partition."""
+    """Explain why a GPU on NVSwitches is not registered with their fabric, in nvidia-smi's words; empty if it is. `shared`:
+    virtual machines share the switches, so it waits for a partition."""
     if gpu is None:
         return "not told by nvidia-smi"
     if gpu.state == "In Progress" and shared:
@@ -80,7 +79,7 @@ def unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
 
 
 def detached(gpu: GpuFabric | None) -> str:
-    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is, or where the clique is not told.
+    """Explain why a GPU is not in its rack's fabric, in nvidia-smi's words; empty if it is, or if the clique is not reported.
 
     Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
     """
@@ -92,33 +91,33 @@ def detached(gpu: GpuFabric | None) -> str:
 
 
 def faults(facts: Facts) -> Iterator[Fault]:
-    """What is wrong on a host with a loaded driver, whatever its spec asks for. Raises ProbeFailed."""
-    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
+    """Find faults on a host with a loaded driver, independent of its spec. Raises ProbeFailed."""
+    on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.get(fabric.BRIDGES)))
     daemon = facts.get(fabric.DAEMON)
     if generation and on_bus:
         yield from _manager(facts.get(systemd.SYSTEMD_UNITS)[UNIT], daemon, generation)
     if trays:
-        yield from _imex(facts.get(IMEX))
+        yield from _check_imex(facts.get(IMEX))
     yield from of_gpus(facts)
 
 
 def of_gpus(facts: Facts) -> Iterator[Fault]:
-    """What nvidia-smi says that is wrong with the registration and health of GPUs: as much of `faults` as a record tells that does not
-    tell of the daemons. Raises ProbeFailed."""
-    on_bus, generation, trays = _hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
+    """Find faults in the registration and health of GPUs from nvidia-smi: the part of `faults` for records without data about
+    the daemons. Raises ProbeFailed."""
+    on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
     daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
-    yield from _states(
+    yield from _check_states(
         facts.get(fabric.STATE), on_bus, generation, trays=trays,
         shared=daemon is not None and daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
     )  # fmt: skip
 
 
-def _hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
-    """GPUs that are this host's own, the generation of its NVSwitches, and whether it is a tray of a rack."""
-    functions = [one for one in facts.get(pci.NVIDIA_FUNCTIONS) if not one.driver.endswith("vfio-pci")]
-    on_bus = [one for one in functions if one.is_gpu]
-    generation = catalogue.generation([one.identifier for one in functions], bridged=bridged)
-    return on_bus, generation, bool(on_bus) and all(_is_of_rack(one) for one in on_bus)
+def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
+    """Return the host's own GPUs, the generation of its NVSwitches, and whether it is a tray of a rack."""
+    functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not function.driver.endswith("vfio-pci")]
+    on_bus = [function for function in functions if function.is_gpu]
+    generation = catalogue.generation([function.identifier for function in functions], bridged=bridged)
+    return on_bus, generation, bool(on_bus) and all(_is_of_rack(function) for function in on_bus)
 
 
 def _is_of_rack(function: PciFunction) -> bool:
@@ -142,15 +141,15 @@ def _manager(unit: Unit, daemon: Daemon, generation: int) -> Iterator[Fault]:
         yield Fault(found=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
 
 
-def _imex(state: Imex) -> Iterator[Fault]:
-    """Where Kubernetes starts the daemon, its unit is off."""
+def _check_imex(state: Imex) -> Iterator[Fault]:
+    """Find faults of nvidia-imex. If Kubernetes starts the daemon, its unit is off."""
     alive, words = imex(state)
     if state.file == "enabled" and not alive:
         fix = f"journalctl -u {IMEX_UNIT}; systemctl restart {IMEX_UNIT}; nvidia-imex-ctl -N"
         yield Fault(found=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
 
 
-def _states(
+def _check_states(
     states: Sequence[GpuFabric],
     on_bus: Sequence[PciFunction],
     generation: int,
@@ -159,18 +158,18 @@ def _states(
     shared: bool,
     guest: str,
 ) -> Iterator[Fault]:
-    """Of a GPU without such a state nothing is known: it has none, or its driver tells none."""
-    wanted = {one.address for one in on_bus}
-    told = [one for one in states if one.bus in wanted and one.state not in fabric.NOTHING]
+    """Find faults in the GPUs' states. A GPU without a state proves nothing: it has none, or its driver does not report it."""
+    addresses = {function.address for function in on_bus}
+    reported = [gpu for gpu in states if gpu.bus in addresses and gpu.state not in fabric.NOTHING]
     switched = generation >= catalogue.REGISTERS_SINCE
-    bad = [(one, detached(one) if trays else unregistered(one, shared=shared)) for one in told]
-    bad = [(one, words) for one, words in bad if words]
-    elsewhere = [(one, words) for one, words in bad if one.state != "Completed" and not switched and not trays]
+    bad = [(gpu, detached(gpu) if trays else unregistered(gpu, shared=shared)) for gpu in reported]
+    bad = [(gpu, words) for gpu, words in bad if words]
+    elsewhere = [(gpu, words) for gpu, words in bad if gpu.state != "Completed" and not switched and not trays]
     here = [pair for pair in bad if pair not in elsewhere]
     if here:
-        found = "; ".join(f"{one.bus} {words}" for one, words in here)
-        yield Fault(found=found, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
+        message = "; ".join(f"{gpu.bus} {words}" for gpu, words in here)
+        yield Fault(found=message, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
     if elsewhere:
         why = hidden(guest, "nvswitches") or "there is no NVSwitch on the bus"
-        found = "; ".join(f"{one.bus} {words}" for one, words in elsewhere)
-        yield Fault(found=f"{found}: {why}", fix="", action="none", unproven=True)
+        message = "; ".join(f"{gpu.bus} {words}" for gpu, words in elsewhere)
+        yield Fault(found=f"{message}: {why}", fix="", action="none", unproven=True)

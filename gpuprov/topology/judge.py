@@ -1,4 +1,4 @@
-"""What is wrong in a host's wiring, in words."""
+"""Defects and notes about a host's wiring, as messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind` is what it is about. A `note` may be as the machine was built. `places`: PCI addresses of what it is about."""
+    """A message about the wiring. `kind` is its subject. A `note` may be by design of the machine. `places`: PCI addresses
+    concerned."""
 
     kind: Kind
     message: str
@@ -29,62 +30,62 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(wiring: Wiring) -> tuple[Finding, ...]:
-    """Everything that a person should look at, faults first."""
+    """List everything that a person should look at, faults first."""
     found = [
-        *_told_nccl(wiring),
-        *_rails(wiring),
-        *_sockets(wiring),
-        *_links(wiring),
-        *_told(defects.ports(wiring)),
-        *_nvlinks(wiring),
-        *_silent(wiring),
+        *_check_nccl_file(wiring),
+        *_check_rails(wiring),
+        *_check_sockets(wiring),
+        *_check_links(wiring),
+        *_convert_defects(defects.ports(wiring)),
+        *_check_nvlinks(wiring),
+        *_list_silent(wiring),
     ]
-    return tuple(sorted(found, key=lambda one: one.note))
+    return tuple(sorted(found, key=lambda finding: finding.note))
 
 
-def _told_nccl(wiring: Wiring) -> Iterator[Finding]:
+def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
     for message in wiring.told_nccl:
-        hint = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
-        yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=hint)
+        fix = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
+        yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=fix)
 
 
 def paired(wiring: Wiring) -> Rails:
-    """Rails within a PCIe switch; where no HCA is below a GPU's switch, as near as each GPU's nearest is."""
-    found = rails(wiring)
-    if found.pairs or not wiring.hcas:
-        return found
+    """Pair GPUs and HCAs within a PCIe switch; if no HCA is below a GPU's switch, within the distance of the nearest."""
+    pairing = rails(wiring)
+    if pairing.pairs or not wiring.hcas:
+        return pairing
     far = [distance for gpu in wiring.gpus if (distance := wiring.near(gpu)[0])]
-    return rails(wiring, max(far, key=DISTANCES.index)) if far else found
+    return rails(wiring, max(far, key=DISTANCES.index)) if far else pairing
 
 
 def theirs(wiring: Wiring) -> dict[int, Hca]:
-    """The HCA of each GPU's index: of the nearest its own, else one that serves no other; nothing where there is no HCA."""
+    """Return the HCA by GPU index: of the nearest ones the GPU's own, else one that serves no other GPU; empty without HCAs."""
     pairs = paired(wiring).pairs
     taken = {hca.name for hca in pairs.values()}
     best: dict[int, Hca] = {}
     for gpu in wiring.gpus:
         _, hcas = wiring.near(gpu)
-        mine = pairs.get(gpu.index)
-        if mine in hcas and mine is not None:
-            best[gpu.index] = mine
+        own_hca = pairs.get(gpu.index)
+        if own_hca in hcas and own_hca is not None:
+            best[gpu.index] = own_hca
         elif hcas:
             best[gpu.index] = next((hca for hca in hcas if hca.name not in taken), hcas[0])
     return best
 
 
-def _rails(wiring: Wiring) -> Iterator[Finding]:
+def _check_rails(wiring: Wiring) -> Iterator[Finding]:
     if not wiring.gpus or not wiring.hcas:
         return
-    found = rails(wiring)
-    if not found.pairs:
+    pairing = rails(wiring)
+    if not pairing.pairs:
         message = "no HCA is below the same PCIe switch as a GPU: data between them passes the CPU"
         yield Finding(kind="rail", message=message, note=True)
         return
-    left = [hca for hca in spare(wiring, found) if found.without or found.crowded]
-    for gpu in found.without:
+    left = [hca for hca in spare(wiring, pairing) if pairing.without or pairing.crowded]
+    for gpu in pairing.without:
         yield Finding(
             kind="rail",
-            message=f"{gpu.name} has no HCA of its own below its PCIe switch: {_nearest(wiring, gpu)}",
+            message=f"{gpu.name} has no HCA of its own below its PCIe switch: {_describe_nearest(wiring, gpu)}",
             hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(gpu.function.address,),
         )
@@ -95,32 +96,32 @@ def _rails(wiring: Wiring) -> Iterator[Finding]:
             hint="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
             places=tuple(hca.function.address for hca in left),
         )
-    for hca, gpus in found.crowded:
+    for hca, gpus in pairing.crowded:
         yield Finding(
             kind="rail",
             message=f"{hca.name} is shared by {_names(gpus)}, and other HCAs are not",
             hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(hca.function.address, *(gpu.function.address for gpu in gpus)),
         )
-    if found.matched and found.share > 1:
-        message = f"each HCA is shared by {found.share} GPUs"
+    if pairing.matched and pairing.share > 1:
+        message = f"each HCA is shared by {pairing.share} GPUs"
         yield Finding(kind="rail", message=message, note=True)
 
 
-def _nearest(wiring: Wiring, gpu: Gpu) -> str:
+def _describe_nearest(wiring: Wiring, gpu: Gpu) -> str:
     distance = wiring.near(gpu)[0]
     pairs = rails(wiring).pairs
     best = theirs(wiring)[gpu.index]
     users = [other.name for other in wiring.gpus if pairs.get(other.index) == best]
     below = [other.name for other in wiring.gpus if wiring.distance(other.function, best.function) in ("PIX", "PXB")]
-    told = f"the nearest is {best.name} ({distance})"
+    text = f"the nearest is {best.name} ({distance})"
     if users:
-        return f"{told}, which is {' and '.join(users)}'s"
+        return f"{text}, which is {' and '.join(users)}'s"
     where = f"the switch of {' and '.join(below)}" if below else "no GPU's switch"
-    return f"{told}, which is below {where}"
+    return f"{text}, which is below {where}"
 
 
-def _sockets(wiring: Wiring) -> Iterator[Finding]:
+def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
     for gpu in wiring.gpus:
         _, hcas = wiring.near(gpu)
         if hcas and all(crosses(wiring, gpu, hca) for hca in hcas):
@@ -131,10 +132,10 @@ def _sockets(wiring: Wiring) -> Iterator[Finding]:
                 places=(gpu.function.address, hcas[0].function.address),
             )
     pairs = [
-        f"{one.name}-{other.name}"
-        for number, one in enumerate(wiring.gpus)
+        f"{gpu.name}-{other.name}"
+        for number, gpu in enumerate(wiring.gpus)
         for other in wiring.gpus[number + 1 :]
-        if not wiring.between(one, other).startswith("NV") and crosses(wiring, one, other)
+        if not wiring.between(gpu, other).startswith("NV") and crosses(wiring, gpu, other)
     ]
     if pairs:
         without = "" if wiring.nvlinks.pairs is not None else ", as far as is known"
@@ -143,28 +144,32 @@ def _sockets(wiring: Wiring) -> Iterator[Finding]:
 
 
 def crosses(wiring: Wiring, one: Gpu, other: Gpu | Hca) -> bool:
-    """Whether two devices are known to hang on different sockets."""
-    mine, its = wiring.socket(one.function), wiring.socket(other.function)
-    return mine is not None and its is not None and mine != its
+    """Return whether two devices are known to be attached to different sockets."""
+    socket, other_socket = wiring.socket(one.function), wiring.socket(other.function)
+    return socket is not None and other_socket is not None and socket != other_socket
 
 
-def _links(wiring: Wiring) -> Iterator[Finding]:
-    idle = [one.function.address for one in lowered(wiring) if one.idle]
-    yield from _told(defects.links(wiring))
+def _check_links(wiring: Wiring) -> Iterator[Finding]:
+    idle = [link.function.address for link in lowered(wiring) if link.idle]
+    yield from _convert_defects(defects.links(wiring))
     if idle:
         names = shown([named(wiring, address).partition(" (")[0] for address in idle])
         message = f"the PCIe links of {names} are slow while the GPUs are idle, which says nothing"
         yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
 
 
-def _told(found: Iterable[Defect]) -> Iterator[Finding]:
-    for one in found:
+def _convert_defects(defects: Iterable[Defect]) -> Iterator[Finding]:
+    for defect in defects:
         yield Finding(
-            kind=one.kind, message=one.found, hint="" if one.unproven else one.fix, note=one.unproven, places=one.places
+            kind=defect.kind,
+            message=defect.found,
+            hint="" if defect.unproven else defect.fix,
+            note=defect.unproven,
+            places=defect.places,
         )
 
 
-def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
+def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
     if wiring.nvlinks.complaint and any(of_model(gpu.entry) != 0 for gpu in wiring.gpus):
         alone = f", {ALONE}" if len(wiring.gpus) == 1 and wiring.nvlinks.gpus else ""
         message = f"NVLinks are not known: {wiring.nvlinks.complaint}{alone}"
@@ -172,15 +177,15 @@ def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
     for gpu in wiring.gpus:
         if wiring.nvlinks.gpus and gpu.nvlink is None:
             message = f"nvidia-smi does not show {named(wiring, gpu.function.address)}"
-            hint = "journalctl -k | grep -E 'Xid|NVRM'"
-            yield Finding(kind="driver", message=message, hint=hint, places=(gpu.function.address,))
-    yield from _told(defects.nvlinks(wiring))
+            fix = "journalctl -k | grep -E 'Xid|NVRM'"
+            yield Finding(kind="driver", message=message, hint=fix, places=(gpu.function.address,))
+    yield from _convert_defects(defects.nvlinks(wiring))
 
 
-def _silent(wiring: Wiring) -> Iterator[Finding]:
+def _list_silent(wiring: Wiring) -> Iterator[Finding]:
     if wiring.silent:
-        told = shown([f"{one.address} [{one.identifier}]" for one in wiring.silent])
-        message = f"NVIDIA network functions without an RDMA device: {told}"
+        names = shown([f"{function.address} [{function.identifier}]" for function in wiring.silent])
+        message = f"NVIDIA network functions without an RDMA device: {names}"
         yield Finding(kind="driver", message=message, hint="modprobe mlx5_ib, if they are HCAs", note=True)
 
 

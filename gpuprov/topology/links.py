@@ -1,4 +1,4 @@
-"""PCIe links that are narrower or slower than both their ends can, and GPUs whose NVLinks are not all up."""
+"""PCIe links that are narrower or slower than both their ends support, and GPUs whose NVLinks are not all up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpuprov.probe.host.virtualization import hidden
 from gpuprov.topology.model import Gpu, Wiring
 
 WORKING = "P0"
-"""The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu says so of
-pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is judged in any case.
-Without persistence mode the state says nothing: nvidia-smi wakes the GPU, and the link was read before
+"""The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu on
+pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is checked in any case. Without
+persistence mode the state proves nothing: nvidia-smi wakes the GPU, and the link was read before
 (https://docs.nvidia.com/deploy/driver-persistence)."""
 
 
@@ -23,11 +23,9 @@ UNSEEN_PORT = "the port above is not seen from here"
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """A link below what it could be. `port` is the bridge above, empty where this host does not see it. `usual`: only its like on this
-    host say that it could be more.
-
-    `idle`: only the speed is low, and the GPU at its end saves power, so that it says nothing. `unseen`: why nobody can say from here
-    whether it could be more.
+    """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a comparison
+    with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves power, so it proves
+    nothing. `unseen`: the reason why this host cannot show its capability.
     """
 
     function: Function
@@ -44,12 +42,12 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lowered(wiring: Wiring) -> Iterator[Lowered]:
-    """Each such link on the way from a GPU, HCA or NVSwitch to its CPU, once."""
+    """Find each such link on the path from a GPU, HCA or NVSwitch to its CPU, once."""
     gpus = {gpu.function.address: gpu for gpu in wiring.gpus}
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas), *wiring.nvswitches]
     seen: set[str] = set()
     for end in ends:
-        way = [*(wiring.tree.functions[one] for one in end.bridges if one in wiring.tree.functions), end]
+        way = [*(wiring.tree.functions[bridge] for bridge in end.bridges if bridge in wiring.tree.functions), end]
         if wiring.guest or len(way) != len(end.bridges) + 1:
             way = [end]
         for number, function in enumerate(way):
@@ -60,77 +58,80 @@ def lowered(wiring: Wiring) -> Iterator[Lowered]:
             port = way[number - 1] if number else None
             idle = not _is_working(gpus[function.address]) if function.address in gpus else False
             if port is None:
-                found = _lone(
-                    function, [one for one in ends if one.identifier == function.identifier], idle, wiring.guest
+                link = _check_lone_link(
+                    function, [peer for peer in ends if peer.identifier == function.identifier], idle, wiring.guest
                 )
             else:
-                found = _lowered(function, port, idle)
-            if found:
-                yield found
+                link = _check_link(function, port, idle)
+            if link:
+                yield link
 
 
 def _is_working(gpu: Gpu) -> bool:
     return gpu.nvlink is not None and gpu.nvlink.persistent and gpu.nvlink.pstate == WORKING
 
 
-def _lowered(function: Function, port: Function, idle: bool) -> Lowered | None:
-    mine, above = function.link, port.link
-    width, speed = _least(mine.max_width, above.max_width), _least(mine.max_speed, above.max_speed)
-    narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
+def _check_link(function: Function, port: Function, idle: bool) -> Lowered | None:
+    link, above = function.link, port.link
+    width, speed = _get_least(link.max_width, above.max_width), _get_least(link.max_speed, above.max_speed)
+    narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if not narrow and not slow:
         return None
     return Lowered(
         function=function,
         port=port.address,
-        found=told(mine.width, mine.speed),
+        found=told(link.width, link.speed),
         possible=told(width, speed),
         idle=idle and not narrow,
     )
 
 
-def _lone(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
-    """Of a link whose other end is not seen: what most of its like on this host have is possible here, too; what its own end supports
-    need not be."""
-    mine = function.link
-    width, speed = usual([one.link.width for one in alike]), usual([one.link.speed for one in alike])
-    narrow, slow = 0 < mine.width < width, 0 < mine.speed < speed
+def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, guest: str) -> Lowered | None:
+    """Check a link whose other end is not visible: the width and speed of most similar devices on this host are possible here,
+    too; the capability of its own end may not be."""
+    link = function.link
+    width, speed = (
+        usual([peer.link.width for peer in alike]),
+        usual([peer.link.speed for peer in alike]),
+    )
+    narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if narrow or slow:
-        possible = told(max(width, mine.width), max(speed, mine.speed))
+        possible = told(max(width, link.width), max(speed, link.speed))
         return Lowered(
-            function=function, port="", found=told(mine.width, mine.speed), possible=possible, idle=idle and not narrow,
+            function=function, port="", found=told(link.width, link.speed), possible=possible, idle=idle and not narrow,
             usual=True,
         )  # fmt: skip
-    narrow, slow = 0 < mine.width < mine.max_width, 0 < mine.speed < mine.max_speed
+    narrow, slow = 0 < link.width < link.max_width, 0 < link.speed < link.max_speed
     if not narrow and not slow:
         return None
     return Lowered(
         function=function,
         port="",
-        found=told(mine.width, mine.speed),
-        possible=told(mine.max_width, mine.max_speed),
+        found=told(link.width, link.speed),
+        possible=told(link.max_width, link.max_speed),
         idle=idle and not narrow,
         unseen=hidden(guest, "port") or UNSEEN_PORT,
     )
 
 
 def usual(figures: Sequence[float]) -> float:
-    """What more than half of them are; 0 where there is no such figure."""
+    """Return the value that more than half of them have; 0 if there is none."""
     value, count = Counter(figures).most_common(1)[0]
     return value if count * 2 > len(figures) else 0
 
 
-def _least(one: float, other: float) -> float:
-    """The smaller of two figures, of which 0 is unknown."""
+def _get_least(one: float, other: float) -> float:
+    """Return the smaller of two values, where 0 is unknown."""
     return min((value for value in (one, other) if value), default=0)
 
 
 def told(width: float, speed: float) -> str:
-    """`32 GT/s x16`."""
+    """Format a link: `32 GT/s x16`."""
     return " ".join(filter(None, (f"{speed:g} GT/s" if speed else "", f"x{width:g}" if width else "")))
 
 
 class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU with fewer NVLinks up than it should have; `why` says where the number comes from."""
+    """A GPU with fewer NVLinks up than it should have; `why` is the source of the number."""
 
     gpu: Gpu
     active: int
@@ -139,11 +140,11 @@ class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
-    """GPUs with fewer active NVLinks than `asked`, else than their model has, else than their like on this host.
-
-    Cards that take bridges may have none: then all of the model have none. A GPU in MIG mode is not judged: its NVLinks carry
-    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). Where nothing is known of
-    NVLinks, no GPU is judged. A guest may have been given GPUs without their NVLinks: there, each is judged by its like.
+    """Find GPUs with fewer active NVLinks than `asked`, else than their model has, else than similar GPUs on this host. Cards
+    with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped: their NVLinks carry
+    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are
+    skipped if nothing is known of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared
+    with similar ones.
     """
     if wiring.nvlinks.complaint:
         return

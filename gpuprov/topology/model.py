@@ -1,8 +1,8 @@
-"""The devices of a host and the way between two of them, in the terms of `nvidia-smi topo -m` and NCCL.
+"""The devices of a host and the distance between two of them, in the terms of `nvidia-smi topo -m` and NCCL.
 
 PIX: one PCIe switch at most. PXB: several switches, no host bridge. PHB: a host bridge, which is the CPU's. NODE: two host
-bridges of one NUMA node. SYS: two NUMA nodes, whether of one socket or two.
-https://docs.nvidia.com/deploy/nvml-api (nvmlGpuTopologyLevel_t); https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
+bridges of one NUMA node. SYS: two NUMA nodes, whether of one socket or two. https://docs.nvidia.com/deploy/nvml-api
+(nvmlGpuTopologyLevel_t); https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far."""
 PROBES = (PCI, DEVICES, NVLINKS, MACHINE, NCCL_TOPOLOGY)
 BUS = (PCI, DEVICES, MACHINE)
-"""What `read_bus` reads: files of sysfs alone."""
+"""Probes of `read_bus`: they read sysfs alone."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` as nvidia-smi counts, by PCI address where nvidia-smi tells nothing. `nvlink`: what it tells of this GPU."""
+    """A GPU; `index` as nvidia-smi counts, by PCI address without nvidia-smi. `nvlink`: nvidia-smi's data about this GPU."""
 
     index: int
     function: Function
@@ -69,7 +69,7 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
         ports = self.device.ports
         if not ports:
             return "no port"
-        port = next((one for one in ports if one.state == "ACTIVE"), ports[0])
+        port = next((port for port in ports if port.state == "ACTIVE"), ports[0])
         rate = f"{port.rate:g} Gb/s" if port.rate and self.tells_rate else ""
         return " ".join(filter(None, (port.link_layer, rate, port.state)))
 
@@ -79,10 +79,10 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a host has. `bridges` are NVLink bridges (SW_MNG), which are no HCAs; `silent` NVIDIA network functions without an
-    RDMA device; `devices` all RDMA devices, and `unplaced` those that are no PCI function, as software devices are. `told_nccl`: what
-    is wrong with the topology file that /etc/nccl.conf names. `guest`: the hypervisor that the host is a virtual machine of; empty on
-    bare metal, and where nobody knows."""
+    """The devices of a host. `bridges` are NVLink bridges (SW_MNG), which are not HCAs; `silent` NVIDIA network functions
+    without an RDMA device; `devices` all RDMA devices, and `unplaced` those that are not PCI functions, such as software
+    devices. `told_nccl`: defects of the topology file that /etc/nccl.conf names. `guest`: the hypervisor of a virtual machine;
+    empty on bare metal, or if unknown."""
 
     tree: PciTree
     guest: str = ""
@@ -98,15 +98,15 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def switched(self) -> bool:
-        """Whether the NVLinks go to NVSwitches: those are seen, or three GPUs and more have all their links to each other."""
+        """True if the NVLinks go to NVSwitches: those are visible, or three GPUs or more have all their links to each other."""
         if self.nvswitches or self.bridges:
             return bool(self.nvlinks.pairs)
         pairs = self.nvlinks.pairs or {}
         active = {gpu.nvlink.active for gpu in self.gpus if gpu.nvlink and gpu.nvlink.active}
-        return len({one for pair in pairs for one in pair}) > 2 and set(pairs.values()) == active
+        return len({index for pair in pairs for index in pair}) > 2 and set(pairs.values()) == active
 
     def distance(self, one: Function, other: Function) -> Distance:
-        """How far apart two functions are, by the tree alone."""
+        """Return the distance between two functions, by the tree alone."""
         if one.root != other.root:
             return self._between_roots(one, other)
         shared = 0
@@ -125,72 +125,81 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "NODE" if one.numa_node == other.numa_node else "SYS"
 
     def socket(self, function: Function) -> int | None:
-        """The CPU socket that the function hangs on; the NUMA node where sockets are not told, None where neither is."""
+        """Return the CPU socket that the function is attached to; the NUMA node if sockets are unknown, None if both are."""
         if function.numa_node < 0:
             return 0 if len(set(self.tree.sockets.values())) == 1 else None
         socket = self.tree.sockets.get(function.numa_node, -1)
         return function.numa_node if socket < 0 else socket
 
     def between(self, one: Gpu, other: Gpu) -> str:
-        """`NV18` for GPUs that NVLinks join, else the distance by the tree. No pair has more of them than either GPU has up."""
+        """Return `NV18` for GPUs joined by NVLinks, else the distance by the tree. A pair has at most as many NVLinks as
+        either GPU has up."""
         pair = (min(one.index, other.index), max(one.index, other.index))
         joined = (self.nvlinks.pairs or {}).get(pair, 0)
         joined = min([joined, *(gpu.nvlink.active for gpu in (one, other) if gpu.nvlink and gpu.nvlink.active)])
         return f"NV{joined}" if joined else self.distance(one.function, other.function)
 
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
-        """The distance of the nearest HCA, and all that are that near; None and nothing where there is no HCA."""
-        found = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
-        least = min((far for far, _ in found), default=None)
+        """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without HCAs."""
+        distances = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
+        least = min((far for far, _ in distances), default=None)
         if least is None:
             return None, ()
-        return DISTANCES[least], tuple(hca for far, hca in found if far == least)
+        return DISTANCES[least], tuple(hca for far, hca in distances if far == least)
 
 
 def read(facts: Facts) -> Wiring:
-    """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
+    """Build the wiring from a host's facts. Raises ProbeFailed if they could not be read."""
     machine = facts.known(MACHINE)
     return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS), guest=machine.kind if machine else "")
 
 
 def read_bus(facts: Facts) -> Wiring:
-    """The wiring without NVLinks, for whoever starts no nvidia-smi. Raises ProbeFailed where the bus could not be read."""
+    """Build the wiring without NVLinks, so without nvidia-smi. Raises ProbeFailed if the bus could not be read."""
     machine = facts.known(MACHINE)
     return wiring(facts.get(PCI), facts.get(DEVICES), NvLinks(), guest=machine.kind if machine else "")
 
 
 def read_and_told(facts: Facts) -> Wiring:
-    """The same, and what is wrong with the topology file that NCCL is told of. Raises ProbeFailed."""
-    found = read(facts)
-    return msgspec.structs.replace(found, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), found))
+    """Build the wiring as `read` does, with defects of NCCL's topology file. Raises ProbeFailed."""
+    bus = read(facts)
+    return msgspec.structs.replace(bus, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), bus))
 
 
-def told_nccl(file: TopologyFile, found: Wiring) -> tuple[str, ...]:
-    """What is wrong with the topology file that NCCL is told of, for this wiring."""
+def told_nccl(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:
+    """List defects of NCCL's topology file for this wiring."""
     if file.text is None:
         return (f"{file.path} is not there",) if file.path else ()
     try:
-        told = nccl_topology.parse(file.text)
+        root = nccl_topology.parse(file.text)
     except nccl_topology.TopologyError as error:
         return (f"{file.path}: {error}",)
-    gpus = [gpu.function.address for gpu in found.gpus]
-    used = [hca.function.address for hca in found.hcas]
-    wrong = nccl_topology.strange(told, gpus, used, [*file.functions, *used])
-    return tuple(f"{file.path}: {one}" for one in wrong)
+    gpus = [gpu.function.address for gpu in host_wiring.gpus]
+    used = [hca.function.address for hca in host_wiring.hcas]
+    wrong = nccl_topology.strange(root, gpus, used, [*file.functions, *used])
+    return tuple(f"{file.path}: {problem}" for problem in wrong)
 
 
 def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, guest: str = "") -> Wiring:
-    ordered = sorted(tree.functions.values(), key=lambda one: place(one.address))
+    ordered = sorted(tree.functions.values(), key=lambda function: place(function.address))
     linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
-    found = [one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:2] == "03" and not one.virtual]
-    told = all(one.address in linked for one in found)
+    found = [
+        function
+        for function in ordered
+        if function.identifier[:4] == "10de" and function.pci_class[:2] == "03" and not function.virtual
+    ]
+    indexed = all(function.address in linked for function in found)
     gpus = [
-        Gpu(index=linked[one.address].index if told else number, function=one, nvlink=linked.get(one.address))
-        for number, one in enumerate(found)
+        Gpu(
+            index=linked[function.address].index if indexed else number,
+            function=function,
+            nvlink=linked.get(function.address),
+        )
+        for number, function in enumerate(found)
     ]
     placed = [
         Hca(device=device, function=tree.functions[device.address])
-        for device in sorted(devices, key=lambda one: place(one.address))
+        for device in sorted(devices, key=lambda device: place(device.address))
         if device.address in tree.functions
     ]
     return Wiring(
@@ -198,12 +207,14 @@ def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks, *, gu
         guest=guest,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         hcas=tuple(hca for hca in placed if hca.device.works and not hca.function.virtual),
-        nvswitches=tuple(one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:4] == "0680"),
+        nvswitches=tuple(
+            function for function in ordered if function.identifier[:4] == "10de" and function.pci_class[:4] == "0680"
+        ),
         bridges=tuple(hca for hca in placed if hca.device.bridge),
-        silent=tuple(one for one in ordered if _is_silent(one)),
+        silent=tuple(function for function in ordered if _is_silent(function)),
         devices=tuple(devices),
         unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
-        nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),
+        nvlinks=msgspec.structs.replace(nvlinks, pairs=_convert_indices(gpus, nvlinks)),
     )
 
 
@@ -213,8 +224,8 @@ def _is_silent(function: Function) -> bool:
     return function.pci_class[:2] == "02" and not (function.rdma or function.virtual or direct)
 
 
-def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:
-    """nvidia-smi counts otherwise where it does not show every GPU of the bus."""
+def _convert_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:
+    """Convert nvidia-smi's indices to ours, which differ if it does not show every GPU on the bus."""
     ours = {gpu.nvlink.index: gpu.index for gpu in gpus if gpu.nvlink}
     if nvlinks.pairs is None:
         return None
@@ -223,7 +234,7 @@ def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, in
 
 
 def place(address: str) -> tuple[int, ...]:
-    """The order of PCI addresses; without one, or with what is none, first."""
+    """Return the sort key of a PCI address; an empty or invalid one sorts first."""
     try:
         return tuple(int(part, 16) for part in address.replace(".", ":").split(":")) if address else ()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Ports of RDMA devices that are down or slower than they should be, and which devices an `rdma` block is about."""
+"""Ports of RDMA devices that are down or slower than they should be, and the devices that an `rdma` block selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.probe.rdma import hcas, slow_ports
 
 
 class BadPort(msgspec.Struct, frozen=True, kw_only=True):
-    """A port that does not carry what it should, in words. `unused`: nobody says that it should."""
+    """A port that is down or too slow, as a message. `unused`: no spec says that it should be used."""
 
     device: str
     address: str
@@ -27,51 +27,51 @@ class BadPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selectors(block: Any) -> list[Selector]:
-    """Those of an `rdma` block, as they are on the host."""
-    return [Selector(one.pci, one.driver, one.netdev) for one in block.devices]
+    """Convert the selectors of an `rdma` block to those of the host code."""
+    return [Selector(device.pci, device.driver, device.netdev) for device in block.devices]
 
 
 def selected(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:
-    """The devices that the block is about: those that its selectors mean, or else all that speak its fabric. No NVLink bridges."""
+    """Return the devices that the block selects: by its selectors, or else all of its fabric. NVLink bridges are excluded."""
     if block.fabric == "soft":
         named = set(block.soft.netdevs)
-        mine = tuple(device for device in hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
-        return tuple(device for device in mine if not named or named & {*device.netdevs, *device.macs})
+        soft = tuple(device for device in hcas(devices) if device.driver == SOFT_MODULES[block.soft.driver])
+        return tuple(device for device in soft if not named or named & {*device.netdevs, *device.macs})
     return onhost.selected(block.fabric, selectors(block), devices)
 
 
 def bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
-    """Ports that are down, and those that are slower than their like. `block`: what the spec asks of RDMA devices, if it does.
-
-    A port of a device that the block is about must be up. Any other must where more than half of its like are: the first, or the
-    further, ports of the same model and link layer that nobody has switched off; a port without a cable is no defect by itself.
+    """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any. A port
+    of a selected device must be up. Any other port must be up if more than half of the similar ones are: the first, or the
+    further, ports of the same model and link layer that are not switched off; a port without a cable is no defect by itself.
     """
     meant = {device.name for device in selected(block, devices)} if block else set()
-    real = [one for one in hcas(devices) if not (one.soft or one.virtual) or one.name in meant]
-    found = [_down(device, port, real, device.name in meant) for device in real for port in device.ports]
-    asked = getattr(block, "rate", 0) or 0
+    real = [device for device in hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
+    down = [_check_port(device, port, real, device.name in meant) for device in real for port in device.ports]
+    required = getattr(block, "rate", 0) or 0
     slow = [
         BadPort(
-            device=one.device, address=one.address, port=one.port,
-            found=f"runs at {one.rate:g} Gb/s, its like here at {one.usual:g}",
+            device=slow.device, address=slow.address, port=slow.port,
+            found=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
         )
-        for one in slow_ports(device for device in devices if tells_rate(device))
-        if not (one.device in meant and asked and one.rate >= asked)
+        for slow in slow_ports(device for device in devices if tells_rate(device))
+        if not (slow.device in meant and required and slow.rate >= required)
     ]  # fmt: skip
     legs = [
-        BadPort(device=one.name, address=one.address, port=1, found=f"carries half of a bond: {leg}")
-        for one in real
-        for leg in one.legs
+        BadPort(device=device.name, address=device.address, port=1, found=f"carries half of a bond: {leg}")
+        for device in real
+        for leg in device.legs
     ]
-    return [*(one for one in found if one), *legs, *slow]
+    return [*(port for port in down if port), *legs, *slow]
 
 
 def tells_rate(device: RdmaDevice) -> bool:
-    """Alibaba's eRDMA shows 100 Gb/s whatever it has: https://github.com/alibaba/elastic-rdma-drivers"""
+    """Return whether the device reports its true rate: Alibaba's eRDMA always shows 100 Gb/s:
+    https://github.com/alibaba/elastic-rdma-drivers"""
     return device.driver != "erdma"
 
 
-def _down(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], meant: bool) -> BadPort | None:
+def _check_port(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], meant: bool) -> BadPort | None:
     if port.state == "ACTIVE":
         return None
     alike = [
@@ -83,7 +83,7 @@ def _down(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], mea
         and other.physical != "Disabled"
         and _is_further(one, other) == _is_further(device, port)
     ]
-    up = sum(one.state == "ACTIVE" for one in alike)
+    up = sum(port.state == "ACTIVE" for port in alike)
     used = meant or (up * 2 > len(alike) and port.physical != "Disabled")
     why = "" if meant or not used else f", {up} of its {len(alike)} like here are ACTIVE"
     shown = f"is {port.state or 'unknown'} ({port.physical or 'physical state unknown'}){why}"
@@ -91,5 +91,5 @@ def _down(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice], mea
 
 
 def _is_further(device: RdmaDevice, port: RdmaPort) -> bool:
-    """Whether it is not the first port of its card: of such cards, second ports often have no cable."""
+    """Return whether it is not the first port of its card: second ports often have no cable."""
     return port.number > 1 or device.address[-2:] not in ("", ".0")

@@ -1,4 +1,4 @@
-"""Rails: each GPU with an HCA of its own that is near, as NCCL and rail-optimised fabrics want it."""
+"""Rails: each GPU with a near HCA of its own, as NCCL and rail-optimized fabrics need it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from gpuprov.topology.model import DISTANCES, Distance, Gpu, Hca, Wiring
 
 
 class Rails(msgspec.Struct, frozen=True, kw_only=True):
-    """`pairs`: a GPU's index -> its HCA. `without`: GPUs that are left without one. `crowded`: HCAs with more GPUs than others.
-
-    `share`: GPUs to an HCA, where they are shared evenly.
+    """The pairing. `pairs`: a GPU's index -> its HCA. `without`: GPUs without an HCA. `crowded`: HCAs with more GPUs than
+    others. `share`: GPUs per HCA, if they are shared evenly.
     """
 
     pairs: dict[int, Hca] = {}
@@ -24,19 +23,18 @@ class Rails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
-    """Each GPU and its HCA, none farther than `limit`: as many GPUs as can have one of their own, near ones first.
-
-    HCAs that no GPU is near to (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs:
-    none has to give way to another.
+    """Pair each GPU with an HCA, none farther than `limit`: as many GPUs as possible get their own, near ones first. HCAs
+    without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs, so
+    no GPU has to yield to another.
     """
-    reach = {gpu.index: _within(wiring, gpu, limit) for gpu in wiring.gpus}
-    usable = {hca.name for found in reach.values() for hca in found}
+    reach = {gpu.index: _list_near(wiring, gpu, limit) for gpu in wiring.gpus}
+    usable = {hca.name for hcas in reach.values() for hca in hcas}
     if not usable:
         return Rails(without=wiring.gpus)
     share = -(-len(wiring.gpus) // len(usable))
     taken: dict[str, list[int]] = {name: [] for name in usable}
     tiers = [
-        {gpu.index: _within(wiring, gpu, tier) for gpu in wiring.gpus}
+        {gpu.index: _list_near(wiring, gpu, tier) for gpu in wiring.gpus}
         for tier in DISTANCES[: DISTANCES.index(limit) + 1]
     ]
     for room in range(1, share + 1):
@@ -48,10 +46,10 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
                     taken[free].append(gpu.index)
     hcas = {hca.name: hca for hca in wiring.hcas}
     pairs = {index: hcas[name] for name, indices in taken.items() for index in indices}
-    mine = {gpu.index: gpu for gpu in wiring.gpus}
+    by_index = {gpu.index: gpu for gpu in wiring.gpus}
     least = min(map(len, taken.values()))
     crowded = tuple(
-        (hcas[name], tuple(mine[index] for index in sorted(indices)))
+        (hcas[name], tuple(by_index[index] for index in sorted(indices)))
         for name, indices in taken.items()
         if len(indices) > max(least, 1)
     )
@@ -60,14 +58,14 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
 
 
 def spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
-    """HCAs that are no GPU's, on a host that has no more of them than GPUs, so that one of them may be in a wrong slot."""
+    """Return HCAs that belong to no GPU, on a host with at most as many HCAs as GPUs, so that one may be in a wrong slot."""
     if len(wiring.hcas) > len(wiring.gpus):
         return ()
     taken = {hca.name for hca in found.pairs.values()}
     return tuple(hca for hca in wiring.hcas if hca.name not in taken)
 
 
-def _within(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
+def _list_near(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
     far = {hca.name: DISTANCES.index(wiring.distance(gpu.function, hca.function)) for hca in wiring.hcas}
-    found = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
-    return tuple(sorted(found, key=lambda hca: far[hca.name]))
+    near = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
+    return tuple(sorted(near, key=lambda hca: far[hca.name]))

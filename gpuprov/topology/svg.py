@@ -18,7 +18,7 @@ LEAVES = ("gpu", "hca")
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The NUMA nodes beside each other; `flipped`: devices are above, sockets below. `top`, `height`: of the row."""
+    """A row of NUMA nodes; `flipped`: devices are above, sockets below. `top`, `height`: of the row."""
 
     groups: tuple[Group, ...]
     flipped: bool
@@ -31,24 +31,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def edge(self) -> float:
-        """Where the devices end, towards the middle."""
+        """Edge of the devices towards the middle."""
         return self.top if self.flipped else self.top + self.height
 
     def y(self, below: float, height: float) -> float:
-        """The upper edge of what is so far from the sockets' side."""
+        """Return the upper edge of a shape at this distance from the sockets' side."""
         return self.top + self.height - below - height if self.flipped else self.top + below
 
 
 def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
-    """The whole file; it refers to nothing outside of it, and has colours for light and dark."""
+    """Draw the complete file; it is self-contained, and has colours for light and dark."""
     canvas = Canvas()
     canvas.text(MARGIN, 30, name, "t")
     canvas.text(MARGIN, 50, summary(wiring), "s")
-    bad = {place for one in found if not one.note for place in one.places if place}
-    warnings = [f"warning: {one.message}" for one in found if not one.note]
-    notes = [f"note: {one.message}" for one in found if one.note]
-    head = _lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
-    rows = _rows(wiring, head)
+    bad = {place for finding in found if not finding.note for place in finding.places if place}
+    warnings = [f"warning: {finding.message}" for finding in found if not finding.note]
+    notes = [f"note: {finding.message}" for finding in found if finding.note]
+    head = _draw_lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
+    rows = _arrange_rows(wiring, head)
     spots: dict[int, tuple[float, float]] = {}
     picture = _Picture(canvas, wiring, bad, spots)
     for row in rows:
@@ -56,54 +56,54 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
         for group in row.groups:
             x = picture.group(row, group, x)
     bottom = rows[-1].top + rows[-1].height if rows else float(head)
-    wide = max([float(480), *(_wide(row) for row in rows)])
+    wide = max([float(480), *(_compute_width(row) for row in rows)])
     if rows:
         middle = rows[0].edge
-        bottom = max(bottom, middle + _room(wiring))
-        _nvlinks(canvas, wiring, spots, middle, wide)
-    bottom = _lines(canvas, notes, bottom + 16, "s")
+        bottom = max(bottom, middle + _compute_gap(wiring))
+        _draw_nvlinks(canvas, wiring, spots, middle, wide)
+    bottom = _draw_lines(canvas, notes, bottom + 16, "s")
     wide = max([wide, *(len(words) * LARGE * 0.8 for words in (*warnings, *notes))])
     return canvas.file(f"{name}: {summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
 
 
-def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
-    """Lines below each other; where the last one ends. What is wrong stands before the picture, what is only to be known after it."""
+def _draw_lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
+    """Draw lines of text; returns the end of the last one. Faults precede the picture, notes follow it."""
     for line in lines:
         above += LINE + 2
         canvas.text(MARGIN, above, line, style)
     return above
 
 
-def _rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
-    """The sockets' first half above, the other below; all in one row where there is one socket, or none is known."""
-    drawn = [group for group in map(_drawn, groups(wiring)) if group.hosts]
+def _arrange_rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
+    """Arrange the first half of the sockets above, the other below; all in one row if there is one socket, or none is known."""
+    drawn = [group for group in map(_filter_group, groups(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
     first = set(sockets[: -(-len(sockets) // 2)])
     above = tuple(group for group in drawn if group.socket in first)
     below = tuple(group for group in drawn if group.socket not in first)
     if not above:
         return ()
-    top = Row(groups=above, flipped=False, top=head, depth=_depth(above))
+    top = Row(groups=above, flipped=False, top=head, depth=_count_bars(above))
     if not below:
         return (top,)
-    return (top, Row(groups=below, flipped=True, top=top.edge + _room(wiring), depth=_depth(below)))
+    return (top, Row(groups=below, flipped=True, top=top.edge + _compute_gap(wiring), depth=_count_bars(below)))
 
 
-def _drawn(group: Group) -> Group:
-    """The group without NVSwitches and NVLink bridges, which are drawn in the middle."""
-    hosts = tuple(kept for host in group.hosts if (kept := _kept(host)))
+def _filter_group(group: Group) -> Group:
+    """Return the group without NVSwitches and NVLink bridges, which are drawn in the middle."""
+    hosts = tuple(kept for host in group.hosts if (kept := _filter_node(host)))
     return msgspec.structs.replace(group, hosts=hosts)
 
 
-def _kept(node: Node) -> Node | None:
+def _filter_node(node: Node) -> Node | None:
     if node.kind in LEAVES:
         return node
-    children = [kept for child in node.children if (kept := _kept(child))]
+    children = [kept for child in node.children if (kept := _filter_node(child))]
     return msgspec.structs.replace(node, children=children) if children else None
 
 
-def _depth(row: Sequence[Group]) -> int:
-    """Bars above the devices, the socket's not counted."""
+def _count_bars(row: Sequence[Group]) -> int:
+    """Count the bars above the devices, without the socket's."""
 
     def below(node: Node) -> int:
         return 0 if node.kind in LEAVES else 1 + max(below(child) for child in node.children)
@@ -111,18 +111,18 @@ def _depth(row: Sequence[Group]) -> int:
     return max(below(host) for group in row for host in group.hosts)
 
 
-def _leaves(node: Node) -> int:
-    return 1 if node.kind in LEAVES else sum(map(_leaves, node.children))
+def _count_leaves(node: Node) -> int:
+    return 1 if node.kind in LEAVES else sum(map(_count_leaves, node.children))
 
 
-def _wide(row: Row) -> float:
+def _compute_width(row: Row) -> float:
     return float(
-        sum((LEAF + GAP) * _leaves(host) for group in row.groups for host in group.hosts) + GAP * len(row.groups)
+        sum((LEAF + GAP) * _count_leaves(host) for group in row.groups for host in group.hosts) + GAP * len(row.groups)
     )
 
 
-def _room(wiring: Wiring) -> float:
-    """The height of the space between the rows."""
+def _compute_gap(wiring: Wiring) -> float:
+    """Return the height of the space between the rows."""
     if wiring.switched:
         return 130.0 + (LINE + 4 if wiring.bridges else 0)
     return max(40.0, (len(wiring.nvlinks.pairs or ()) + 2.0) * TRACK) if wiring.nvlinks.pairs else 40.0
@@ -139,18 +139,18 @@ class _Picture:
         }
 
     def group(self, row: Row, group: Group, x: float) -> float:
-        """Draw it from `x` on; where the next begins."""
-        width = sum((LEAF + GAP) * _leaves(host) for host in group.hosts) - GAP
+        """Draw the group from `x` on; returns the start of the next one."""
+        width = sum((LEAF + GAP) * _count_leaves(host) for host in group.hosts) - GAP
         self.canvas.box(x, row.y(0, BAR), width, BAR, "socket", [(group.name, "n")])
         at = x
         for host in group.hosts:
             self._node(row, host, at, 1)
-            at += (LEAF + GAP) * _leaves(host)
+            at += (LEAF + GAP) * _count_leaves(host)
         return at + GAP
 
     def _node(self, row: Row, node: Node, x: float, level: int) -> None:
         below = level * (BAR + GAP)
-        width = (LEAF + GAP) * _leaves(node) - GAP
+        width = (LEAF + GAP) * _count_leaves(node) - GAP
         style = f"{node.kind} bad" if node.address in self.bad else node.kind
         if node.kind in LEAVES:
             below = (row.depth + 1) * (BAR + GAP)
@@ -168,40 +168,42 @@ class _Picture:
         self.canvas.box(x, row.y(below, BAR), width, BAR, style, words)
         for child in node.children:
             self._node(row, child, x, level + 1)
-            x += (LEAF + GAP) * _leaves(child)
+            x += (LEAF + GAP) * _count_leaves(child)
 
     def _words(self, node: Node) -> list[tuple[str, str]]:
-        own = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
-        if node.kind == "gpu" and not own:
-            own = [*node.words, self.nearest[node.address]]
+        words = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
+        if node.kind == "gpu" and not words:
+            words = [*node.words, self.nearest[node.address]]
         if node.kind == "hca":
             layer, _, rate = node.words[0].partition(" ")
-            own = [f"{layer} {rate}".replace(" ACTIVE", ""), *node.words[1:]]
-        return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in own)]
+            words = [f"{layer} {rate}".replace(" ACTIVE", ""), *node.words[1:]]
+        return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in words)]
 
 
-def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float) -> None:
-    """NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
+def _draw_nvlinks(
+    canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float
+) -> None:
+    """Draw NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
     pairs = wiring.nvlinks.pairs or {}
     if wiring.switched:
-        top, bottom = middle + 36, middle + _room(wiring) - 36
+        top, bottom = middle + 36, middle + _compute_gap(wiring) - 36
         active = {gpu.index: gpu.nvlink.active for gpu in wiring.gpus if gpu.nvlink}
         for index, (x, y) in spots.items():
             if active.get(index):
                 canvas.line("nv", (x, y), (x, top if y <= top else bottom))
                 canvas.text(x + 6, (y + (top if y <= top else bottom)) / 2 + 4, f"NV{active[index]}", "l")
         words = [("NVSwitches" if wiring.nvswitches else "NVSwitches, not on this host's PCI bus", "n")]
-        told = [f"NVSwitch{number} {one.address}" for number, one in enumerate(wiring.nvswitches)]
-        words += [("   ".join(told), "s")] * bool(told)
+        tooltips = [f"NVSwitch{number} {switch.address}" for number, switch in enumerate(wiring.nvswitches)]
+        words += [("   ".join(tooltips), "s")] * bool(tooltips)
         if wiring.bridges:
-            words.append((f"NVLink bridges, no HCAs: {' '.join(one.name for one in wiring.bridges)}", "s"))
+            words.append((f"NVLink bridges, no HCAs: {' '.join(bridge.name for bridge in wiring.bridges)}", "s"))
         canvas.box(MARGIN, top, wide - 2 * GAP, bottom - top, "band", words)
         return
-    for number, ((one, other), links) in enumerate(sorted(pairs.items())):
-        if one not in spots or other not in spots:
+    for number, ((gpu, other), links) in enumerate(sorted(pairs.items())):
+        if gpu not in spots or other not in spots:
             continue
         track = middle + (number + 1.5) * TRACK
-        start, end = spots[one], spots[other]
+        start, end = spots[gpu], spots[other]
         shift = (number % 7 - 3) * 8
         canvas.line(
             "nv",

@@ -1,4 +1,4 @@
-"""A host's wiring as text: the tree, the distances, what is wrong."""
+"""A host's wiring as text: the tree, the distances, the findings."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a
 
 
 def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
-    """width: how wide a line may be that is broken between words; 0: none is broken."""
-    wrong = sum(not one.note for one in found)
+    """Format the wiring. `width`: maximum width of lines that are broken between words; 0: none is broken."""
+    wrong = sum(not finding.note for finding in found)
     more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
     lines = hanging(f"{name}: {summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
@@ -23,32 +23,32 @@ def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool,
     for group in groups(wiring):
         lines += ["", group.name]
         for number, host in enumerate(group.hosts):
-            lines += _branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
+            lines += _format_branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
     if wiring.gpus and wiring.hcas:
         lines += ["", *nearest(wiring)]
     if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
-        lines += ["", *_matrices(wiring, width), "", *hanging(LEGEND, width)]
+        lines += ["", *_format_matrices(wiring, width), "", *hanging(LEGEND, width)]
     if found:
-        lines += ["", *(piece for line in _findings(found) for piece in hanging(line, width))]
+        lines += ["", *(piece for line in _format_findings(found) for piece in hanging(line, width))]
     return "\n".join(lines)
 
 
 def summary(wiring: Wiring) -> str:
-    """`8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
+    """Summarize the devices: `8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
     models = [gpu.model for gpu in wiring.gpus]
-    told = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
-    told.append(_count(len(wiring.hcas), "HCA"))
+    parts = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
+    parts.append(_count(len(wiring.hcas), "HCA"))
     if wiring.nvswitches:
-        told.append(_count(len(wiring.nvswitches), "NVSwitch"))
+        parts.append(_count(len(wiring.nvswitches), "NVSwitch"))
     if wiring.bridges:
-        told.append(_count(len(wiring.bridges), "NVLink bridge"))
+        parts.append(_count(len(wiring.bridges), "NVLink bridge"))
     sockets = set(wiring.tree.sockets.values()) - {-1}
-    nodes = {*wiring.tree.sockets, *(one.numa_node for one in wiring.tree.functions.values())} - {-1}
+    nodes = {*wiring.tree.sockets, *(function.numa_node for function in wiring.tree.functions.values())} - {-1}
     if sockets or nodes:
-        told.append(_count(len(sockets), "socket") if sockets else _count(len(nodes), "NUMA node"))
+        parts.append(_count(len(sockets), "socket") if sockets else _count(len(nodes), "NUMA node"))
     if wiring.unplaced:
-        told.append(f"not on the PCI bus: {' '.join(wiring.unplaced)}")
-    return ", ".join(told)
+        parts.append(f"not on the PCI bus: {' '.join(wiring.unplaced)}")
+    return ", ".join(parts)
 
 
 def _count(number: int, what: str) -> str:
@@ -56,27 +56,27 @@ def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{ending}"
 
 
-def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
+def _format_branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
     branch, corner, pipe, gap = ASCII if plain else UNICODE
-    said = [_said(node, room)]
+    lines = [_format_node(node, room)]
     while len(node.children) == 1 and node.children[0].kind in ("port", "switch"):
         node = node.children[0]
-        said.append(_said(node, room))
+        lines.append(_format_node(node, room))
     first, before = f"{before}{corner if last else branch}", before + (gap if last else pipe)
-    text = ", ".join(said)
+    text = ", ".join(lines)
     yield from wrapped(text, width, first, f"{before}  ") if len(first + text) > width > 0 else [first + text]
     for number, child in enumerate(node.children):
-        yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
+        yield from _format_branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
 
 
-def _said(node: Node, room: int) -> str:
+def _format_node(node: Node, room: int) -> str:
     if node.kind in ("host", "port", "switch"):
         return " ".join(filter(None, (node.name, node.address, node.link)))
     return "  ".join(filter(None, (node.name.ljust(room), node.address, f"{node.link:<12}", *node.words))).rstrip()
 
 
 def nearest(wiring: Wiring) -> list[str]:
-    """The table of GPUs with their nearest HCA, and the HCA that is theirs among them."""
+    """Format the table of GPUs with their nearest HCAs, and the GPU's own among them."""
     best = theirs(wiring)
     rows = [("GPU", "nearest HCA", "distance", "netdev")]
     for gpu in wiring.gpus:
@@ -88,21 +88,21 @@ def nearest(wiring: Wiring) -> list[str]:
     return table(rows)
 
 
-def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
-    """Eight HCAs beside each other, or as many as fit."""
+def _format_matrices(wiring: Wiring, width: int) -> Iterator[str]:
+    """Format the matrices: eight HCAs side by side, or as many as fit."""
     column = max((len(hca.name) for hca in wiring.hcas), default=0) + 2
     step = max(1, min(8, (width - 4) // column)) if width else 8
     parts: list[tuple[Sequence[Gpu | Hca], ...]] = [(wiring.gpus,)] if len(wiring.gpus) > 1 else []
     parts += [(wiring.hcas[start : start + step],) for start in range(0, len(wiring.hcas), step)]
     for number, (columns,) in enumerate(parts):
-        rows = [("", *(one.name for one in columns))]
-        rows += [(gpu.name, *(cell(wiring, gpu, one) for one in columns)) for gpu in wiring.gpus]
+        rows = [("", *(hca.name for hca in columns))]
+        rows += [(gpu.name, *(cell(wiring, gpu, hca) for hca in columns)) for gpu in wiring.gpus]
         yield from [""] * bool(number)
         yield from table(rows)
 
 
 def cell(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> str:
-    """The cell of the matrix, as nvidia-smi has it."""
+    """Return the cell of the matrix, as in nvidia-smi."""
     if isinstance(other, Hca):
         return wiring.distance(gpu.function, other.function)
     return "X" if gpu.index == other.index else wiring.between(gpu, other)
@@ -113,7 +113,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _findings(found: Sequence[Finding]) -> Iterator[str]:
-    for one in found:
-        yield f"{'note' if one.note else 'warning'}: {one.message}"
-        yield from [f"  {one.hint}"] * bool(one.hint)
+def _format_findings(found: Sequence[Finding]) -> Iterator[str]:
+    for finding in found:
+        yield f"{'note' if finding.note else 'warning'}: {finding.message}"
+        yield from [f"  {finding.hint}"] * bool(finding.hint)

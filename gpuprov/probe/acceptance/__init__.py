@@ -1,4 +1,4 @@
-"""What an acceptance needs of a host: tools, addresses, PCI paths, who uses its HCAs; and what the last one measured."""
+"""Facts of a host for acceptance tests: tools, addresses, PCI paths, users of its HCAs, and the last measurements."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PROGRAMS = (
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """`found`: paths of programs by name. `flags`: what `ib_write_bw --help` lists of CUDA. `built`: by folder of what the role
-    built, libraries that its program does not find (empty: it would start)."""
+    """Tools on the host. `found`: paths of programs by name. `flags`: the CUDA options that `ib_write_bw --help`
+    lists. `built`: by folder that the role built, the libraries that its program lacks (empty: it would start)."""
 
     found: dict[str, str] = {}
     flags: tuple[str, ...] = ()
@@ -27,7 +27,8 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """IPv4 addresses by network interface, the one that packets to elsewhere leave with, and where PCI functions sit in the tree."""
+    """IPv4 addresses by network interface, the address that packets to other networks leave with, and the places of
+    PCI functions in the tree."""
 
     addresses: dict[str, tuple[str, ...]] = {}
     main: str = ""
@@ -43,11 +44,11 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure, and what it was measured with; or, in `problem`, why there is none.
-
-    `peer`, `device`, `peer_device`: of a test between two hosts, from the client's side. `rate`: the slower port's, in Gb/s; `layer`:
-    its link layer. `model` and `gpus` are of a test of GPUs. `size` is in bytes. `gdrdma`: between hosts NCCL read and wrote GPU
-    memory directly. `at` is seconds since 1970 by the controller's clock. `detail` is what else the program said.
+    """A measured value and its conditions; or, in `problem`, the reason why there is no value. `peer`, `device`,
+    `peer_device`: for a test between two hosts, from the client's side. `rate`: the slower port's, in Gb/s; `layer`:
+    its link layer. `model` and `gpus` are of a test of GPUs. `size` is in bytes. `gdrdma`: between hosts NCCL read
+    and wrote GPU memory directly. `at` is seconds since 1970 by the controller's clock. `detail`: other output of
+    the program.
     """
 
     test: str
@@ -70,7 +71,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last acceptance of each test left on a host; `damaged`: it cannot be read."""
+    """The stored result of the last run of each acceptance test on a host; `damaged`: it cannot be read."""
 
     measurements: tuple[Measurement, ...] = ()
     damaged: str = ""
@@ -101,11 +102,11 @@ def parse_network(output: Output) -> Network:
             main = name
         elif kind in paths and more.startswith("/"):
             paths[kind][name] = more
-    return Network({name: tuple(found) for name, found in addresses.items()}, main, paths["gpu"], paths["hca"])
+    return Network({name: tuple(cidrs) for name, cidrs in addresses.items()}, main, paths["gpu"], paths["hca"])
 
 
 def _is_ipv4(text: str) -> bool:
-    """Other hosts are told this address: it is one, and nothing else."""
+    """Return whether the text is an IPv4 address and nothing else: other hosts are given it."""
     from ipaddress import AddressValueError, IPv4Address
 
     try:
@@ -158,7 +159,7 @@ true""",
     parse_network,
     "ip -4 addr; ip route get 192.0.2.1; lspci -tv",
 )
-"""192.0.2.1 is of a range that no host has (RFC 5737): the route to it is the default one."""
+"""192.0.2.1 belongs to a range that no host has (RFC 5737), so the route to it is the default route."""
 USERS = Probe(
     "rdma_users",
     r"""find /proc/[0-9]*/fd -lname '/dev/infiniband/uverbs*' -printf '%h\n' 2>/dev/null | sort -u | while read -r f; do
@@ -169,5 +170,5 @@ done""",
     parse_users,
     "fuser -v /dev/infiniband/uverbs*",
 )
-"""Processes that hold an RDMA device for verbs; what only manages the fabric (opensm) does not."""
+"""Processes that hold an RDMA device for verbs; programs that only manage the fabric (opensm) hold none."""
 LAST = Probe("acceptance_result", f"cat {RESULT} 2>/dev/null; true", parse_record, f"cat {RESULT}")

@@ -1,11 +1,11 @@
-"""What acceptance tools are built with: compilers and packages of a host."""
+"""Compilers and packages of a host that acceptance tools are built with."""
 
 from __future__ import annotations
 
 import re
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 
 DEBIAN = (
     "perftest",
@@ -30,7 +30,7 @@ RPM = (
     "boost-devel",
     "stress-ng",
 )
-"""What the tools and their builds need, as the catalogue has it."""
+"""Packages that the tools and their builds need, as in the catalogue."""
 
 
 def parse(output: Output) -> str:
@@ -51,9 +51,9 @@ MPICC = Probe("acceptance_mpicc", "command -v mpicc; true", parse, "command -v m
 """The path of MPI's compiler, by which the build finds its headers; empty for none."""
 PACKAGES = Probe(
     "acceptance_packages",
-    packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
+    build_packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
     parse_packages,
     f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
     blank=PACKAGE_LISTS,
 )
-"""Those of them that are installed."""
+"""Installed packages among DEBIAN and RPM."""

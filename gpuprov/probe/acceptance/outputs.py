@@ -1,6 +1,7 @@
-"""What perftest, ibv_rc_pingpong, ibping, rping, nccl-tests, nvbandwidth and dcgmi print, read strictly: a cut output is no figure.
+"""Strict parsers for perftest, ibv_rc_pingpong, ibping, rping, nccl-tests, nvbandwidth and dcgmi: truncated output
+gives no value.
 
-Every parser raises Unreadable, with the line that tells why, where the figure is not there whole.
+Every parser raises Unreadable with the line that explains the failure if the value is missing or incomplete.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import msgspec
 
 
 class Unreadable(Exception):
-    """The output has no figure; the message is the last thing that the program said of it."""
+    """The output has no value; the message is the program's last line about it."""
 
 
 class Collective(msgspec.Struct, frozen=True):
-    """A run of nccl-tests: GB/s of bus bandwidth, and by what NCCL's ranks of different hosts talked (`NET/IB`, `NET/Socket`)."""
+    """A run of nccl-tests: GB/s of bus bandwidth, and the networks between NCCL ranks on different hosts (`NET/IB`,
+    `NET/Socket`)."""
 
     busbw: float
     networks: tuple[str, ...] = ()
@@ -26,7 +28,7 @@ class Collective(msgspec.Struct, frozen=True):
 
 
 class Diag(msgspec.Struct, frozen=True):
-    """A run of DCGM's diagnostics: how many tests passed, and what failed, each with its reason."""
+    """A run of DCGM's diagnostics: the number of tests that passed, and the failed tests with their reasons."""
 
     passed: int
     failed: tuple[str, ...] = ()
@@ -40,17 +42,18 @@ _NUMBER = re.compile(r"^-?\d+(\.\d+)?\Z")
 
 
 def bandwidth(text: str, size: int) -> float:
-    """Gb/s, average, of one run of a perftest *_bw program with --report_gbits."""
-    return _row(text, _BW_HEAD, size, cells=5)[3]
+    """Parse the average Gb/s of one run of a perftest *_bw program with --report_gbits."""
+    return _parse_row(text, _BW_HEAD, size, cells=5)[3]
 
 
 def latency(text: str, size: int) -> float:
-    """us, typical (the median), of one run of a perftest *_lat program; half a round trip, as perftest has it."""
-    return _row(text, _LAT_HEAD, size, cells=6)[4]
+    """Parse the typical (median) latency in us of one run of a perftest *_lat program: half a round trip, as
+    perftest reports it."""
+    return _parse_row(text, _LAT_HEAD, size, cells=6)[4]
 
 
-def _row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[float]:
-    """The one row of figures below the head. Between them perftest may warn of the CPU's frequency."""
+def _parse_row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[float]:
+    """Parse the one row of values below the head. Between the two, perftest may warn about the CPU frequency."""
     lines = text.splitlines()
     start = next((number for number, line in enumerate(lines) if head.match(line)), None)
     if start is None:
@@ -69,7 +72,7 @@ _ITERATIONS = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter$", 
 
 
 def pingpong(text: str) -> float:
-    """us of half a round trip of ibv_rc_pingpong, which prints the whole."""
+    """Parse half a round trip of ibv_rc_pingpong in us; it prints the full round trip."""
     match = _ITERATIONS.search(text)
     if match is None:
         raise Unreadable(complaint(text))
@@ -81,7 +84,7 @@ _IBPING = re.compile(r"^(\d+) packets transmitted, (\d+) received, (\d+)% packet
 
 
 def ibping(text: str, count: int) -> int:
-    """How many of `count` pings ibping had answered."""
+    """Count the answered pings of ibping; `count` were sent."""
     match = _IBPING.search(text)
     if match is None or int(match[1]) != count:
         raise Unreadable(complaint(text))
@@ -89,7 +92,7 @@ def ibping(text: str, count: int) -> int:
 
 
 def rping(text: str) -> int:
-    """How many pings rping -v showed as answered."""
+    """Count the pings that rping -v shows as answered."""
     # https://github.com/linux-rdma/rdma-core/blob/master/librdmacm/examples/rping.c
     return len(re.findall(r"^ping data: rdma-ping-\d+: ", text, re.MULTILINE))
 
@@ -104,7 +107,8 @@ _NETWORK = re.compile(r"\[(send|receive)\] via (NET/[\w ]+)/\d+(?:\([^)]*\))?((?
 
 
 def collective(text: str) -> Collective:
-    """The one message size's bus bandwidth, mean of out of place and in place; wrong results are no figure."""
+    """Parse the bus bandwidth of the one message size, the mean of out-of-place and in-place; wrong results give no
+    value."""
     average, wrong = _AVERAGE.search(text + "\n"), _WRONG.search(text)
     if average is None or wrong is None:
         room = _ROOM.search(text)
@@ -116,9 +120,9 @@ def collective(text: str) -> Collective:
     value = float(average[1])
     if not math.isfinite(value) or value <= 0:
         raise Unreadable(f"the bus bandwidth is {average[1]}; one GPU alone has none")
-    found = _NETWORK.findall(text)
-    received = [more for way, _, more in found if way == "receive"]
-    networks = tuple(sorted({name for _, name, _ in found}))
+    channels = _NETWORK.findall(text)
+    received = [more for way, _, more in channels if way == "receive"]
+    networks = tuple(sorted({name for _, name, _ in channels}))
     return Collective(value, networks, bool(received) and all("GDRDMA" in more for more in received))
 
 
@@ -131,10 +135,11 @@ _INSTANCES = re.compile(r"dispatching hogs: (\d{1,6}) stream\b")
 
 
 def stream(text: str) -> tuple[float, int]:
-    """GB/s that all instances of stress-ng's stream read and wrote together, and how many there were; all of them are there."""
-    found, asked = _STREAM.findall(text), _INSTANCES.search(text)
-    rates = {int(number): _rate(read) + _rate(written or "0") for read, written, number in found}
-    if asked is None or len(found) != len(rates) or sorted(rates) != list(range(int(asked[1]))) or not rates:
+    """Parse the GB/s that all instances of stress-ng's stream read and wrote together, and their number; none may be
+    missing."""
+    rows, dispatched = _STREAM.findall(text), _INSTANCES.search(text)
+    rates = {int(number): _parse_rate(read) + _parse_rate(written or "0") for read, written, number in rows}
+    if dispatched is None or len(rows) != len(rates) or sorted(rates) != list(range(int(dispatched[1]))) or not rates:
         raise Unreadable(complaint(text))
     value = sum(rates.values()) * (1 << 20) / 1e9
     if value <= 0:
@@ -142,7 +147,7 @@ def stream(text: str) -> tuple[float, int]:
     return round(value, 2), len(rates)
 
 
-def _rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
@@ -151,12 +156,13 @@ def _rate(text: str) -> float:
 
 # https://github.com/NVIDIA/nvbandwidth/blob/main/json_output.cpp
 def copies(text: str, test: str) -> float | None:
-    """GB/s of the slowest copy of a test case of `nvbandwidth -j`; None where the case does not apply to the host."""
-    root = _document(text, "nvbandwidth")["nvbandwidth"]
+    """Parse the GB/s of the slowest copy of a test case of `nvbandwidth -j`; None if the case does not apply to the
+    host."""
+    root = _find_document(text, "nvbandwidth")["nvbandwidth"]
     if isinstance(root, dict) and root.get("error"):
         raise Unreadable(" ".join(str(root["error"]).split()))
     cases = root.get("testcases") if isinstance(root, dict) else None
-    case = next((one for one in cases or () if isinstance(one, dict) and one.get("name") == test), None)
+    case = next((case for case in cases or () if isinstance(case, dict) and case.get("name") == test), None)
     if case is None:
         raise Unreadable(f"no test case {test} in the output")
     if case.get("status") == "Waived":
@@ -178,19 +184,23 @@ _DIAGNOSTICS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 
 
 def diagnostics(text: str) -> Diag:
-    """What `dcgmi diag -j` of DCGM 3 or 4 says of each test. A status that is not known is a failure."""
-    root = _document(text, *_DIAGNOSTICS)
+    """Parse each test's result in `dcgmi diag -j` of DCGM 3 or 4. An unknown status is a failure."""
+    root = _find_document(text, *_DIAGNOSTICS)
     body = next(root[name] for name in _DIAGNOSTICS if name in root)
     if not isinstance(body, dict) or body.get("runtime_error"):
         raise Unreadable(" ".join(str(body.get("runtime_error") if isinstance(body, dict) else body).split()))
     passed, failed, skipped = 0, [], []
     for category in body.get("test_categories") or ():
         for test in (category or {}).get("tests") or ():
-            results = [one for one in (test or {}).get("results") or () if isinstance(one, dict)]
-            statuses = [str(one.get("status", "")).casefold() for one in results]
-            bad = [one for one in results if str(one.get("status", "")).casefold() not in ("pass", "skip", "skipped")]
+            results = [result for result in (test or {}).get("results") or () if isinstance(result, dict)]
+            statuses = [str(result.get("status", "")).casefold() for result in results]
+            bad = [
+                result
+                for result in results
+                if str(result.get("status", "")).casefold() not in ("pass", "skip", "skipped")
+            ]
             if bad:
-                failed.append(f"{test.get('name', 'a test')}: {_why(bad[0])}")
+                failed.append(f"{test.get('name', 'a test')}: {_describe_failure(bad[0])}")
             elif "pass" in statuses:
                 passed += 1
             elif test:
@@ -200,25 +210,25 @@ def diagnostics(text: str) -> Diag:
     return Diag(passed, tuple(failed), tuple(skipped))
 
 
-def _why(result: dict[str, Any]) -> str:
+def _describe_failure(result: dict[str, Any]) -> str:
     where = result.get("entity_id", result.get("gpu_ids", ""))
     warnings = result.get("warnings") or ()
     warnings = [warnings] if isinstance(warnings, str) else warnings
-    told = [str(one.get("warning", "")) if isinstance(one, dict) else str(one) for one in warnings]
-    words = " ".join(" ".join(told).split())[:300]
+    messages = [str(warning.get("warning", "")) if isinstance(warning, dict) else str(warning) for warning in warnings]
+    words = " ".join(" ".join(messages).split())[:300]
     return f"{result.get('status')} on {result.get('entity_group', 'GPU')} {where}" + (f" ({words})" if words else "")
 
 
-def _document(text: str, *keys: str) -> dict[str, Any]:
-    """The JSON object with one of these keys; programs print lines of their own before it."""
+def _find_document(text: str, *keys: str) -> dict[str, Any]:
+    """Return the JSON object that has one of these keys; programs print other lines before it."""
     decoder = json.JSONDecoder()
     for match in re.finditer(r"^\s*\{", text, re.MULTILINE):
         try:
-            found, _ = decoder.raw_decode(text[match.end() - 1 :])
+            document, _ = decoder.raw_decode(text[match.end() - 1 :])
         except (ValueError, RecursionError):  # no program nests a thousand deep
             continue
-        if isinstance(found, dict) and any(key in found for key in keys):
-            return found
+        if isinstance(document, dict) and any(key in document for key in keys):
+            return document
     raise Unreadable(complaint(text))
 
 
@@ -233,17 +243,17 @@ _ERRORS = re.compile(
 
 
 def complaint(text: str) -> str:
-    """The line of an output that says what went wrong: the first that looks like an error, else the last."""
-    told = [line for line in _lines(text) if not _NOISE.search(line)]
-    return error_in(text) or (told[-1][:300] if told else "it ended without a figure")
+    """Return the line of an output that explains a failure: the first that looks like an error, else the last."""
+    lines = [line for line in _split_lines(text) if not _NOISE.search(line)]
+    return error_in(text) or (lines[-1][:300] if lines else "it ended without a figure")
 
 
 def error_in(text: str) -> str:
-    """The first line that looks like an error, or nothing."""
-    return next((line[:300] for line in _lines(text) if _ERRORS.search(line)), "")
+    """Return the first line that looks like an error, or an empty string."""
+    return next((line[:300] for line in _split_lines(text) if _ERRORS.search(line)), "")
 
 
-def _lines(text: str) -> list[str]:
-    """Lines without what could drive a terminal; empty ones left out."""
+def _split_lines(text: str) -> list[str]:
+    """Return the non-empty lines without terminal control characters."""
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return [line for line in lines if line and not _CHATTER.search(line)]

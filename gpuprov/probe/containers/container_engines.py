@@ -1,4 +1,4 @@
-"""docker, containerd, cri-o and podman: releases, units, configuration files, and what the daemons tell of themselves."""
+"""docker, containerd, cri-o and podman: releases, units, configuration files, and what the daemons report."""
 
 from __future__ import annotations
 

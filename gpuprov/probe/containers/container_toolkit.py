@@ -14,12 +14,12 @@ GPU_KIND = "nvidia.com/gpu"
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
+    """The installed toolkit. `version` of nvidia-ctk, empty if not installed. `settings` of its config.toml;
+    `complaint`: the error if they cannot be read.
 
-    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the features of
-    the specification that nvidia-cdi-refresh was told of.
-    `leftovers`: files of old installations. `runners`: programs that nvidia-container-runtime may run containers with, and finds;
-    `spares`: those of cri-o's packages, which are on no PATH.
+    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the feature
+    flags configured for nvidia-cdi-refresh. `leftovers`: files of old installations. `runners`: low-level runtimes
+    that nvidia-container-runtime may use and finds; `spares`: those of cri-o's packages, which are not in PATH.
     """
 
     version: str = ""
@@ -34,8 +34,9 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
-    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether it gives
-    containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: those in it that older readers do not know."""
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`:
+    whether it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do
+    not know."""
 
     path: str
     kind: str = ""
@@ -47,7 +48,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
-    """What nvidia-smi lists: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its complaint.
+    """The list from nvidia-smi: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its
+    error.
 
     `parents`: index and UUID of GPUs in MIG mode, which releases before 1.18 name beside their MIG devices.
     """
@@ -69,15 +71,15 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_toolkit(output: Output) -> Toolkit:
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     config: list[str] = []
     for line in output.text.splitlines():
         if line.startswith(" "):
             config.append(line[1:])
         else:
             word, _, rest = line.partition(" ")
-            found.setdefault(word, []).append(rest)
-    version = re.search(r"\d+(\.\d+)+", " ".join(found.get("version", [])))
+            fields.setdefault(word, []).append(rest)
+    version = re.search(r"\d+(\.\d+)+", " ".join(fields.get("version", [])))
     settings, complaint = {}, ""
     try:
         settings = reading.toml("\n".join(config))
@@ -87,12 +89,12 @@ def parse_toolkit(output: Output) -> Toolkit:
         version=version[0] if version else "",
         settings=settings,
         complaint=complaint,
-        linked=tuple(found.get("linked", [])),
-        unlinked=tuple(found.get("unlinked", [])),
-        flags=tuple(re.findall(r"[^\s,\"']+", (found.get("flags") or [""])[-1])),
-        leftovers=tuple(found.get("leftover", [])),
-        runners=tuple(found.get("runner", [])),
-        spares=tuple(found.get("spare", [])),
+        linked=tuple(fields.get("linked", [])),
+        unlinked=tuple(fields.get("unlinked", [])),
+        flags=tuple(re.findall(r"[^\s,\"']+", (fields.get("flags") or [""])[-1])),
+        leftovers=tuple(fields.get("leftover", [])),
+        runners=tuple(fields.get("runner", [])),
+        spares=tuple(fields.get("spare", [])),
     )
 
 
@@ -119,14 +121,15 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
 
 
 def parse_answers(output: Output) -> dict[str, str]:
-    """By engine that answered: why it cannot read a specification, in its own words; empty where it has the device."""
+    """Parse the error of each engine that cannot read a specification, by engine; empty for an engine that has the
+    device."""
     answers: dict[str, str] = {}
     complaints: dict[str, str] = {}
     for line in output.text.splitlines():
         engine, _, words = line.partition(" ")
         if match := re.search(r'refreshing the CDI registry: (.*?)"?\Z', words):
-            told = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
-            complaints[engine] = " ".join(told.split())
+            message = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
+            complaints[engine] = " ".join(message.split())
         elif match := re.search(r"unresolvable CDI devices (.*)\Z", words):
             answers[engine] = complaints.get(engine, "") if f"{GPU_KIND}=all" in match[1] else ""
     return answers
@@ -160,8 +163,8 @@ def parse_users(output: Output) -> dict[str, User]:
     users: dict[str, User] = {}
     for block in output.text.split("@user ")[1:]:
         head, *body = block.splitlines()
-        name, home, subordinate, lingers, there = head.split("|")
-        text = "\n".join(line[1:] for line in body) if there == "1" else None
+        name, home, subordinate, lingers, present = head.split("|")
+        text = "\n".join(line[1:] for line in body) if present == "1" else None
         users[name] = User(home=home, subordinate=subordinate == "1", lingers=lingers == "1", daemon=text)
     return users
 
@@ -221,10 +224,10 @@ env "$c=$d/conf" timeout 20 podman --root "$d/storage" --runroot "$d/run" --tmpd
     parse_answers,
     "podman --log-level debug run --rm --device nvidia.com/gpu=all IMAGE true",
 )
-"""What podman says of the specifications, asked as root where one is newer than all releases read that know CDI. It is asked for a
-device that nobody has, too, so that it ends before anything is started; what it writes until then, it writes into a folder of its own,
-and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's settings:
-https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
+"""podman's opinion of the specifications, requested as root if one is newer than all releases with CDI can read. The
+request includes a device that does not exist, so that podman fails before it starts anything; whatever it writes
+until then goes to a temporary folder, and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's
+settings: https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
 DEVICES = Probe(
     "gpu_devices",
     """command -v nvidia-smi >/dev/null || exit 0

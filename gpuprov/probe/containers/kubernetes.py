@@ -1,4 +1,5 @@
-"""A node of Kubernetes as its host has it: kubelet, gpuprov's files, who else manages the GPUs, and what the cluster says of it."""
+"""A Kubernetes node as seen on its host: kubelet, gpuprov's files, other managers of the GPUs, and the cluster's
+view of it."""
 
 from __future__ import annotations
 
@@ -41,10 +42,10 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """`services`: units with a kubelet in them. `managers`: what a cluster has put on the host, `driver` or `toolkit`, and names of
-    processes. `kubectl`, `kubeconfig`: programs and credentials to ask with, empty without. `name`: what the kubelet calls the node.
-
-    `labels` and `allocatable` are the cluster's answer; None without one: then `complaint` is kubectl's, if it was asked.
+    """The node. `services`: units that run a kubelet. `managers`: what a cluster has put on the host, `driver` or
+    `toolkit`, and names of processes. `kubectl`, `kubeconfig`: program and credentials for queries, empty if absent.
+    `name`: the kubelet's name for the node. `labels` and `allocatable` are the cluster's answer; None without an
+    answer: then `complaint` is kubectl's error, if it was run.
     """
 
     services: tuple[Service, ...] = ()
@@ -58,7 +59,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unasked(self) -> str:
-        """Why the cluster was not asked; empty where it was."""
+        """Reason why the cluster was not queried; empty if it was."""
         if not self.kubeconfig:
             return f"no credentials of a kubelet on this host ({', '.join(KUBECONFIGS)})"
         return "" if self.kubectl else "kubectl is not installed on this host"
@@ -79,21 +80,21 @@ def parse_files(output: Output) -> dict[str, str]:
 def parse_node(output: Output) -> Node:
     head, _, answer = output.text.partition("@node\n")
     rows = Output(head).rows()
-    found = {kind: values[-1] for kind, values in rows.items()}
+    fields = {kind: values[-1] for kind, values in rows.items()}
     labels, allocatable, complaint = None, None, ""
-    if found.get("kubectl") and found.get("kubeconfig"):
+    if fields.get("kubectl") and fields.get("kubeconfig"):
         try:
-            told: dict[str, Any] = reading.json(answer)
-            labels = {str(key): str(value) for key, value in told["metadata"].get("labels", {}).items()}
-            allocatable = {str(key): str(value) for key, value in told["status"].get("allocatable", {}).items()}
+            answer_data: dict[str, Any] = reading.json(answer)
+            labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
+            allocatable = {str(key): str(value) for key, value in answer_data["status"].get("allocatable", {}).items()}
         except (ValueError, KeyError, AttributeError, TypeError):
             complaint = " ".join(answer.split())[:300] or "kubectl gave no answer"
     return Node(
         services=tuple(Service(*(line.split("|", 2) + ["", ""])[:3]) for line in rows.get("unit", ())),
         managers=tuple(dict.fromkeys(rows.get("manager", ()))),
-        kubectl=found.get("kubectl", ""),
-        kubeconfig=found.get("kubeconfig", ""),
-        name=found.get("name", ""),
+        kubectl=fields.get("kubectl", ""),
+        kubeconfig=fields.get("kubeconfig", ""),
+        name=fields.get("name", ""),
         labels=labels,
         allocatable=allocatable,
         complaint=complaint,

@@ -1,4 +1,5 @@
-"""CUDA toolkits on a host: their packages, what lies in /usr/local, which one is the default, which libraries programs find."""
+"""CUDA toolkits on a host: their packages, directories in /usr/local, the default toolkit, and the libraries that
+programs find."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory /usr/local/cuda-X.Y. `release` and `build`: what its nvcc says (12.4, 12.4.131); `complaint`: why it says neither.
-    `cudart`: the version in the name of its libcudart.so, `kit` that of the whole in version.json. Empty: not there."""
+    """A directory /usr/local/cuda-X.Y. `release` and `build`: reported by its nvcc (12.4, 12.4.131); `complaint`:
+    the error if it reports neither. `cudart`: the version in the name of its libcudart.so, `kit` that of the toolkit
+    in version.json. Empty: absent."""
 
     release: str = ""
     build: str = ""
@@ -24,9 +26,10 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Toolkits(msgspec.Struct, frozen=True, kw_only=True):
-    """`toolkits` by version. `link`: where /usr/local/cuda leads in the end, `by`: what it is (`alternatives`, `link`,
-    `directory`, or empty: not there). `mode` of the alternatives: auto, manual, or empty without any; `choices` of them.
-    `profile`: text of gpuprov's file in /etc/profile.d. `libraries`: the files that the linker's cache has, by their short name."""
+    """All toolkits. `toolkits` by version. `link`: final target of /usr/local/cuda, `by`: its kind (`alternatives`,
+    `link`, `directory`, or empty: absent). `mode` of the alternatives: auto, manual, or empty without any; `choices`
+    of them. `profile`: text of gpuprov's file in /etc/profile.d. `libraries`: files in the linker's cache, by their
+    short name."""
 
     toolkits: dict[str, Toolkit] = {}
     link: str = ""
@@ -57,7 +60,7 @@ def parse_toolkits(output: Output) -> Toolkits:
     first = display.partition("\n")[0]
     kind, _, target = (rows.get("link") or [""])[0].partition(" ")
     return Toolkits(
-        toolkits={version: _toolkit(found) for version, found in kits.items()},
+        toolkits={version: _build_toolkit(fields) for version, fields in kits.items()},
         link=target,
         by=kind,
         mode="manual" if "manual" in first else "auto" if "auto" in first else "",
@@ -71,15 +74,15 @@ def parse_toolkits(output: Output) -> Toolkits:
     )
 
 
-def _toolkit(found: dict[str, str]) -> Toolkit:
-    release, _, build = found.get("nvcc", "").partition(" ")
-    complaint, cudart = found.get("complaint", ""), found.get("cudart", "")
-    return Toolkit(release=release, build=build, complaint=complaint, cudart=cudart, kit=found.get("kit", ""))
+def _build_toolkit(fields: dict[str, str]) -> Toolkit:
+    release, _, build = fields.get("nvcc", "").partition(" ")
+    complaint, cudart = fields.get("complaint", ""), fields.get("cudart", "")
+    return Toolkit(release=release, build=build, complaint=complaint, cudart=cudart, kit=fields.get("kit", ""))
 
 
 PACKAGES = Probe(
     "cuda_packages",
-    packages_script(
+    build_packages_script(
         "'cuda*' 'libcu*-[0-9]*-[0-9]*' 'libcudnn*' 'libnccl*' 'libnpp*' 'libnv*-*-*' 'gds-tools-*' 'nvidia-gds*' nvidia-cuda-toolkit "
         "nvidia-cuda-dev",
         "cuda.*|libcu.*-[0-9]+-[0-9]+|libcudnn.*|libnccl.*|libnpp.*|libnv.*-[0-9]+-[0-9]+|gds-tools-.*|nvidia-gds.*",
@@ -101,27 +104,28 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",
 )
-"""Versions of the packages that a toolkit, cuDNN and NCCL are asked for by; from what the host has fetched, never the network."""
+"""Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
+never the network."""
 Requires = dict[str, dict[str, dict[str, str]]]
 """By package name and version: the least version of each component that it depends on, by name."""
 _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
 
 
 def parse_requires(output: Output) -> Requires:
-    found: Requires = {}
+    requires: Requires = {}
     bounds: dict[str, str] = {}
     for line in output.text.splitlines():
         name, bar, version = line.strip().removeprefix("@").partition("|")
         if line.startswith("@") and bar:
-            bounds = found.setdefault(name, {}).setdefault(version, {})
+            bounds = requires.setdefault(name, {}).setdefault(version, {})
         elif match := _BOUND.match(line.strip()):
             bounds.setdefault(match[1], match[2])
-    return found
+    return requires
 
 
 _COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/) }
   mine && (/^@/ || /-[0-9]+-[0-9]+(-config-common)? *[(]?>?= /)'"""
-"""Shell: of blocks `@NAME|VERSION` with a dependency a line, what is of a toolkit."""
+"""Shell: filters blocks `@NAME|VERSION` with a dependency a line for components of a toolkit."""
 REQUIRES = Probe(
     "cuda_requires",
     by_family(
@@ -149,7 +153,7 @@ REQUIRES = Probe(
     parse_requires,
     "apt-cache show cuda-toolkit-12-4; dnf -C repoquery --requires cuda-toolkit-12-4",
 )
-"""What the packages of each toolkit on offer depend on, as far as it is of a toolkit; from what the host has fetched."""
+"""Dependencies of each offered toolkit's packages on toolkit components; from the lists that the host has fetched."""
 TOOLKITS = Probe(
     "cuda_toolkits",
     r"""for d in /usr/local/cuda-[0-9]*.[0-9]*; do
@@ -185,4 +189,5 @@ for d in /usr/local /var; do set -- $d $(df -Pk $d | tail -n 1); echo "space $5 
     "ls -ld /usr/local/cuda*; /usr/local/cuda/bin/nvcc --version; update-alternatives --display cuda; ldconfig -p | grep cudart",
     speaks=True,
 )
-"""What lies in /usr/local, and what the linker finds; the first of several files of one name, as the linker does."""
+"""Toolkits in /usr/local and libraries that the linker finds; of several files with one name the first, as the
+linker does."""

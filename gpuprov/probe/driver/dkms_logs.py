@@ -1,6 +1,7 @@
-"""The logs of DKMS builds of the NVIDIA driver that a host has kept: for which kernel each was, and what it says of a failure.
+"""Logs of DKMS builds of the NVIDIA driver on a host: the kernel of each, and its first line about a failure.
 
-DKMS keeps build/make.log of a build that failed, and moves that of one that did not to KERNEL/ARCH/log/make.log (https://github.com/dell/dkms/blob/master/dkms.in).
+DKMS keeps build/make.log after a failed build, and moves it to KERNEL/ARCH/log/make.log after a successful one
+(https://github.com/dell/dkms/blob/master/dkms.in).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ FIRST = re.compile(r"(?:DKMS(?: \(dkms-[\w.~+-]+\))? )?make\.log for \S+ for ker
 
 
 class BuildLog(msgspec.Struct, frozen=True):
-    """`kernel`: the release that was built for; `complaint`: the first line that says that it failed, empty where none does."""
+    """A build log. `kernel`: the kernel release of the build; `complaint`: the first line that reports a failure,
+    empty if none does."""
 
     path: str
     kernel: str
@@ -30,7 +32,7 @@ def parse(output: Output) -> tuple[BuildLog, ...]:
         if line.startswith("@log "):
             path, kernel = line.removeprefix("@log "), ""
         elif path and not kernel:
-            kernel = found[1] if (found := FIRST.match(line)) else "?"
+            kernel = first[1] if (first := FIRST.match(line)) else "?"
             logs.append(BuildLog(path, kernel))
         elif path and logs and not logs[-1].complaint:
             logs[-1] = msgspec.structs.replace(logs[-1], complaint=" ".join(line.split())[:200])
@@ -53,4 +55,5 @@ NO_AUTOINSTALL = Probe(
     lambda output: output.text.strip() == "1",
     "ls /etc/dkms/no-autoinstall",
 )
-"""Whether DKMS is told to build nothing by itself; a package's postinst then leaves a host without modules and says all is well."""
+"""True if DKMS is configured not to build by itself; a package's postinst then leaves a host without modules and
+reports success."""

@@ -1,4 +1,5 @@
-"""Packages around a driver: who made those that are installed, what its modules are built with, which kernels gpuprov holds."""
+"""Packages around a driver: makers of the installed ones, tools that its modules are built with, and kernels that
+gpuprov holds."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from gpuprov.probe.software.packages import Index, parse_index
 from gpuprov.probe.software.prebuilt import FOLDER
 
 HELD_KERNELS = f"{FOLDER}/held-kernels"
-"""The kernels that gpuprov holds for the sake of modules that were built elsewhere: what else is held is the administrator's."""
+"""File of the kernels that gpuprov holds because their modules were built elsewhere; other holds are the
+administrator's."""
 TOOLS = ("gcc", "gcc-c++", "make")
-"""What the modules are compiled with, on distributions whose DKMS does not bring it."""
+"""Tools to compile the modules, on distributions whose DKMS does not depend on them."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An installed package, of one architecture. `vendor`: who made it, in the words of its maker."""
+    """An installed package, of one architecture. `vendor`: its maker, as the package states it."""
 
     name: str
     version: str
@@ -29,14 +31,14 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """`own`: the architectures whose packages have bare names."""
+    """Installed packages. `own`: the architectures whose packages have names without a suffix."""
 
     rows: tuple[Row, ...] = ()
     own: frozenset[str] = frozenset()
 
 
 class Building(msgspec.Struct, frozen=True):
-    """What a module build needs: the tools that are there, and the versions of headers and tools that are offered."""
+    """Needs of a module build: the tools present, and the offered versions of headers and tools."""
 
     there: frozenset[str] = frozenset()
     offered: dict[str, list[str]] = {}
@@ -61,14 +63,14 @@ def parse_installed(output: Output) -> Installed:
 
 
 def parse_building(output: Output) -> Building:
-    there = (line.partition("|") for line in output.text.splitlines())
-    return Building(frozenset(rest for kind, _, rest in there if kind == "there"), dict(parse_index(output)))
+    parts = (line.partition("|") for line in output.text.splitlines())
+    return Building(frozenset(rest for kind, _, rest in parts if kind == "there"), dict(parse_index(output)))
 
 
 def parse_archives(output: Output) -> tuple[tuple[str, str], ...]:
     rows = [line.split("|") for line in output.text.splitlines()]
-    mine = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
-    return tuple(dict.fromkeys((row[1], row[2]) for row in mine))
+    debian_main = [row for row in rows if len(row) == 5 and row[0] == "archive" and row[3:] == ["main", "Debian"]]
+    return tuple(dict.fromkeys((row[1], row[2]) for row in debian_main))
 
 
 _OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
@@ -87,7 +89,7 @@ dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Pack
     parse_installed,
     "dpkg-query -W -f '${Package} ${Version} ${Architecture} ${Maintainer}\\n'; rpm -qa --qf '%{NEVRA} %{VENDOR}\\n'",
 )
-"""Installed packages that have something of a driver in their name, source or maker, in each architecture."""
+"""Installed packages that relate to a driver by their name, source or maker, in each architecture."""
 _THERE = f"rpm -q --qf 'there|%{{NAME}}\\n' {' '.join(TOOLS)} | grep '^there|'"
 BUILDING = Probe(
     "driver_building",
@@ -99,7 +101,7 @@ BUILDING = Probe(
     parse_building,
     "apt-cache madison linux-headers-KERNEL; dnf -C repoquery --showduplicates 'kernel*-devel'; zypper search -s 'kernel-*-devel'",
 )
-"""Headers of kernels and tools that are offered, from what the host has fetched, never the network."""
+"""Offered kernel headers and tools, from the lists that the host has fetched, never the network."""
 ARCHIVES = Probe(
     "debian_archives",
     by_family(
@@ -112,24 +114,26 @@ ARCHIVES = Probe(
     "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages'",
     blank=r"archive\|",
 )
-"""Debian's archives that the host takes `main` from: address and release."""
+"""Debian archives from which the host uses `main`: address and release."""
 KERNELS_HELD = Probe(
     "kernels_held",
     f"cat {HELD_KERNELS} 2>/dev/null; true",
     lambda output: tuple(output.text.split()),
     f"cat {HELD_KERNELS}",
 )
-"""Packages of kernels that gpuprov has held."""
+"""Kernel packages held by gpuprov."""
 
 
 def without(index: Index, url: str) -> Index:
-    """What is offered, but for versions that come from this address alone."""
+    """Return the index without versions that come from this address alone."""
     if not url:
         return index
-    told = Index()
-    for name, found in index.items():
-        left = [v for v in found if not index.places.get((name, v)) or set(index.places[(name, v)]) - {url.rstrip("/")}]
+    kept = Index()
+    for name, versions in index.items():
+        left = [
+            v for v in versions if not index.places.get((name, v)) or set(index.places[(name, v)]) - {url.rstrip("/")}
+        ]
         if left:
-            told[name] = left
-    told.complaint, told.busy, told.places = index.complaint, index.busy, index.places
-    return told
+            kept[name] = left
+    kept.complaint, kept.busy, kept.places = index.complaint, index.busy, index.places
+    return kept

@@ -1,4 +1,4 @@
-"""The driver as it runs: kernel module, user-space libraries, nvidia-smi, and the processes that hold a GPU."""
+"""The running driver: kernel module, user-space libraries, nvidia-smi, and the processes that hold a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class LoadedDriver(msgspec.Struct, frozen=True):
 
 
 class Smi(msgspec.Struct, frozen=True):
-    """What nvidia-smi says: one row per GPU, or its complaint. `warnings`: lines of GPUs that it answers for all the same."""
+    """Output of nvidia-smi: one row per GPU, or its error. `warnings`: lines about GPUs that it reports
+    nevertheless."""
 
     gpus: tuple[SmiGpu, ...] = ()
     complaint: str = ""
@@ -68,7 +69,7 @@ def parse_libraries(output: Output) -> dict[str, str]:
 
 
 WARNING, WORN = "WARNING: infoROM is corrupted", 14
-"""A line that nvidia-smi adds to an answer that is whole, and the status that it ends with then:
+"""A line that nvidia-smi adds to a complete answer, and its exit status in that case:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html"""
 
 
@@ -90,12 +91,12 @@ def parse_smi(output: Output) -> Smi:
 
 
 def parse_clients(output: Output) -> tuple[Client, ...]:
-    """The processes. Nobody is an answer only where the tools that look for them were seen to work."""
+    """Parse the processes. An empty list is an answer only if the tools that look for them worked."""
     *lines, last = output.text.splitlines() or [""]
     if last != SEEN:
-        said = " ".join((output.error or output.text).split())[:200]
+        message = " ".join((output.error or output.text).split())[:200]
         raise ProbeFailed(
-            f"the processes that hold a GPU could not be listed: {said or 'the host gave no whole answer'}"
+            f"the processes that hold a GPU could not be listed: {message or 'the host gave no whole answer'}"
         )
     clients = []
     for line in lines:

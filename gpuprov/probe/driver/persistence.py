@@ -1,4 +1,4 @@
-"""nvidia-persistenced as a host has it: its unit as its package wrote it, its own package, what runs, and the driver's GPUs."""
+"""nvidia-persistenced on a host: its packaged unit, its own package, the running daemon, and the driver's GPUs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ PACKAGE, UNIT = "nvidia-persistenced", "nvidia-persistenced.service"
 
 
 class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
-    """`unit`: the lines of the unit's own file, none where there is none. `offered`: versions of Debian's package, newest first;
-    `installed`: it is there. `idle`: the daemon that runs was told to leave the mode off. `gpus`: those that the driver has."""
+    """The daemon. `unit`: the lines of the unit file, none if there is no file. `offered`: versions of Debian's
+    package, newest first; `installed`: it is installed. `idle`: the running daemon was started with the mode off.
+    `gpus`: GPUs bound to the driver."""
 
     unit: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""Packages of kernel modules that a distribution or NVIDIA has built: what is offered for the host's kernels, what is installed."""
+"""Packages of kernel modules built by a distribution or NVIDIA: those offered for the host's kernels, and those
+installed."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from gpuprov.shared.package_lists import parse_precompiled
 
 
 class Precompiled(msgspec.Struct, frozen=True):
-    """Package versions by name, each beginning with the driver version that the modules are of (`580.95.05-6.8.0-60.63+1`);
-    `exact`: what an offered one (`NAME=VERSION`) needs in exactly these versions."""
+    """Package versions by name, each beginning with the driver version that the modules are of
+    (`580.95.05-6.8.0-60.63+1`); `exact`: packages that an offered one (`NAME=VERSION`) needs in exactly these
+    versions."""
 
     offered: dict[str, list[str]] = {}
     installed: dict[str, str] = {}

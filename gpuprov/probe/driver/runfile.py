@@ -1,4 +1,4 @@
-"""A driver that NVIDIA's .run file installed: what its installer recorded, and the modules on disk."""
+"""A driver installed by NVIDIA's .run file: the installer's record, and the modules on disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OURS = "/var/lib/gpuprov/runfile.json"
 
 
 class Runfile(msgspec.Struct, frozen=True):
-    """`version`: what is installed, empty if nothing is. `programs`: what only such an installation has. `open`: whether the modules
-    on disk are open, by kernel. `unreadable`: the record may not be read. `ours`: what gpuprov recorded of the file
-    that it installed, its url or file and its sha256."""
+    """The installation. `version`: of the installed driver, empty if there is none. `programs`: programs that only
+    such an installation has. `open`: whether the modules on disk are open, by kernel. `unreadable`: no permission to
+    read the record. `ours`: gpuprov's record of the file that it installed: its url or file, and its sha256."""
 
     version: str = ""
     programs: tuple[str, ...] = ()
@@ -35,17 +35,17 @@ def parse(output: Output) -> Runfile:
         programs=tuple(row[1] for row in rows if row[0] == "program"),
         open={row[1]: "GPL" in row[2] for row in rows if row[0] == "module" and len(row) == 3},
         unreadable=any(row[0] == "unreadable" for row in rows),
-        ours=_ours(output.text),
+        ours=_parse_ours(output.text),
     )
 
 
-def _ours(text: str) -> dict[str, str]:
-    found = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
+def _parse_ours(text: str) -> dict[str, str]:
+    row = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
     try:
-        told = reading.json(found or "{}")
+        record = reading.json(row or "{}")
     except ValueError:
         return {}
-    return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+    return {key: value for key, value in record.items() if isinstance(value, str)} if isinstance(record, dict) else {}
 
 
 RUNFILE = Probe(

@@ -1,4 +1,4 @@
-"""Alibaba's cGPU on a host: its version, the settings of each GPU, and what cannot be beside it."""
+"""Alibaba's cGPU on a host: its version, the settings of each GPU, and what conflicts with it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from gpuprov.probe.base import Output, Probe
 
 
 class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is empty where the module is not loaded; `installed` are its modules that modprobe would find. `mig`: addresses of
-    GPUs in MIG mode. `mps`: whether an MPS daemon runs; `mps_ours`: of gpuprov's units only."""
+    """The state of cGPU. `version` is empty if the module is not loaded; `installed` are its modules that modprobe
+    would find. `mig`: addresses of GPUs in MIG mode. `mps`: whether an MPS daemon runs; `mps_ours`: of gpuprov's
+    units only."""
 
     version: str = ""
     installed: tuple[str, ...] = ()

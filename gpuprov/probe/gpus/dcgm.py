@@ -1,4 +1,4 @@
-"""NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and what they answer."""
+"""NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and their answers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.host.systemd import of_units
+from gpuprov.probe.host.systemd import build_units_probe
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARY_FILES
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit's main process. `command` is empty without one; `old`: its program or its unit's settings were changed after it
-    was started. `start` is the command that the unit has now, `environment` what it sets; `counters`: the file it reads is there."""
+    """A unit's main process. `command` is empty without a process; `old`: its program or its unit's settings changed
+    after its start. `start` is the unit's present command, `environment` the variables that it sets; `counters`: the
+    file that it reads exists."""
 
     pid: int = 0
     command: str = ""
@@ -27,10 +28,10 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
-    """What the programs say. `installed`: nv-hostengine's version; `running`: that of the host engine that dcgmi reaches, if it
-    tells. `gpus`: how many GPUs it manages, None where it does not answer: then `complaint` is dcgmi's.
-    `switches`: how many NVSwitches.
-    `metrics`: how many values the exporter gives, None where it does not answer. `counters`: its file of counters is there."""
+    """The programs' reports. `installed`: nv-hostengine's version; `running`: version of the host engine that dcgmi
+    reaches, if reported. `gpus`: number of GPUs that it manages, None if it does not answer: then `complaint` is
+    dcgmi's error. `switches`: number of NVSwitches. `metrics`: number of values from the exporter, None if it does
+    not answer. `counters`: its file of counters exists."""
 
     engine: Service = Service()
     exporter: Service = Service()
@@ -45,8 +46,8 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_dcgm(output: Output) -> Dcgm:
     services: dict[str, dict[str, object]] = {"engine": {}, "exporter": {}}
-    found: dict[str, str] = {}
-    said: list[str] = []
+    fields: dict[str, str] = {}
+    messages: list[str] = []
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         which, _, value = rest.partition("|")
@@ -59,25 +60,25 @@ def parse_dcgm(output: Output) -> Dcgm:
             pairs = (word.strip('"').partition("=") for word in value.split())
             services[which]["environment"] = {key: text for key, _, text in pairs}
         elif kind == "discovery":
-            said.append(rest)
+            messages.append(rest)
         else:
-            found[kind] = rest
-    count = next((match[1] for line in said if (match := re.match(r"(\d+) GPUs? found", line))), None)
-    switches = next((match[1] for line in said if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
-    complaint = " ".join(line.removeprefix("Error: ") for line in said if line.startswith("Error")) or " ".join(
-        said[:2]
+            fields[kind] = rest
+    count = next((match[1] for line in messages if (match := re.match(r"(\d+) GPUs? found", line))), None)
+    switches = next((match[1] for line in messages if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
+    complaint = " ".join(line.removeprefix("Error: ") for line in messages if line.startswith("Error")) or " ".join(
+        messages[:2]
     )
-    metrics = found.get("metrics", "")
+    metrics = fields.get("metrics", "")
     return Dcgm(
         engine=msgspec.convert(services["engine"], Service),
         exporter=msgspec.convert(services["exporter"], Service),
-        installed=found.get("installed", ""),
-        running=found.get("running", ""),
+        installed=fields.get("installed", ""),
+        running=fields.get("running", ""),
         gpus=int(count) if count else None,
         switches=int(switches) if switches else None,
         complaint="" if count else complaint,
         metrics=int(metrics) if is_whole(metrics) else None,
-        counters="counters" in found,
+        counters="counters" in fields,
     )
 
 
@@ -88,7 +89,7 @@ def parse_counters(output: Output) -> dict[str, bool]:
 
 PACKAGES = Probe(
     "dcgm_packages",
-    packages_script(
+    build_packages_script(
         "'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine", "datacenter-gpu-manager.*|dcgmi|libdcgm|nv-hostengine"
     ),
     parse_packages,
@@ -108,7 +109,7 @@ INDEX = Probe(
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",
 )
 """Package versions that the host's repositories offer, by name, newest first."""
-UNITS = of_units(
+UNITS = build_units_probe(
     "dcgm_units",
     ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter",
@@ -120,7 +121,7 @@ COUNTERS = Probe(
     "ls -l /etc/dcgm-exporter",
     asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
 )
-"""Whether the file of counters that the spec names is there, by its path."""
+"""Whether the file of counters that the spec names exists, by its path."""
 # dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
 # https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
 DCGM = Probe(

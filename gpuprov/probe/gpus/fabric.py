@@ -10,12 +10,13 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.smi_query import FORGED, OWN, judge
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf, zypper
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.shared.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
 BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
-"""What is wrong by itself in the health of a driver that has no summary: nvmlFabricDefs of https://docs.nvidia.com/deploy/nvml-api"""
+"""Health fields that are faults by themselves, for drivers without a health summary: nvmlFabricDefs of
+https://docs.nvidia.com/deploy/nvml-api"""
 BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 
 
@@ -28,10 +29,10 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """`version` is what the program says of itself, empty if it is not there. `settings` are those of fabricmanager.cfg.
+    """The daemon. `version` is the program's own, empty if it is not installed. `settings` are those of fabricmanager.cfg.
 
-    `configured`, `installed`: when configuration and program last changed (seconds since 1970; 0: not there). `log`: the
-    last lines of the unit's present or last run; `errors`: what that whole run said of NVSwitches, in the journal or its own log.
+    `configured`, `installed`: last change of configuration and program (seconds since 1970; 0: absent). `log`: the last lines
+    of the unit's present or last run; `errors`: lines of that whole run about NVSwitches, in the journal or its own log.
     `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
     """
 
@@ -45,15 +46,14 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: bool = False
 
     def process(self, name: str) -> Process | None:
-        """The live process of the unit that runs this program, or a script of that name."""
+        """Return the live process of the unit that runs this program, or a script of that name."""
         return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |\Z)", p.command)), None)
 
 
 class GpuFabric(msgspec.Struct, frozen=True):
-    """A GPU's registration with the fabric, as nvidia-smi shows it: latched, so it says nothing of the daemon's life.
-
-    `clique`, `cluster`: which GPUs share memory with it, and the UUID of their rack or board; empty where this nvidia-smi does not
-    tell them. `health`: the lines below Health, by name.
+    """A GPU's registration with the fabric, as nvidia-smi shows it: a stale value that does not show whether the daemon is
+    alive. `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board; empty if this
+    nvidia-smi does not report them. `health`: the lines below Health, by name.
     """
 
     bus: str
@@ -64,7 +64,7 @@ class GpuFabric(msgspec.Struct, frozen=True):
     health: dict[str, str] = {}
 
     def ill(self) -> tuple[str, ...]:
-        """What is wrong with its health, in nvidia-smi's words; empty where nothing is, or nothing is told."""
+        """Faults in its health, in nvidia-smi's words; empty if there are none, or none are reported."""
         summary = self.health.get("Summary", NOTHING[0])
         if summary in NOTHING:
             return tuple(f"{name}: {value}" for name, value in self.health.items() if value in BAD.get(name, ()))
@@ -73,8 +73,8 @@ class GpuFabric(msgspec.Struct, frozen=True):
 
 
 class SubnetKernel(msgspec.Struct, frozen=True):
-    """What the running kernel has for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk,
-    and `devices`: InfiniBand devices whose function is a bridge to a switch."""
+    """Kernel support for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk, and
+    `devices`: InfiniBand devices whose function is a bridge to a switch."""
 
     modules: frozenset[str] = frozenset()
     devices: tuple[str, ...] = ()
@@ -91,12 +91,12 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
 ERRORS = re.compile(
     r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
 )
-"""What Fabric Manager says of NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager."""
+"""Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager."""
 
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
     addresses = tuple(output.text.split())
-    if strange := [one for one in addresses if not ADDRESS.fullmatch(one)]:
+    if strange := [address for address in addresses if not ADDRESS.fullmatch(address)]:
         raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
     return addresses
 
@@ -105,17 +105,17 @@ def parse_daemon(output: Output) -> Daemon:
     rows = [line.split("|", 3) for line in output.text.splitlines() if "|" in line]
     clock = [float(cell) for row in rows if row[0] == "clock" for cell in row[1:] if cell]
     processes = []
-    found: dict[str, float] = {}
+    timestamps: dict[str, float] = {}
     settings: dict[str, str] = {}
     version = ""
     log: list[str] = []
     errors: dict[str, None] = {}
     for kind, *cells in rows:
         if kind == "process" and len(cells) == 3:
-            process = _process(cells, clock)
+            process = _parse_process(cells, clock)
             processes += [process] if process else []
         elif kind in ("program", "config") and cells[0]:
-            found[kind] = float(cells[0])
+            timestamps[kind] = float(cells[0])
         elif kind == "version":
             match = re.search(r"\d{3}(?:\.\d+)+", cells[0])
             version = match[0] if match else ""
@@ -124,22 +124,23 @@ def parse_daemon(output: Output) -> Daemon:
             settings[key.strip()] = value.partition("#")[0].strip().strip('"')
         elif kind == "log":
             log.append("|".join(cells))
-        elif kind == "error" and (said := ERRORS.search("|".join(cells))):
-            errors[said[0]] = None  # once, whichever of the two logs has it
+        elif kind == "error" and (error := ERRORS.search("|".join(cells))):
+            errors[error[0]] = None  # once, whichever of the two logs has it
     return Daemon(
         processes=tuple(processes),
         version=version,
         settings=settings,
-        configured=found.get("config", 0),
-        installed=found.get("program", 0),
+        configured=timestamps.get("config", 0),
+        installed=timestamps.get("program", 0),
         log=tuple(log),
         errors=tuple(errors),
         elsewhere=any(row[0] == "elsewhere" for row in rows),
     )
 
 
-def _process(cells: list[str], clock: list[float]) -> Process | None:
-    """None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start time in ticks."""
+def _parse_process(cells: list[str], clock: list[float]) -> Process | None:
+    """Parse a process; None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start
+    time in ticks."""
     pid, stat, command = cells
     fields = stat.split()
     if len(fields) < 20 or fields[0] in "ZX":
@@ -176,17 +177,17 @@ def parse_state(output: Output) -> tuple[GpuFabric, ...]:
 
 def parse_subnet_kernel(output: Output) -> SubnetKernel:
     rows = [line.partition("|") for line in output.text.splitlines()]
-    found = {kind: [name for one, _, name in rows if one == kind] for kind in ("module", "device")}
-    return SubnetKernel(frozenset(found["module"]), tuple(found["device"]))
+    names = {kind: [name for row_kind, _, name in rows if row_kind == kind] for kind in ("module", "device")}
+    return SubnetKernel(frozenset(names["module"]), tuple(names["device"]))
 
 
 def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
     rows = [line.split("|") for line in output.text.splitlines()]
-    found = []
+    libraries = []
     for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
         match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
-        found.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
-    return tuple(found)
+        libraries.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
+    return tuple(libraries)
 
 
 BRIDGES = Probe(
@@ -210,8 +211,8 @@ done
 [ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Prints the processes of the unit $u, its program $b and its configuration $c: what `parse_daemon` reads. A user's control group may
-have a name that ends as the unit's does, and the words of a process a line break."""
+"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`. The name of a
+user's control group may end like the unit's, and a process's command line may contain a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
@@ -239,7 +240,7 @@ true""",
 )
 PACKAGES = Probe(
     "fabric_packages",
-    packages_script(
+    build_packages_script(
         "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags 'libnvidia-nscq*' 'libnvsdm*'",
         "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags|libnvidia-nscq.*|libnvsdm.*",
     ),
@@ -258,8 +259,8 @@ SUBNET_INDEX = Probe(
     parse_index,
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
-"""What the host's repositories offer of what NVSwitches of generation 4 need beside Fabric Manager, by name; nothing where no
-function is one that bridges to such."""
+"""Offered versions of the packages that NVSwitches of generation 4 need beside Fabric Manager, by name; empty if no PCI
+function bridges to such a switch."""
 LIBRARIES = Probe(
     "switch_libraries",
     r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
@@ -283,8 +284,8 @@ true""",
     parse_state,
     "nvidia-smi -q | grep -A 14 -w Fabric",
 )
-"""Whether a registered GPU is healthy, and in which clique, only the long form tells, which takes seconds; so do branches tell that
-do not know the query's fields."""
+"""The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it also
+serves branches that do not know the query's fields."""
 SUBNET_KERNEL = Probe(
     "fabric_kernel",
     """for m in mlx5_core mlx5_ib ib_umad; do

@@ -1,5 +1,5 @@
-"""What each GPU says of its own health: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use, PCIe
-replays, firmware."""
+"""The health that each GPU reports: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in use,
+PCIe replays, firmware."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, blocks
+from gpuprov.probe.gpus.gpu_settings import OLD_POWER, POWER, Values, split_gpus
 from gpuprov.probe.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
-from gpuprov.probe.gpus.smi_query import lacking
+from gpuprov.probe.gpus.smi_query import explain_truncation
 from gpuprov.probe.host.pci import VFIO
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
-"""Reasons that are no setting, and not the power limit, which every busy GPU runs into."""
+"""Slowdown reasons other than settings and the power limit, which every busy GPU reaches."""
 BROKEN = ("GPU is lost", "GPU requires reset")
 """In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
-"""Headings below which an error hides what would be judged."""
+"""Headings below which an error would hide values that checks need."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
@@ -33,28 +33,30 @@ def parse(output: Output) -> State:
     gone = tuple(re.findall(r"^@gone (\S{7,16})$", head, re.MULTILINE))
     if output.status == 127:
         return State(present=present, given=given, complaint="nvidia-smi is not installed")
-    if output.status == 124 and (told := lacking(text)):
-        raise ProbeFailed(f"{told} within 50 s", "run nvidia-smi -q on the host: it may hang; dmesg")
-    later = {address: _slow(values) for address, values in blocks(head.partition("@again\n")[2])}
-    found = [_confirmed(_gpu(address, values), later.get(address)) for address, values in blocks(text)]
-    gpus = tuple(sorted(found, key=lambda one: one.address))
+    if output.status == 124 and (problem := explain_truncation(text)):
+        raise ProbeFailed(f"{problem} within 50 s", "run nvidia-smi -q on the host: it may hang; dmesg")
+    later = {address: _list_slowdowns(values) for address, values in split_gpus(head.partition("@again\n")[2])}
+    healths = [
+        _confirm_slowdown(_parse_gpu(address, values), later.get(address)) for address, values in split_gpus(text)
+    ]
+    gpus = tuple(sorted(healths, key=lambda gpu: gpu.address))
     warnings = tuple(line.strip() for line in text.splitlines() if line.startswith("WARNING:"))
-    said = " ".join((text or output.error).split())[:300]
-    complaint = "" if gpus else said or "nvidia-smi lists no GPU"
-    if complaint and output.status == 124 and not said:
+    message = " ".join((text or output.error).split())[:300]
+    complaint = "" if gpus else message or "nvidia-smi lists no GPU"
+    if complaint and output.status == 124 and not message:
         complaint = "nvidia-smi does not answer within 50 s"
     return State(gpus=gpus, present=present, given=given, gone=gone, warnings=warnings, complaint=complaint)
 
 
-def _confirmed(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
-    """HW Slowdown without heat or brake may be the change of a clock, which is over three seconds later:
-    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+def _confirm_slowdown(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
+    """Replace a lone HW Slowdown by the reasons of the `later` reading, if any: without heat or power brake it may be a clock
+    change, which is over three seconds later: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
     if gpu.slow != SLOW[:1] or later is None:
         return gpu
     return msgspec.structs.replace(gpu, slow=later)
 
 
-def _gpu(address: str, values: Values) -> GpuHealth:
+def _parse_gpu(address: str, values: Values) -> GpuHealth:
     power = POWER if any(path[0] == POWER for path in values) else OLD_POWER
     ecc = "ECC Mode" if ("ECC Mode", "Current") in values else "Ecc Mode"
     mode = values.get((ecc, "Current"), "")
@@ -62,152 +64,158 @@ def _gpu(address: str, values: Values) -> GpuHealth:
     return GpuHealth(
         address=address,
         name=values.get(("Product Name",), ""),
-        brand=_text(values.get(("Product Brand",))),
-        board=_text(values.get(("PCI", "Sub System Id"))),
+        brand=_parse_text(values.get(("Product Brand",))),
+        board=_parse_text(values.get(("PCI", "Sub System Id"))),
         ecc=mode.lower() if mode in ("Enabled", "Disabled") else "",
-        volatile=_ecc(values, "Volatile"),
-        aggregate=_ecc(values, "Aggregate"),
-        sram_exceeded=_yes(values.get(("ECC Errors", "Aggregate", "SRAM Threshold Exceeded"))),
-        remapped=_whole(values.get(("Remapped Rows", "Uncorrectable Error"))),
-        remapped_corrected=_whole(values.get(("Remapped Rows", "Correctable Error"))),
-        remap_pending=_yes(values.get(("Remapped Rows", "Pending"))),
-        remap_failed=_yes(values.get(("Remapped Rows", "Remapping Failure Occurred"))),
+        volatile=_parse_ecc(values, "Volatile"),
+        aggregate=_parse_ecc(values, "Aggregate"),
+        sram_exceeded=_parse_yes_no(values.get(("ECC Errors", "Aggregate", "SRAM Threshold Exceeded"))),
+        remapped=_parse_integer(values.get(("Remapped Rows", "Uncorrectable Error"))),
+        remapped_corrected=_parse_integer(values.get(("Remapped Rows", "Correctable Error"))),
+        remap_pending=_parse_yes_no(values.get(("Remapped Rows", "Pending"))),
+        remap_failed=_parse_yes_no(values.get(("Remapped Rows", "Remapping Failure Occurred"))),
         repairs=tuple(name for name in REPAIRS if values.get(("ECC Errors", name)) == "Yes"),
-        unrepairable=_yes(values.get(("ECC Errors", "Unrepairable Memory"))),
+        unrepairable=_parse_yes_no(values.get(("ECC Errors", "Unrepairable Memory"))),
         retired=_sum(values.get(("Retired Pages", f"{kind} Bit ECC")) for kind in ("Single", "Double")),
-        retired_pending=_yes(_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
-        slow=_slow(values),
-        degrees=_whole(values.get(("Temperature", "GPU Current Temp"))),
-        below=_below(values, "GPU"),
-        memory_below=_memory_below(values),
-        draw=next((watts for one in draws if (watts := _watts(one)) is not None), None),
-        draw_hidden=any(one in ERRORS for one in draws),
-        limit=_watts(_either(values, power, "Requested Power Limit", "Power Limit")),
-        enforced=_watts(_either(values, power, "Current Power Limit", "Enforced Power Limit")),
-        replays=_whole(values.get(("PCI", "Replays Since Reset"))),
-        width=_whole((values.get(("PCI", "GPU Link Info", "Link Width", "Current")) or "").removesuffix("x")),
-        vbios=_text(values.get(("VBIOS Version",))),
-        inforom=_text(values.get(("Inforom Version", "Image Version"))),
-        recovery=_text(values.get(("GPU Recovery Action",))),
-        reset_required=_yes(values.get(("GPU Reset Status", "Reset Required"))),
-        reset_advised=_yes(values.get(("GPU Reset Status", "Drain and Reset Recommended"))),
-        broken=_broken(values),
+        retired_pending=_parse_yes_no(_get_either(values, "Retired Pages", "Pending Page Blacklist", "Pending")),
+        slow=_list_slowdowns(values),
+        degrees=_parse_integer(values.get(("Temperature", "GPU Current Temp"))),
+        below=_compute_margin(values, "GPU"),
+        memory_below=_compute_memory_margin(values),
+        draw=next((watts for draw in draws if (watts := _parse_watts(draw)) is not None), None),
+        draw_hidden=any(draw in ERRORS for draw in draws),
+        limit=_parse_watts(_get_either(values, power, "Requested Power Limit", "Power Limit")),
+        enforced=_parse_watts(_get_either(values, power, "Current Power Limit", "Enforced Power Limit")),
+        replays=_parse_integer(values.get(("PCI", "Replays Since Reset"))),
+        width=_parse_integer((values.get(("PCI", "GPU Link Info", "Link Width", "Current")) or "").removesuffix("x")),
+        vbios=_parse_text(values.get(("VBIOS Version",))),
+        inforom=_parse_text(values.get(("Inforom Version", "Image Version"))),
+        recovery=_parse_text(values.get(("GPU Recovery Action",))),
+        reset_required=_parse_yes_no(values.get(("GPU Reset Status", "Reset Required"))),
+        reset_advised=_parse_yes_no(values.get(("GPU Reset Status", "Drain and Reset Recommended"))),
+        broken=_find_broken(values),
         untold=tuple(dict.fromkeys(path[0] for path, value in values.items() if path[0] in JUDGED and value in ERRORS)),
-        clocks=_clocks(values),
-        used=_used(values),
-        processes=_processes(values),
+        clocks=_parse_clocks(values),
+        used=_parse_used_memory(values),
+        processes=_has_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
     )
 
 
-def _broken(values: Values) -> str:
-    said = {value.strip("[]") for path, value in values.items() if path[0] != "Processes"}
-    return next((words for words in BROKEN if words in said), "")
+def _find_broken(values: Values) -> str:
+    texts = {value.strip("[]") for path, value in values.items() if path[0] != "Processes"}
+    return next((words for words in BROKEN if words in texts), "")
 
 
-def _either(values: Values, heading: str, *names: str) -> str | None:
-    """The first of these lines that the heading has, as drivers of other ages call it."""
+def _get_either(values: Values, heading: str, *names: str) -> str | None:
+    """Return the first of these lines that exists under the heading; the names differ between driver versions."""
     return next((values[heading, name] for name in names if (heading, name) in values), None)
 
 
-def _text(value: str | None) -> str:
+def _parse_text(value: str | None) -> str:
     return "" if value in (None, "N/A", "[N/A]", "Unknown Error", "[Unknown Error]") else str(value)
 
 
-def _whole(value: str | None) -> int | None:
-    """A number with or without its unit; nothing of N/A."""
+def _parse_integer(value: str | None) -> int | None:
+    """Parse an integer with or without a unit; None for N/A."""
     match = re.match(r"(-?\d{1,18})(?: C)?\Z", value or "")
     return int(match[1]) if match else None
 
 
-def _watts(value: str | None) -> float | None:
+def _parse_watts(value: str | None) -> float | None:
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) W", value or "")
     return float(match[1]) if match else None
 
 
-def _yes(value: str | None) -> bool | None:
+def _parse_yes_no(value: str | None) -> bool | None:
     return {"Yes": True, "No": False}.get(value or "")
 
 
-def _sum(found: object) -> int | None:
-    known = [number for value in found if (number := _whole(value)) is not None]  # type: ignore[attr-defined]
+def _sum(counts: object) -> int | None:
+    known = [number for value in counts if (number := _parse_integer(value)) is not None]  # type: ignore[attr-defined]
     return sum(known) if known else None
 
 
-def _ecc(values: Values, when: str) -> Ecc:
-    """Since Turing by SRAM and DRAM, with several lines of uncorrectable ones; before it by bits, with a total."""
-    own = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
-    if any(path[0] in ("Single Bit", "Double Bit") for path in own):
+def _parse_ecc(values: Values, when: str) -> Ecc:
+    """Parse ECC counters: since Turing by SRAM and DRAM, with several lines for uncorrectable errors; before that by bits,
+    with a total."""
+    counters = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
+    if any(path[0] in ("Single Bit", "Double Bit") for path in counters):
         return Ecc(
-            corrected=_whole(own.get(("Single Bit", "Total"))), uncorrected=_whole(own.get(("Double Bit", "Total")))
+            corrected=_parse_integer(counters.get(("Single Bit", "Total"))),
+            uncorrected=_parse_integer(counters.get(("Double Bit", "Total"))),
         )
     return Ecc(
-        corrected=_sum(value for path, value in own.items() if path[0].endswith(" Correctable")),
-        uncorrected=_sum(value for path, value in own.items() if " Uncorrectable" in path[0]),
+        corrected=_sum(value for path, value in counters.items() if path[0].endswith(" Correctable")),
+        uncorrected=_sum(value for path, value in counters.items() if " Uncorrectable" in path[0]),
     )
 
 
-def _slow(values: Values) -> tuple[str, ...] | None:
-    told = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
-    known = [name for name in SLOW if told.get(name) in ("Active", "Not Active")]
-    return tuple(name for name in known if told[name] == "Active") if known else None
+def _list_slowdowns(values: Values) -> tuple[str, ...] | None:
+    reasons = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
+    known = [name for name in SLOW if reasons.get(name) in ("Active", "Not Active")]
+    return tuple(name for name in known if reasons[name] == "Active") if known else None
 
 
-def _clocks(values: Values) -> Clocks:
-    told = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
-    known = [name for name, value in told.items() if value in ("Active", "Not Active")]
+def _parse_clocks(values: Values) -> Clocks:
+    reasons = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
+    known = [name for name, value in reasons.items() if value in ("Active", "Not Active")]
     return Clocks(
-        graphics=_unit(values.get(("Clocks", "Graphics")), "MHz"),
-        most_graphics=_unit(values.get(("Max Clocks", "Graphics")), "MHz"),
-        most_memory=_unit(values.get(("Max Clocks", "Memory")), "MHz"),
-        set_graphics=_unit(values.get(("Applications Clocks", "Graphics")), "MHz"),
-        set_memory=_unit(values.get(("Applications Clocks", "Memory")), "MHz"),
-        held=tuple(name for name in known if told[name] == "Active")
+        graphics=_parse_with_unit(values.get(("Clocks", "Graphics")), "MHz"),
+        most_graphics=_parse_with_unit(values.get(("Max Clocks", "Graphics")), "MHz"),
+        most_memory=_parse_with_unit(values.get(("Max Clocks", "Memory")), "MHz"),
+        set_graphics=_parse_with_unit(values.get(("Applications Clocks", "Graphics")), "MHz"),
+        set_memory=_parse_with_unit(values.get(("Applications Clocks", "Memory")), "MHz"),
+        held=tuple(name for name in known if reasons[name] == "Active")
         if {"Idle", "SW Power Cap"} <= set(known)
         else None,
-        busy=_busy(values),
+        busy=_parse_utilization(values),
     )
 
 
-def _busy(values: Values) -> int | None:
-    """Without persistence, nvidia-smi starts the driver itself, which counts as much as 100 % where no program is:
-    https://github.com/jina-ai/clip-as-service/issues/254"""
-    if values.get(("Persistence Mode",)) != "Enabled" and _processes(values) is False:
+def _parse_utilization(values: Values) -> int | None:
+    """Parse the utilization. Without persistence, nvidia-smi initializes the driver itself, which can count as 100 % without
+    any program: https://github.com/jina-ai/clip-as-service/issues/254"""
+    if values.get(("Persistence Mode",)) != "Enabled" and _has_processes(values) is False:
         return None
-    return _unit(_either(values, "Utilization", "GPU", "Gpu"), "%")
+    return _parse_with_unit(_get_either(values, "Utilization", "GPU", "Gpu"), "%")
 
 
-def _used(values: Values) -> int | None:
-    """Before driver 510, what is reserved of a vGPU, 2 GiB of one of 24, counts as used."""
-    mode = _either(values, "GPU Virtualization Mode", "Virtualization Mode", "Virtualization mode")
+def _parse_used_memory(values: Values) -> int | None:
+    """Parse the memory in use. Before driver 510, the reserved part of a vGPU (2 GiB of 24) counts as used."""
+    mode = _get_either(values, "GPU Virtualization Mode", "Virtualization Mode", "Virtualization mode")
     if mode == "VGPU" and ("FB Memory Usage", "Reserved") not in values:
         return None
-    return _unit(values.get(("FB Memory Usage", "Used")), "MiB")
+    return _parse_with_unit(values.get(("FB Memory Usage", "Used")), "MiB")
 
 
-def _unit(value: str | None, unit: str) -> int | None:
+def _parse_with_unit(value: str | None, unit: str) -> int | None:
     match = re.fullmatch(rf"(\d{{1,9}}) {unit}", value or "")
     return int(match[1]) if match else None
 
 
-def _processes(values: Values) -> bool | None:
+def _has_processes(values: Values) -> bool | None:
     if ("Processes",) in values:
         return False if values["Processes",] == "None" else None
     return True if ("Processes", "Process ID") in values else None
 
 
-def _below(values: Values, what: str) -> int | None:
-    """As far as T.Limit is above its slowdown mark, or else the temperature below its own."""
-    left = _whole(values.get(("Temperature", f"{what} T.Limit Temp")))
-    mark = _whole(values.get(("Temperature", f"{what} Slowdown T.Limit Temp")))
+def _compute_margin(values: Values, what: str) -> int | None:
+    """Return the degrees that T.Limit is above its slowdown threshold, or else the temperature below its own."""
+    left = _parse_integer(values.get(("Temperature", f"{what} T.Limit Temp")))
+    mark = _parse_integer(values.get(("Temperature", f"{what} Slowdown T.Limit Temp")))
     if left is not None and mark is not None:
         return left - mark
-    now, slowdown = (_whole(values.get(("Temperature", f"{what} {name} Temp"))) for name in ("Current", "Slowdown"))
+    now, slowdown = (
+        _parse_integer(values.get(("Temperature", f"{what} {name} Temp"))) for name in ("Current", "Slowdown")
+    )
     return slowdown - now if now is not None and slowdown is not None else None
 
 
-def _memory_below(values: Values) -> int | None:
-    now, most = (_whole(values.get(("Temperature", f"Memory {name} Temp"))) for name in ("Current", "Max Operating"))
+def _compute_memory_margin(values: Values) -> int | None:
+    now, most = (
+        _parse_integer(values.get(("Temperature", f"Memory {name} Temp"))) for name in ("Current", "Max Operating")
+    )
     return most - now if now is not None and most is not None else None
 
 

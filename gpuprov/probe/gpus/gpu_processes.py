@@ -1,4 +1,4 @@
-"""The processes that nvidia-smi names on GPUs, whether the host still has them, and whose they are."""
+"""Processes that nvidia-smi lists on GPUs, whether they still exist on the host, and their owners."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.gpus.gpu_settings import HERE, SEEN
 
 CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
-"""The name of a container in a cgroup, as docker, containerd, cri-o and podman have it; not that of its monitor's own, which of a pod
-of podman's is POD/conmon."""
+"""Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the monitor,
+which for a podman pod is POD/conmon."""
 ENDED = ("", "Z", "X")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. One that has ended
-    was looked at twice, a second apart, and one that hangs (D) after five, in which it did not run; nvidia-smi named it both times.
-    `memory`: as nvidia-smi says it. `name`: the kernel's: nvidia-smi prints a newline in a name as it is, and with it a process that
-    is not there. `job`: the Slurm job that it was started in; `known`: Slurm has it in hand all the same, or it is no more.
-    `container`: it is in a container's cgroup; `orphan`: so is the last of its parents before process 1, where a runtime's monitor
-    would be."""
+    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. An ended
+    process was checked twice, a second apart, and a hanging one (D) after five seconds in which it did not run; nvidia-smi
+    listed it both times. `memory`: as nvidia-smi prints it. `name`: from the kernel, as nvidia-smi prints a newline in a name
+    unescaped, and with it could list a process that does not exist. `job`: the Slurm job that it was started in; `known`:
+    Slurm still manages it, or it no longer exists. `container`: it is in a container's cgroup; `orphan`: so is its last
+    ancestor before process 1, where a runtime's monitor would be."""
 
     gpu: str
     pid: int
@@ -35,9 +35,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
-    """`held`: what is on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this host is a node of Slurm that
-    is up; `jobs`: those of which a step runs here, and of those that processes on GPUs were started in, those that the scheduler has
-    not ended; `unasked`: it could not be asked for those."""
+    """All of them. `held`: processes on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this host is
+    a Slurm node that is up; `jobs`: jobs with a step on this host, and jobs of processes on GPUs that the scheduler has not
+    ended; `unasked`: the scheduler could not be queried for the latter."""
 
     held: tuple[Held, ...] = ()
     used: dict[str, int] = {}
@@ -47,8 +47,9 @@ class Processes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Rest(msgspec.Struct):
-    """What the lines with @ say. `again`: the states at the second look, by GPU and process; None where there was none. `runs`: how
-    often the kernel had let each run that waited, at both. `lives`: those that still ran after the steps were looked for."""
+    """Contents of the lines with @. `again`: the states at the second check, by GPU and process; None without a second check.
+    `runs`: how often the kernel had scheduled each waiting process, at both checks. `lives`: processes that still ran after
+    the search for steps."""
 
     whose: dict[int, list[str]] = {}
     used: dict[str, int] = {}
@@ -59,31 +60,31 @@ class _Rest(msgspec.Struct):
 
 
 def parse(output: Output) -> Processes:
-    """Raises ProbeFailed where nvidia-smi was not seen to end well: nothing is an answer only then."""
+    """Parse the processes. Raises ProbeFailed unless nvidia-smi completed: an empty list is an answer only then."""
     lines = output.text.rstrip("\n").split(
         "\n"
     )  # nothing else ends a line: a name may have what else splitlines takes for its end
     if lines[-1:] != [SEEN]:
-        said = " ".join((output.error or output.text).split())[:200]
-        raise ProbeFailed(f"the processes on GPUs could not be listed: {said or 'the host gave no whole answer'}")
-    rest = _rest(lines)
+        message = " ".join((output.error or output.text).split())[:200]
+        raise ProbeFailed(f"the processes on GPUs could not be listed: {message or 'the host gave no whole answer'}")
+    rest = _parse_rest(lines)
     held = []
     for line in lines[:-1]:
-        one = _held(line)
-        if one is None:
+        process = _parse_held(line)
+        if process is None:
             continue
-        if one.state in (*ENDED, "D") and rest.again is not None:
-            if (one.gpu, one.pid) not in rest.again:
+        if process.state in (*ENDED, "D") and rest.again is not None:
+            if (process.gpu, process.pid) not in rest.again:
                 continue  # it has ended, and nvidia-smi names it no more
-            state = rest.again[one.gpu, one.pid]
-            moved = state == one.state == "D" and len(set(rest.runs.get(one.pid, ()))) > 1
-            one = msgspec.structs.replace(one, state="S" if moved else state)
-        held.append(_owned(one, rest.lives, *rest.whose[one.pid]) if one.pid in rest.whose else one)
+            state = rest.again[process.gpu, process.pid]
+            moved = state == process.state == "D" and len(set(rest.runs.get(process.pid, ()))) > 1
+            process = msgspec.structs.replace(process, state="S" if moved else state)
+        held.append(_add_owner(process, rest.lives, *rest.whose[process.pid]) if process.pid in rest.whose else process)
     marks = {name: f"@{name}" in lines for name in ("slurmd", "unasked")}
     return Processes(held=tuple(held), used=rest.used, jobs=frozenset(rest.jobs), **marks)
 
 
-def _held(line: str) -> Held | None:
+def _parse_held(line: str) -> Held | None:
     state, _, row = line.partition("|")
     row, _, name = row.partition("|")
     cells = [cell.strip() for cell in row.split(",")]
@@ -92,42 +93,43 @@ def _held(line: str) -> Held | None:
     return Held(gpu=cells[0], pid=int(cells[1]), memory=cells[2], state=state, name=name.replace("|", " ").strip())
 
 
-def _rest(lines: list[str]) -> _Rest:
-    found = _Rest()
+def _parse_rest(lines: list[str]) -> _Rest:
+    rest = _Rest()
     for kind, _, row in (line.partition("|") for line in lines):
         cells = row.split("|")
         if kind == "@of" and len(cells) == 5 and re.fullmatch("[0-9]{1,10}", cells[0]):
-            found.whose[int(cells[0])] = cells[1:]
+            rest.whose[int(cells[0])] = cells[1:]
         elif kind == "@memory" and (match := re.fullmatch(r"([0-9A-Fa-f:.]{12,16}), ([0-9]{1,9})", row.strip())):
-            found.used[match[1]] = int(match[2])
+            rest.used[match[1]] = int(match[2])
         elif kind == "@step" and (match := re.match(r"slurmstepd: \[([0-9]{1,10})[.\] ]", row)):
-            found.jobs.add(int(match[1]))
+            rest.jobs.add(int(match[1]))
         elif kind == "@queued" and re.fullmatch("[0-9]{1,10}", row.strip()):
-            found.jobs.add(int(row))
+            rest.jobs.add(int(row))
         elif kind == "@lives" and re.fullmatch("[0-9]{1,10}", row):
-            found.lives.add(int(row))
+            rest.lives.add(int(row))
         elif (match := re.fullmatch(r"(?:@twice\|)?@runs\|([0-9]{1,10})\|([0-9 ]+)", f"{kind}|{row}")) is not None:
-            found.runs.setdefault(int(match[1]), []).append(match[2])
+            rest.runs.setdefault(int(match[1]), []).append(match[2])
         elif kind == "@twice":
-            found.again = {} if found.again is None else found.again
-            if (one := _held(row)) is not None:
-                found.again[one.gpu, one.pid] = one.state
-    return found
+            rest.again = {} if rest.again is None else rest.again
+            if (process := _parse_held(row)) is not None:
+                rest.again[process.gpu, process.pid] = process.state
+    return rest
 
 
-def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
-    """A job's number is in a cgroup of Slurm's own making, else in what the process was started with; but that of a heterogeneous
-    job (SLURM_HET_SIZE) may be of another component, which runs elsewhere. `under`: root's slurmd, step or MPS is among its
-    parents; it is a prolog's, an epilog's or the step's, or MPS's own, which a prolog may start for one job and leave for the next:
+def _add_owner(process: Held, lives: set[int], started: str, under: str, cgroup: str, oldest: str) -> Held:
+    """Add job and container to a process. The job's number is in a cgroup that Slurm made, else in the environment that the
+    process was started with; for a heterogeneous job (SLURM_HET_SIZE) the latter may belong to another component, which runs
+    elsewhere. `under`: root's slurmd, step or MPS is among its ancestors; then it belongs to a prolog, an epilog or the step,
+    or to MPS, which a prolog may start for one job and leave for the next:
     https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
     match = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)
     number = made[1] if made else match[1] if match else ""
     inside = CONTAINER.search(cgroup) is not None
     return msgspec.structs.replace(
-        one,
+        process,
         job=int(number) if number else None,
-        known=bool(under) or one.pid not in lives,
+        known=bool(under) or process.pid not in lives,
         container=inside,
         orphan=inside and CONTAINER.search(oldest) is not None,
     )
@@ -136,7 +138,7 @@ def _owned(one: Held, lives: set[int], started: str, under: str, cgroup: str, ol
 QUERY = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,used_gpu_memory --format=csv,noheader"
 USED = "nvidia-smi --query-gpu=pci.bus_id,memory.used --format=csv,noheader,nounits"
 QUEUE = "squeue -h -o %A -t RUNNING,SUSPENDED,CONFIGURING,COMPLETING -j"
-"""What is not over, wherever its steps run: mpiexec by ssh has ranks on hosts of the job that have no step of it."""
+"""Jobs that have not ended, wherever their steps run: mpiexec over ssh has ranks on hosts of the job without a step."""
 PROCESSES = Probe(
     "gpu_processes",
     # Programs are started for what the shell cannot do alone: there may be thousands of processes.

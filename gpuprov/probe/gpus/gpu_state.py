@@ -1,4 +1,4 @@
-"""What a GPU says of its own health, as one type."""
+"""The health that a GPU reports, as one type."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import msgspec
 
 
 class Ecc(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors that ECC counted, SRAM and DRAM together; None where the GPU does not say."""
+    """Errors that ECC counted, SRAM and DRAM together; None if the GPU does not report them."""
 
     corrected: int | None = None
     uncorrected: int | None = None
 
 
 class Clocks(msgspec.Struct, frozen=True, kw_only=True):
-    """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not tell).
-    `held`: what the driver says lowers them; None where it does not say. `busy`: percent of the time that something computes."""
+    """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not
+    report). `held`: the driver's reasons for lower clocks; None if it gives none. `busy`: percent of the time in which
+    something computes."""
 
     graphics: int | None = None
     most_graphics: int | None = None
@@ -26,19 +27,19 @@ class Clocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by its address as sysfs writes it. Empty, or None: the GPU has no such thing, or nvidia-smi does not print it.
-    `board`: the subsystem's id, which is the maker's.
+    """A GPU by its address as sysfs writes it. Empty, or None: the GPU does not have it, or nvidia-smi does not print it.
+    `board`: the subsystem's id, assigned by the board's maker.
 
-    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`: so many
-    errors of SRAM that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for correctable
-    ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders that wait for a reset, as nvidia-smi names them;
-    `unrepairable`: its memory is past them. `retired` pages, of which `retired_pending`. `slow`: what slows it down that is no
-    setting. `degrees` now; `below`: degrees to the temperature at which it slows down. Watts: `draw`, the limit in force (`enforced`)
-    and the one that was set (`limit`); `draw_hidden`: for an error it does not say. `recovery`: what the driver says that it needs;
-    `reset_required`, `reset_advised`. `width`: lanes of its PCIe link now.
-    `broken`: it says so of itself in place of values; `untold`: nvidia-smi's headings below which
-    there is an error in place of one. `used`: MiB of its memory; `processes`: whether any is on it; `coherent`: its memory is a part
-    of the host's, in which the kernel puts what it wants.
+    `ecc` is enabled or disabled; `volatile` counts since the driver was loaded, `aggregate` all its life; `sram_exceeded`:
+    enough SRAM errors that NVIDIA takes the card back. `remapped` rows for uncorrectable errors, `remapped_corrected` for
+    correctable ones; `remap_pending`, `remap_failed`. `repairs` of its memory or its shaders that wait for a reset, as
+    nvidia-smi names them; `unrepairable`: its memory cannot be repaired any more. `retired` pages, of which `retired_pending`.
+    `slow`: reasons for a slowdown other than settings. `degrees` now; `below`: degrees to the temperature at which it slows
+    down. Watts: `draw`, the limit in force (`enforced`) and the one that was set (`limit`); `draw_hidden`: an error is printed
+    in its place. `recovery`: the action that the driver recommends; `reset_required`, `reset_advised`. `width`: lanes of its
+    PCIe link now. `broken`: an error that it reports in place of all values; `untold`: nvidia-smi's headings below which an
+    error stands in place of a value. `used`: MiB of its memory; `processes`: whether any use it; `coherent`: its memory is
+    part of the host's, which the kernel may use as it likes.
     """
 
     address: str
@@ -81,14 +82,14 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Whose like it is: makers give one GPU clocks and firmware of their own."""
+        """Model and board; makers give the same GPU their own clocks and firmware."""
         return self.name, self.board
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), beside those that
-    vfio-pci has for virtual machines (`given`), those that do not answer on it any more (`gone`), lines of warning, and its words
-    where it shows none."""
+    """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), not counting
+    those that vfio-pci has for virtual machines (`given`), those that no longer answer on the bus (`gone`), warning lines, and
+    its error if it shows none."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0

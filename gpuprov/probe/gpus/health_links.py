@@ -1,4 +1,4 @@
-"""Errors that links count: NVLinks as nvidia-smi tells them, ports of InfiniBand and RoCE in sysfs."""
+"""Link error counters: NVLinks from nvidia-smi, InfiniBand and RoCE ports from sysfs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuprov.reading import is_whole
 
 
 class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one GPU, all its links together; None where it has no such counter. `faults` and the BERs, errors per bit of the worst link:
-    what Blackwell tells; of its recoveries those that failed are faults. `uncounted`: names of
-    counters that it says it has not; `unread`: values that are no numbers, each with its link and its name."""
+    """Errors of one GPU, all its links together; None if it does not have the counter. `faults` and the bit error rates of the
+    worst link: from Blackwell on; failed recoveries are faults. `uncounted`: names of counters that it reports as unsupported;
+    `unread`: values that are not numbers, each with its link and its name."""
 
     index: int
     links: int = 0
@@ -28,7 +28,8 @@ class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """`complaint`: why nothing is known. `nameless`: because nvidia-smi found nothing wrong, and named no GPU."""
+    """All GPUs. `complaint`: the reason why nothing is known. `nameless`: the reason is that nvidia-smi printed no GPU, and no
+    error."""
 
     gpus: tuple[NvLinkErrors, ...] = ()
     complaint: str = ""
@@ -36,7 +37,7 @@ class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """What a port counted since its driver was loaded; `errors` by the names of sysfs, without those that are zero.
+    """Counters of a port since its driver was loaded; `errors` by the names of sysfs, without zeros.
 
     `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
     `link`: the port has counters of its link.
@@ -63,11 +64,11 @@ FAULTS = (
     "Local link integrity Errors",
     "Link recovery failed events",
 )
-"""Lines of NVLink 5 that count errors, as public tools read them; symbols that its code corrects are none."""
+"""Lines of NVLink 5 that count errors, as public tools read them; symbols corrected by its error-correcting code do not count."""
 RECOVERED = "Link recovery successful events"
 COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
 RATES = ("Effective BER", "Symbol BER")
-"""Of an NVLink 5 without errors `15e-255`, the least that NVML can tell (NvmlBerParser of https://github.com/NVIDIA/DCGM)."""
+"""Of an NVLink 5 without errors `15e-255`, the least that NVML can report (NvmlBerParser of https://github.com/NVIDIA/DCGM)."""
 NOTHING = ("N/A", "[N/A]", "Not Supported")
 RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[eE][+-]?[0-9]{1,3})?")
 
@@ -93,18 +94,21 @@ def parse_nvlinks(output: Output) -> NvLinkState:
             else:
                 unread[index].append((number, name, value))
     gpus = tuple(
-        _errors(number, len(links[number]), found, unread[number]) for number, found in sorted(counted.items())
+        _sum_errors(number, len(links[number]), counters, unread[number])
+        for number, counters in sorted(counted.items())
     )
     text, _, status = output.text.partition("@status ")
-    said = " ".join((text or output.error).split())[:200]
-    complaint = "" if gpus else said or "nvidia-smi nvlink -e said nothing"
-    return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not said and status.strip() == "0")
+    message = " ".join((text or output.error).split())[:200]
+    complaint = "" if gpus else message or "nvidia-smi nvlink -e said nothing"
+    return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not message and status.strip() == "0")
 
 
-def _errors(index: int, links: int, found: dict[str, list[float]], unread: list[tuple[str, str, str]]) -> NvLinkErrors:
+def _sum_errors(
+    index: int, links: int, counters: dict[str, list[float]], unread: list[tuple[str, str, str]]
+) -> NvLinkErrors:
     def total(*names: str) -> int | None:
-        told = [value for name in names for value in found.get(name, ())]
-        return int(sum(told)) if told else None
+        counts = [value for name in names for value in counters.get(name, ())]
+        return int(sum(counts)) if counts else None
 
     return NvLinkErrors(
         index=index,
@@ -113,8 +117,8 @@ def _errors(index: int, links: int, found: dict[str, list[float]], unread: list[
         recoveries=total("Recovery Errors", RECOVERED),
         crc=total("CRC Errors"),
         faults=total(*FAULTS),
-        effective_ber=max(found.get("Effective BER", ()), default=None),
-        symbol_ber=max(found.get("Symbol BER", ()), default=None),
+        effective_ber=max(counters.get("Effective BER", ()), default=None),
+        symbol_ber=max(counters.get("Symbol BER", ()), default=None),
         uncounted=tuple(dict.fromkeys(name for _, name, value in unread if value in NOTHING)),
         unread=tuple(
             f"link {link}: {name} {value[:40] or 'nothing'}" for link, name, value in unread if value not in NOTHING
@@ -162,19 +166,19 @@ HW_COUNTERS = (
     "hw_disable_drop_cnt",
     "hw_rx_disable_drop_cnt",
 )
-"""Those of nics.yaml, which tests compare."""
+"""Counters of nics.yaml; tests compare the two."""
 
 
 def parse_ports(output: Output) -> tuple[PortErrors, ...]:
-    """Each port that has counters, in the order of their names."""
-    found: dict[tuple[str, int], PortErrors] = {}
+    """Parse each port that has counters, in the order of their names."""
+    ports: dict[tuple[str, int], PortErrors] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
         if kind not in ("counter", "hw") or len(cells) != 4 or not is_whole(cells[1]):
             continue
         key = (cells[0], int(cells[1]))
-        port = found.get(key) or PortErrors(device=key[0], port=key[1], link=False)
+        port = ports.get(key) or PortErrors(device=key[0], port=key[1], link=False)
         number = int(cells[3]) if is_whole(cells[3]) else None
         counted = {cells[2]: number} if number else {}
         if kind == "hw":
@@ -184,8 +188,8 @@ def parse_ports(output: Output) -> tuple[PortErrors, ...]:
             port = msgspec.structs.replace(port, downed=number, link=True)
         else:
             port = msgspec.structs.replace(port, errors={**port.errors, **counted}, link=True)
-        found[key] = port
-    return tuple(found[key] for key in sorted(found))
+        ports[key] = port
+    return tuple(ports[key] for key in sorted(ports))
 
 
 NVLINK_ERRORS = Probe(

@@ -1,4 +1,4 @@
-"""nvidia-imex on a compute tray: its daemon, the members it was given, what its control program says, and channel 0."""
+"""nvidia-imex on a compute tray: its daemon, its configured members, the report of its control program, and channel 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A node of the domain as the control program tells it: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not connected to."""
+    """A node of the domain in the control program's report: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not connected to."""
 
     host: str
     status: str
@@ -27,10 +27,10 @@ class Domain(msgspec.Struct, frozen=True):
 
 
 class Imex(UnitState, frozen=True, kw_only=True):
-    """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of nodes_config.cfg
-    (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's own state by its control
-    program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: it does not tell). `channel`: whether the device of
-    channel 0 is there; `parameter`: what the loaded driver has for it. `addresses`: the host's."""
+    """`daemon`: its processes, version, the keys of config.cfg, and the log of its present run. `nodes`: lines of
+    nodes_config.cfg (None: no such file), `written` when it last changed (seconds since 1970). `ready`: the daemon's own state
+    by its control program (`READY`, or `INITIALIZING` ...). `domain`: of all nodes (None: not reported). `channel`: whether
+    the device of channel 0 exists; `parameter`: the loaded driver's setting for it. `addresses`: the host's."""
 
     daemon: Daemon
     nodes: tuple[str, ...] | None = None
@@ -44,7 +44,7 @@ class Imex(UnitState, frozen=True, kw_only=True):
 
 
 def parse_domain(text: str) -> Domain | None:
-    """What `nvidia-imex-ctl -N -j` prints; None for anything else."""
+    """Parse the output of `nvidia-imex-ctl -N -j`; None for anything else."""
     try:
         data = reading.json(text)
     except reading.Unreadable:
@@ -56,23 +56,23 @@ def parse_domain(text: str) -> Domain | None:
         links = node.get("connections") or {}
         lost = tuple(sorted(str(link.get("host")) for link in links.values() if link.get("status") != "CONNECTED"))
         members.append(Member(str(node.get("host", "")), str(node.get("status", "")), lost))
-    return Domain(str(data.get("status", "")), tuple(sorted(members, key=lambda one: one.host)))
+    return Domain(str(data.get("status", "")), tuple(sorted(members, key=lambda member: member.host)))
 
 
 def parse(output: Output) -> Imex:
     many = output.rows(bare=True)
-    one = {kind: values[-1].strip() for kind, values in many.items()}
-    told = "\n".join(many.get("domain", ()))
+    fields = {kind: values[-1].strip() for kind, values in many.items()}
+    report = "\n".join(many.get("domain", ()))
     return Imex(
         daemon=parse_daemon(output),
         nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
-        written=float(one.get("nodes") or 0),
-        **boot_unit.state(many),
-        ready=one.get("ready", ""),
-        domain=parse_domain(told),
+        written=float(fields.get("nodes") or 0),
+        **boot_unit.parse_state(many),
+        ready=fields.get("ready", ""),
+        domain=parse_domain(report),
         complaint=(many.get("domain") or [""])[0][:200],
         channel="channel" in many,
-        parameter=one.get("parameter", ""),
+        parameter=fields.get("parameter", ""),
         addresses=frozenset(many.get("address", ())),
     )
 

@@ -1,4 +1,5 @@
-"""MIG as NVML has it, read by a Python of the host's; the units that bring it back at boot; what users without root may open."""
+"""MIG as NVML reports it, read by a Python on the host; the units that restore it at boot; device files open to users without
+root."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ import msgspec
 
 from gpuprov.onhost.mig.nvml import named_by_size
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.host.systemd import UNIT_OF, of_units
+from gpuprov.probe.host.systemd import UNIT_OF, build_units_probe
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
-"""NVIDIA's own: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
+"""NVIDIA's own unit: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +40,8 @@ class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty where the driver does not tell. `number`, `memory`:
-    NVML's own number and MiB, where the driver tells no name."""
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them. `number`,
+    `memory`: NVML's own number and MiB, if the driver reports no name."""
 
     name: str
     id: int
@@ -63,7 +64,7 @@ class Process(msgspec.Struct, frozen=True):
 class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
 
-    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, where they name
+    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, if they name
     its profiles.
     """
 
@@ -85,12 +86,12 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told(self) -> str:
-        """The GPU in a message."""
+        """The GPU's name in messages."""
         return f"GPU {self.index} ({self.address})"
 
 
 class MigState(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs, or the complaint of whoever should have told. `unread`: GPUs that do not answer, each with NVML's words."""
+    """All GPUs, or the error. `unread`: GPUs that do not answer, each with NVML's error."""
 
     gpus: tuple[MigGpu, ...] = ()
     unread: tuple[str, ...] = ()
@@ -98,10 +99,10 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A capability of the driver's: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
+    """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
-    `mode` is empty without a device file; `wanted` is the mode the driver says, as four octal digits. `kept`: the driver was told
-    to leave the file as the administrator made it.
+    `mode` is empty without a device file; `wanted` is the mode that the driver specifies, as four octal digits. `kept`: the
+    driver is configured to leave the file as the administrator made it.
     """
 
     path: str
@@ -112,7 +113,7 @@ class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     kept: bool = False
 
     def instance(self, minor: int) -> tuple[int, int | None] | None:
-        """The ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
+        """Return the ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
         match = re.fullmatch(rf"gpu{minor}/mig/gi(\d+)/(?:ci(\d+)/)?access", self.path)
         return (int(match[1]), int(match[2]) if match[2] else None) if match else None
 
@@ -132,7 +133,7 @@ class Holder(msgspec.Struct, frozen=True):
 class User(msgspec.Struct, frozen=True):
     """A process on a GPU (by index): on all of it, on one GPU instance, or on one compute instance (`part`) of that.
 
-    `computes`: it has a CUDA context, or looks like it; else it only has the GPU's device file open.
+    `computes`: it has a CUDA context, or appears to have one; else it only has the GPU's device file open.
     """
 
     holder: Holder
@@ -146,59 +147,66 @@ def parse_state(output: Output) -> MigState:
     if output.status == 127:
         return MigState(complaint="python3 is not installed, and NVML is asked by it")
     if not output.text.strip():
-        said = " ".join(output.error.split())
-        return MigState(complaint=said or f"the reader of NVML ended with status {output.status}")
-    found = typed_json(output.text, MigState)
-    return msgspec.structs.replace(found, gpus=tuple(_named(gpu) if gpu.memory else gpu for gpu in found.gpus))
+        message = " ".join(output.error.split())
+        return MigState(complaint=message or f"the reader of NVML ended with status {output.status}")
+    mig_state = typed_json(output.text, MigState)
+    return msgspec.structs.replace(
+        mig_state, gpus=tuple(_name_profiles(gpu) if gpu.memory else gpu for gpu in mig_state.gpus)
+    )
 
 
-def _named(gpu: MigGpu) -> MigGpu:
-    """A GPU whose driver does not tell the names of its profiles, with them."""
-    names = {one.id: one.name or named_by_size(one.number, one.slices, one.memory, gpu.memory) for one in gpu.profiles}
+def _name_profiles(gpu: MigGpu) -> MigGpu:
+    """Return the GPU with names for its profiles, if its driver does not report them."""
+    names = {
+        profile.id: profile.name or named_by_size(profile.number, profile.slices, profile.memory, gpu.memory)
+        for profile in gpu.profiles
+    }
     return msgspec.structs.replace(
         gpu,
-        profiles=tuple(msgspec.structs.replace(one, name=names[one.id]) for one in gpu.profiles),
-        instances=tuple(msgspec.structs.replace(one, profile=names[one.kind]) for one in gpu.instances),
+        profiles=tuple(msgspec.structs.replace(profile, name=names[profile.id]) for profile in gpu.profiles),
+        instances=tuple(msgspec.structs.replace(instance, profile=names[instance.kind]) for instance in gpu.instances),
     )
 
 
 def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
-    found = []
+    files = []
     for line in output.text.splitlines():
         path, minor, mode, modify, node_mode, owner = line.split("|")
-        wanted = f"{int(mode):04o}" if is_whole(mode) else ""
+        expected = f"{int(mode):04o}" if is_whole(mode) else ""
         node = f"/dev/nvidia-caps/nvidia-cap{minor}"
         shown = node_mode.rjust(4, "0") if node_mode else ""
-        found.append(CapabilityFile(path=path, node=node, wanted=wanted, mode=shown, owner=owner, kept=modify == "0"))
-    return tuple(found)
+        files.append(CapabilityFile(path=path, node=node, wanted=expected, mode=shown, owner=owner, kept=modify == "0"))
+    return tuple(files)
 
 
 def parse_holders(output: Output) -> tuple[Holder, ...]:
-    found: dict[int, Holder] = {}
+    holders: dict[int, Holder] = {}
     for line in output.text.splitlines():
         pid, files, rest = line.split("|", 2)
         command, _, unit = rest.rpartition("|")
-        found[int(pid)] = Holder(int(pid), command, unit, tuple(files.split()))
-    return tuple(found.values())
+        holders[int(pid)] = Holder(int(pid), command, unit, tuple(files.split()))
+    return tuple(holders.values())
 
 
 def users(state: MigState, holders: tuple[Holder, ...], capabilities: tuple[CapabilityFile, ...]) -> tuple[User, ...]:
-    """Who uses GPUs and instances: processes that NVML names, and holders of the device files."""
-    known = {one.pid: one for one in holders}
-    found: dict[tuple[int, int, int | None, int | None], User] = {}
+    """List the users of GPUs and instances: processes that NVML lists, and holders of the device files."""
+    known = {holder.pid: holder for holder in holders}
+    users_by_place: dict[tuple[int, int, int | None, int | None], User] = {}
     for gpu in state.gpus:
         for process in gpu.processes:
             holder = known.get(process.pid, Holder(process.pid, "process", "", ()))
             key = (process.pid, gpu.index, process.instance, process.part)
-            found[key] = User(holder, gpu.index, process.instance, process.part)
-        nodes = {one.node: ids for one in capabilities if (ids := one.instance(gpu.minor))}
+            users_by_place[key] = User(holder, gpu.index, process.instance, process.part)
+        nodes = {capability.node: ids for capability in capabilities if (ids := capability.instance(gpu.minor))}
         for holder in holders:
             for ids in (nodes[file] for file in holder.files if file in nodes):
-                found.setdefault((holder.pid, gpu.index, *ids), User(holder, gpu.index, *ids))
+                users_by_place.setdefault((holder.pid, gpu.index, *ids), User(holder, gpu.index, *ids))
             if f"/dev/nvidia{gpu.minor}" in holder.files:
                 computes = "/dev/nvidia-uvm" in holder.files
-                found.setdefault((holder.pid, gpu.index, None, None), User(holder, gpu.index, computes=computes))
-    return tuple(found.values())
+                users_by_place.setdefault(
+                    (holder.pid, gpu.index, None, None), User(holder, gpu.index, computes=computes)
+                )
+    return tuple(users_by_place.values())
 
 
 READER = Path(__file__).with_name("mig_reader.py").read_text(encoding="utf-8")
@@ -212,7 +220,7 @@ STATE = Probe(
     speaks=True,
     knows_missing=True,
 )
-UNITS = of_units("mig_units", (MANAGER, UNIT), f"systemctl status {MANAGER} {UNIT}")
+UNITS = build_units_probe("mig_units", (MANAGER, UNIT), f"systemctl status {MANAGER} {UNIT}")
 # The driver makes a file here for each instance, and says in it which device file opens it:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
 CAPABILITIES = Probe(

@@ -1,4 +1,4 @@
-"""Prints what NVML says of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
+"""Print NVML's view of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
 
 Structures: https://docs.nvidia.com/deploy/nvml-api/ , nvml.h of CUDA 11.8 and newer.
 """
@@ -13,28 +13,28 @@ NOT_SUPPORTED, INSUFFICIENT_SIZE = 3, 7
 HELD, NONE = 64, 0xFFFFFFFF
 
 
-def struct(**fields: Any) -> Any:
+def make_struct(**fields: Any) -> Any:
     return type("Struct", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-Pci = struct(old=ctypes.c_char * 16, domain=UINT, bus=UINT, device=UINT, pci=UINT, sub=UINT, id=ctypes.c_char * 32)
-Place = struct(start=UINT, size=UINT)
-Profile = struct(
+Pci = make_struct(old=ctypes.c_char * 16, domain=UINT, bus=UINT, device=UINT, pci=UINT, sub=UINT, id=ctypes.c_char * 32)
+Place = make_struct(start=UINT, size=UINT)
+Profile = make_struct(
     version=UINT, id=UINT, p2p=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5,
     memory=ctypes.c_ulonglong, name=ctypes.c_char * 96,
 )  # fmt: skip
-Unnamed = struct(
+Unnamed = make_struct(
     id=UINT, p2p=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5, memory=ctypes.c_ulonglong,
 )  # fmt: skip
-Memory = struct(total=ctypes.c_ulonglong, free=ctypes.c_ulonglong, used=ctypes.c_ulonglong)
-GpuInstance = struct(device=HANDLE, id=UINT, profile=UINT, place=Place)
-ComputeProfile = struct(id=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5)
-ComputeInstance = struct(device=HANDLE, parent=HANDLE, id=UINT, profile=UINT, place=Place)
-Process = struct(pid=UINT, memory=ctypes.c_ulonglong, gi=UINT, ci=UINT)
+Memory = make_struct(total=ctypes.c_ulonglong, free=ctypes.c_ulonglong, used=ctypes.c_ulonglong)
+GpuInstance = make_struct(device=HANDLE, id=UINT, profile=UINT, place=Place)
+ComputeProfile = make_struct(id=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5)
+ComputeInstance = make_struct(device=HANDLE, parent=HANDLE, id=UINT, profile=UINT, place=Place)
+Process = make_struct(pid=UINT, memory=ctypes.c_ulonglong, gi=UINT, ci=UINT)
 
 
 class Failed(Exception):
-    """NVML's own words for a failure, and its number."""
+    """NVML's message for a failure, and its number."""
 
     def __init__(self, text: str, number: int) -> None:
         super().__init__(text)
@@ -58,21 +58,21 @@ class Nvml:
             raise Failed(self.library.nvmlErrorString(number).decode(errors="replace"), number)
 
     def one(self, kind: Any, name: str, *arguments: Any) -> Any:
-        """What a function leaves in its last argument."""
-        found = kind()
-        self.call(name, *arguments, ctypes.byref(found))
-        return found
+        """Return the value that a function stores in its last argument."""
+        value = kind()
+        self.call(name, *arguments, ctypes.byref(value))
+        return value
 
     def text(self, name: str, device: Any) -> str:
-        found = ctypes.create_string_buffer(96)
-        self.call(name, device, found, UINT(96))
-        return found.value.decode(errors="replace")
+        buffer = ctypes.create_string_buffer(96)
+        self.call(name, device, buffer, UINT(96))
+        return buffer.value.decode(errors="replace")
 
     def several(self, kind: Any, room: int, name: str, *arguments: Any) -> Any:
-        """A list that a function fills, with room for so many."""
-        found, count = (kind * room)(), UINT(room)
-        self.call(name, *arguments, found, ctypes.byref(count))
-        return list(found)[: count.value]
+        """Return the list that a function fills, with space for `room` items."""
+        items, count = (kind * room)(), UINT(room)
+        self.call(name, *arguments, items, ctypes.byref(count))
+        return list(items)[: count.value]
 
     def supported(self, kind: Any, name: str, *arguments: Any) -> Any:
         try:
@@ -81,9 +81,9 @@ class Nvml:
             return None
 
 
-def gpu(nvml: Nvml, device: Any) -> Any:
+def read_gpu(nvml: Nvml, device: Any) -> Any:
     pci = nvml.one(Pci, "DeviceGetPciInfo_v3", device)
-    said = {
+    fields = {
         "address": f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
         "uuid": nvml.text("DeviceGetUUID", device),
         "name": nvml.text("DeviceGetName", device),
@@ -99,25 +99,25 @@ def gpu(nvml: Nvml, device: Any) -> Any:
     except Failed as error:
         if error.number != NOT_SUPPORTED:
             raise
-        return dict(said, capable=False)
-    said.update(capable=True, current=bool(current.value), pending=bool(pending.value))
+        return dict(fields, capable=False)
+    fields.update(capable=True, current=bool(current.value), pending=bool(pending.value))
     if current.value:
-        profiles = list(gpu_profiles(nvml, device))
+        profiles = list(read_profiles(nvml, device))
         if not profiles:
             raise Failed("MIG mode is enabled, and the driver names no MIG profile", NOT_SUPPORTED)
-        instances = [one for profile in profiles for one in gpu_instances(nvml, device, profile)]
+        instances = [instance for profile in profiles for instance in read_gpu_instances(nvml, device, profile)]
         name_devices(nvml, device, instances)
-        said.update(profiles=profiles, instances=instances)
+        fields.update(profiles=profiles, instances=instances)
         if not all(profile["name"] for profile in profiles):
-            said.update(memory=nvml.one(Memory, "DeviceGetMemoryInfo", device).total)
-    said.update(processes=list(processes(nvml, device)))
-    return said
+            fields.update(memory=nvml.one(Memory, "DeviceGetMemoryInfo", device).total)
+    fields.update(processes=list(list_processes(nvml, device)))
+    return fields
 
 
-def gpu_profiles(nvml: Nvml, device: Any) -> Any:
+def read_profiles(nvml: Nvml, device: Any) -> Any:
     for number in range(32):
         try:
-            info = profile(nvml, device, number)
+            info = read_profile(nvml, device, number)
         except Failed:
             continue
         try:
@@ -125,7 +125,7 @@ def gpu_profiles(nvml: Nvml, device: Any) -> Any:
             places = nvml.several(Place, nvml.one(UINT, *ask, None).value, *ask)
         except Failed:
             places = []
-        found = {
+        profile = {
             "name": getattr(info, "name", b"").decode(errors="replace").replace("MIG ", ""),
             "id": info.id,
             "slices": info.slices,
@@ -133,11 +133,11 @@ def gpu_profiles(nvml: Nvml, device: Any) -> Any:
             "size": max([place.size for place in places] or [0]),
             "starts": [place.start for place in places],
         }
-        yield found if found["name"] else dict(found, number=number, memory=info.memory)
+        yield profile if profile["name"] else dict(profile, number=number, memory=info.memory)
 
 
-def profile(nvml: Nvml, device: Any, number: int) -> Any:
-    """A profile; before branch 510 NVML does not tell its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+def read_profile(nvml: Nvml, device: Any, number: int) -> Any:
+    """Return a profile; before branch 510 NVML does not report its name: https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
     ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
     if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
         return nvml.one(Unnamed, *ask)
@@ -146,7 +146,7 @@ def profile(nvml: Nvml, device: Any, number: int) -> Any:
     return info
 
 
-def gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
+def read_gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
     for handle in nvml.several(HANDLE, HELD, "DeviceGetGpuInstances", device, UINT(profile["id"])):
         info = nvml.one(GpuInstance, "GpuInstanceGetInfo", HANDLE(handle))
         yield {
@@ -174,8 +174,8 @@ def compute_instances(nvml: Nvml, instance: Any) -> Any:
 
 
 def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
-    """UUID and number of each MIG device, which is a compute instance to its users."""
-    owners = {(one["id"], part["id"]): part for one in instances for part in one["compute"]}
+    """Add the UUID and number of each MIG device to its compute instance."""
+    owners = {(instance["id"], part["id"]): part for instance in instances for part in instance["compute"]}
     for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
         if handle is not None:
@@ -185,27 +185,27 @@ def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
                 part.update(number=number, uuid=nvml.text("DeviceGetUUID", handle))
 
 
-def processes(nvml: Nvml, device: Any) -> Any:
-    """Processes with a CUDA context; those of an instance are named at its MIG device."""
-    found = {(one.pid, one.gi, one.ci) for one in running(nvml, device)}
+def list_processes(nvml: Nvml, device: Any) -> Any:
+    """List processes with a CUDA context; NVML lists those of an instance under its MIG device."""
+    places = {(process.pid, process.gi, process.ci) for process in list_running(nvml, device)}
     for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
         if handle is not None:
             place = [
                 nvml.one(UINT, ask, handle).value for ask in ("DeviceGetGpuInstanceId", "DeviceGetComputeInstanceId")
             ]
-            found |= {(one.pid, place[0], place[1]) for one in running(nvml, handle)}
-    for pid, instance, part in sorted(found):
+            places |= {(process.pid, place[0], place[1]) for process in list_running(nvml, handle)}
+    for pid, instance, part in sorted(places):
         yield {"pid": pid, "instance": None if instance == NONE else instance, "part": None if part == NONE else part}
 
 
-def running(nvml: Nvml, device: Any) -> Any:
+def list_running(nvml: Nvml, device: Any) -> Any:
     newest = hasattr(nvml.library, "nvmlDeviceGetComputeRunningProcesses_v3")  # branch 470 has the same as _v2
     for room in (32, 1024, 32768):
-        found, count = (Process * room)(), UINT(room)
+        items, count = (Process * room)(), UINT(room)
         try:
-            nvml.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), found)
-            return list(found)[: count.value]
+            nvml.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), items)
+            return list(items)[: count.value]
         except Failed as error:
             if error.number != INSUFFICIENT_SIZE:
                 break
@@ -216,11 +216,11 @@ def read(nvml: Nvml) -> Any:
     gpus, unread = [], []
     for number in range(nvml.one(UINT, "DeviceGetCount_v2").value):
         try:
-            gpus.append(gpu(nvml, nvml.one(HANDLE, "DeviceGetHandleByIndex_v2", UINT(number))))
+            gpus.append(read_gpu(nvml, nvml.one(HANDLE, "DeviceGetHandleByIndex_v2", UINT(number))))
         except Failed as error:
             unread.append(f"GPU {number}: {error}")
-    gpus.sort(key=lambda one: str(one["address"]))
-    return {"gpus": [dict(one, index=index) for index, one in enumerate(gpus)], "unread": unread}
+    gpus.sort(key=lambda item: str(item["address"]))
+    return {"gpus": [dict(item, index=index) for index, item in enumerate(gpus)], "unread": unread}
 
 
 def main() -> None:
@@ -228,12 +228,12 @@ def main() -> None:
         nvml = Nvml()
         nvml.call("Init_v2")
         try:
-            found = read(nvml)
+            document = read(nvml)
         finally:
             nvml.call("Shutdown")
     except (Failed, OSError, AttributeError) as error:
-        found = {"complaint": " ".join(str(error).split())}
-    json.dump(found, sys.stdout)
+        document = {"complaint": " ".join(str(error).split())}
+    json.dump(document, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The MPS control daemons of a host, whoever started them: what each was started with, and what gpuprov's own answer within five
+"""The MPS control daemons of a host, whoever started them: their start settings, and the answers of gpuprov's own within five
 seconds."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuprov.reading import is_whole
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server of a daemon: its process's user, what it says of itself, and how many clients it has."""
+    """A server of a daemon: the user of its process, its reported status, and its number of clients."""
 
     pid: int
     uid: int | None = None
@@ -27,9 +27,9 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """A control daemon. `unit` is empty where it belongs to none. `percentage` is empty where it does not answer: then
-    `complaint` says what was printed. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID.
-    `old`: its program was replaced after it was started."""
+    """A control daemon. `unit` is empty if it belongs to none. `percentage` is empty if it does not answer: then `complaint`
+    is its output. `limits` by device ordinal, as shown. `partitions`: chunks by the beginning of a UUID. `old`: its program
+    was replaced after it was started."""
 
     pid: int
     unit: str = ""
@@ -62,8 +62,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MpsState(msgspec.Struct, frozen=True, kw_only=True):
-    """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. `files`: what was written for clients, by path.
-    `users`: numbers of users by name. `shm`: MiB of /dev/shm, None where it is not known. `complaint`: nvidia-smi's."""
+    """`units`: (ActiveState, whether it is enabled) of gpuprov's units by daemon. The state. `files`: files written for
+    clients, by path. `users`: numbers of users by name. `shm`: MiB of /dev/shm, None if unknown. `complaint`: nvidia-smi's."""
 
     daemons: tuple[Daemon, ...] = ()
     gpus: tuple[Gpu, ...] = ()
@@ -79,7 +79,7 @@ PERCENTAGE = re.compile(r"\d+\.\d+")
 
 
 class Answers(TypedDict, total=False):
-    """What a daemon answered, as fields of `Daemon`."""
+    """A daemon's answers, as fields of `Daemon`."""
 
     percentage: str
     priority: str
@@ -87,8 +87,8 @@ class Answers(TypedDict, total=False):
     complaint: str
 
 
-def _answers(lines: list[str]) -> Answers:
-    """The answers of one session: a percentage stands before the priority, before each device's limit, and before the servers."""
+def _parse_answers(lines: list[str]) -> Answers:
+    """Parse the answers of one session: a percentage precedes the priority, each device's limit, and the servers."""
     parts: list[list[str]] = []
     for line in lines:
         if PERCENTAGE.fullmatch(line.strip()):
@@ -103,38 +103,38 @@ def _answers(lines: list[str]) -> Answers:
 
 def parse_mps(output: Output) -> MpsState:
     rows = output.rows(bare=True)
-    gpus, complaint = _gpus(rows.get("gpu", []), _mig_devices(rows.get("device", [])))
+    gpus, complaint = _parse_gpus(rows.get("gpu", []), _parse_mig_devices(rows.get("device", [])))
     files: dict[str, list[str]] = {}
-    for name, text in _pairs(rows, "file"):
+    for name, text in _split_pairs(rows, "file"):
         files.setdefault(name, []).append(text)
     shm = rows.get("shm", [""])[0]
     return MpsState(
-        daemons=tuple(_daemon(pid, text, rows) for pid, text in _pairs(rows, "daemon")),
+        daemons=tuple(_parse_daemon(pid, text, rows) for pid, text in _split_pairs(rows, "daemon")),
         gpus=gpus,
-        units={name: (text.partition("|")[0], text.endswith("|enabled")) for name, text in _pairs(rows, "unit")},
+        units={name: (text.partition("|")[0], text.endswith("|enabled")) for name, text in _split_pairs(rows, "unit")},
         files={name: "\n".join(lines) for name, lines in files.items()},
         program="program" in rows,
         shm=int(shm) if is_whole(shm) else None,
-        users={name: int(text) for name, text in _pairs(rows, "user") if is_whole(text)},
+        users={name: int(text) for name, text in _split_pairs(rows, "user") if is_whole(text)},
         complaint=complaint,
     )
 
 
-def _pairs(rows: dict[str, list[str]], kind: str, key: str = "") -> list[tuple[str, str]]:
-    """What stands before and behind the first bar of each line of a kind; of one key only, if given, and then without it."""
+def _split_pairs(rows: dict[str, list[str]], kind: str, key: str = "") -> list[tuple[str, str]]:
+    """Split each line of a kind at the first bar; with `key`, only the lines of that key, without it."""
     cut = [(first, rest) for first, _, rest in (line.partition("|") for line in rows.get(kind, []))]
     return [(first, rest) for first, rest in cut if key in ("", first)]
 
 
-def _gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, ...], str]:
-    found, other = [], []
+def _parse_gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, ...], str]:
+    gpus, other = [], []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) != 5 or not is_whole(cells[0]):
             other.append(line.strip())
             continue
         domain, _, place = cells[2].lower().partition(":")
-        found.append(
+        gpus.append(
             Gpu(
                 index=int(cells[0]),
                 uuid=cells[1],
@@ -144,34 +144,34 @@ def _gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, 
                 mig_devices=mig.get(cells[1], {}),
             )
         )
-    return tuple(found), "" if found else " ".join(other)
+    return tuple(gpus), "" if gpus else " ".join(other)
 
 
-def _mig_devices(lines: list[str]) -> dict[str, dict[str, int]]:
-    """UUIDs of MIG devices and their compute slices, by their GPU's, from `nvidia-smi -L`."""
-    found: dict[str, dict[str, int]] = {}
+def _parse_mig_devices(lines: list[str]) -> dict[str, dict[str, int]]:
+    """Parse MIG devices in `nvidia-smi -L`: their UUIDs and compute slices, by the UUID of their GPU."""
+    devices: dict[str, dict[str, int]] = {}
     parent = ""
     for line in lines:
         if match := re.search(r"\(UUID: (GPU-[^)]+)\)", line):
             parent = match[1]
         elif match := re.search(r"MIG (?:(\d+)c\.)?(\d+)g\..*\(UUID:? (MIG-[^)]+)\)", line):
-            found.setdefault(parent, {})[match[3]] = int(match[1] or match[2])
-    return found
+            devices.setdefault(parent, {})[match[3]] = int(match[1] or match[2])
+    return devices
 
 
-def _daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
+def _parse_daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
     unit, _, command = text.partition("|")
-    environment = dict(line.partition("=")[::2] for _, line in _pairs(rows, "env", pid))
+    environment = dict(line.partition("=")[::2] for _, line in _split_pairs(rows, "env", pid))
     servers: dict[str, list[str]] = {}
-    for _, line in _pairs(rows, "server", pid):
-        server, _, told = line.partition("|")
-        servers.setdefault(server, []).append(told)
+    for _, line in _split_pairs(rows, "server", pid):
+        server, _, line_text = line.partition("|")
+        servers.setdefault(server, []).append(line_text)
     partitions: dict[str, tuple[int, ...]] = {}
-    for _, line in _pairs(rows, "partition", pid):
+    for _, line in _split_pairs(rows, "partition", pid):
         cells = line.split()
         if len(cells) > 3 and cells[1] != "-" and is_whole(cells[3]):
             partitions[cells[0]] = (*partitions.get(cells[0], ()), int(cells[3]))
-    answers = [line for _, line in _pairs(rows, "answer", pid)]
+    answers = [line for _, line in _split_pairs(rows, "answer", pid)]
     return Daemon(
         pid=int(pid),
         unit=unit,
@@ -179,23 +179,23 @@ def _daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
         pipe=environment.get("CUDA_MPS_PIPE_DIRECTORY", ""),
         log=environment.get("CUDA_MPS_LOG_DIRECTORY", ""),
         devices=tuple(part for part in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if part),
-        servers=tuple(_server(server, told) for server, told in servers.items()),
+        servers=tuple(_parse_server(server, server_lines) for server, server_lines in servers.items()),
         partitions=partitions,
-        old=bool(_pairs(rows, "old", pid)),
-        **_answers(answers or [""]),
+        old=bool(_split_pairs(rows, "old", pid)),
+        **_parse_answers(answers or [""]),
     )
 
 
-def _server(pid: str, lines: list[str]) -> Server:
-    told = [line.partition("|")[::2] for line in lines]
-    answers = [value.strip() for what, value in told if what == "answer"]
-    uid = next((value for what, value in told if what == "uid"), "")
+def _parse_server(pid: str, lines: list[str]) -> Server:
+    pairs = [line.partition("|")[::2] for line in lines]
+    answers = [value.strip() for what, value in pairs if what == "answer"]
+    uid = next((value for what, value in pairs if what == "uid"), "")
     words = [value for value in answers if value and not is_whole(value) and not PERCENTAGE.fullmatch(value)]
     return Server(
         pid=int(pid),
         uid=int(uid) if is_whole(uid) else None,
         percentage=next((value for value in answers if PERCENTAGE.fullmatch(value)), ""),
-        status=next((value for what, value in told if what == "status"), "") or " ".join(words),
+        status=next((value for what, value in pairs if what == "status"), "") or " ".join(words),
         clients=sum(is_whole(value) for value in answers),
     )
 
@@ -233,4 +233,4 @@ USER = Probe(
     "id",
     asks=lambda host: {"mps_user": host.capabilities["mps"].user},
 )
-"""The number of the user whom the spec names, by name; None where the host has no such user."""
+"""The number of the user whom the spec names, by name; None if the host has no such user."""

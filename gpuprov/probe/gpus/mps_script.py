@@ -1,4 +1,4 @@
-"""The snippet that reads the MPS daemons of a host. Each question to a daemon has a time limit: the control program has none."""
+"""The script that reads the MPS daemons of a host. Each question to a daemon has a time limit: the control program has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVLinks as nvidia-smi tells them: active links of each GPU, and how many join each pair."""
+"""NVLinks as nvidia-smi reports them: active links of each GPU, and their number between each pair."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: NVLinks that it has, `active` those that are up.
+    """A GPU by nvidia-smi's index. `bus` as sysfs writes it. `links`: its number of NVLinks, `active` those that are up.
 
-    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver
-    keeps it initialised without clients; else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
+    `pstate`: `P0` at work, higher numbers as it saves power. `persistent`: the driver keeps it initialized without clients;
+    else nvidia-smi itself has just woken it. `mig`: MIG mode is on.
     """
 
     index: int
@@ -31,9 +31,8 @@ class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """`pairs`: NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None where that told nothing.
-
-    `complaint`: why nothing is known of the NVLinks; empty where it is.
+    """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed nothing.
+    `complaint`: the reason why the NVLinks are unknown; empty if they are known.
     """
 
     gpus: tuple[LinkedGpu, ...] = ()
@@ -48,7 +47,7 @@ def parse(output: Output) -> NvLinks:
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         rows.get(kind, []).append(rest)
-    counts = _counts(rows["link"])
+    counts = _count_links(rows["link"])
     gpus = []
     for row in rows["gpu"]:
         match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?\Z", row)
@@ -66,30 +65,30 @@ def parse(output: Output) -> NvLinks:
                     active=active,
                 )
             )
-    said = " ".join(f"{' '.join(rows['gpu'])} {output.error}".split())[:200]
-    complaint = "" if gpus else f"nvidia-smi shows no GPU: {said or 'it said nothing'}"
+    message = " ".join(f"{' '.join(rows['gpu'])} {output.error}".split())[:200]
+    complaint = "" if gpus else f"nvidia-smi shows no GPU: {message or 'it said nothing'}"
     if gpus and not counts:
         complaint = "nvidia-smi nvlink -s said nothing"
-    return NvLinks(gpus=tuple(gpus), pairs=_pairs(rows["topo"]), complaint=complaint)
+    return NvLinks(gpus=tuple(gpus), pairs=_parse_pairs(rows["topo"]), complaint=complaint)
 
 
-def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
-    """Links and active ones by index. A GPU without NVLink has a line of its own, and none of a link."""
-    found: dict[int, tuple[int, int]] = {}
+def _count_links(rows: list[str]) -> dict[int, tuple[int, int]]:
+    """Count links and active links by index. A GPU without NVLink has a line of its own, but no link lines."""
+    counts: dict[int, tuple[int, int]] = {}
     index = -1
     for row in rows:
         if match := re.match(r"GPU (\d+):", row.strip()):
             index = int(match[1])
-            found[index] = (0, 0)
+            counts[index] = (0, 0)
         elif index >= 0 and (match := re.match(r"Link \d+: (.*)\Z", row.strip())):
-            links, active = found[index]
-            found[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
-    return found
+            links, active = counts[index]
+            counts[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
+    return counts
 
 
-def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
-    """The cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
-    found: dict[tuple[int, int], int] | None = None
+def _parse_pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
+    """Parse the cells `NV#` of the matrix; its header and its rows begin with a GPU's name."""
+    pairs: dict[tuple[int, int], int] | None = None
     header: list[int] = []
     for row in (COLOURS.sub("", row) for row in rows):
         cells = row.split()
@@ -97,13 +96,13 @@ def _pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
             continue
         if not header:
             header = [int(cell[3:]) for cell in cells if re.fullmatch(r"GPU\d+", cell)]
-            found = {}
+            pairs = {}
             continue
-        mine = int(cells[0][3:])
+        index = int(cells[0][3:])
         for other, cell in zip(header, cells[1:], strict=False):
-            if found is not None and other > mine and (match := re.fullmatch(r"NV(\d+)", cell)):
-                found[mine, other] = int(match[1])
-    return found
+            if pairs is not None and other > index and (match := re.fullmatch(r"NV(\d+)", cell)):
+                pairs[index, other] = int(match[1])
+    return pairs
 
 
 NVLINKS = Probe(
@@ -118,4 +117,5 @@ wait; true""",
     "nvidia-smi nvlink -s; nvidia-smi topo -m",
     knows_missing=True,
 )
-"""At a time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole lines."""
+"""All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole
+lines."""

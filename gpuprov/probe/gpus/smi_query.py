@@ -1,6 +1,5 @@
-"""`nvidia-smi -q` without what users write into it: it prints the names of processes as they are, which may hold line breaks.
-
-Nothing that is read of a GPU stands below its processes, which come last, and how many GPUs there are stands before the first of them.
+"""`nvidia-smi -q` without text that users control: it prints process names unescaped, which may contain line breaks. Processes
+come last in a GPU's block, so nothing below them is read; the number of GPUs is printed before the first block.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ OWN = f"""/^Attached GPUs/ && !n {{ n = $NF }}
 /^    Processes/ {{ p = 1 }}
 p {{ next }}
 END {{ if (n && g > n) print "{FORGED}" }}"""
-"""The first rules of an awk that reads it; what it prints is refused by `judge`."""
+"""The first rules of an awk program that reads it; `judge` refuses output with too many GPUs."""
 _ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
 _GPU = re.compile(r"^GPU ", re.MULTILINE)
 
 
 def judge(lines: list[str]) -> None:
-    """Raise ProbeFailed where awk has found more GPUs than there are."""
+    """Raise ProbeFailed if awk has found more GPUs than exist."""
     if FORGED in lines:
         raise ProbeFailed(
             "nvidia-smi -q shows more GPUs than it says are attached: the name of a process on a GPU holds line breaks",
@@ -30,12 +29,12 @@ def judge(lines: list[str]) -> None:
 
 
 LOST = "Unable to determine the device handle for"
-"""What it says, and ends, where one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
+"""Its last output if one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
 
 
-def lacking(text: str) -> str:
-    """Why its output is known to break off: it shows fewer GPUs than it says are attached, and does not say what became of the rest.
-    Empty where it does not."""
+def explain_truncation(text: str) -> str:
+    """Explain that the output is truncated: it shows fewer GPUs than it says are attached, with no word about the rest. Empty
+    if it is complete."""
     attached = _ATTACHED.search(text)
     shown = len(_GPU.findall(text))
     if attached is None or shown >= int(attached[1]) or LOST in text:
@@ -43,8 +42,8 @@ def lacking(text: str) -> str:
     return f"nvidia-smi -q says that {attached[1]} GPUs are attached, and shows {shown}"
 
 
-def own(text: str) -> str:
-    """The text without what stands below processes, but for their numbers. Raises ProbeFailed as `judge` does."""
+def remove_process_blocks(text: str) -> str:
+    """Return the text without the blocks of processes except their numbers. Raises ProbeFailed as `judge` does."""
     attached = _ATTACHED.search(text)
     if attached and len(_GPU.findall(text)) > int(attached[1]):
         judge([FORGED])

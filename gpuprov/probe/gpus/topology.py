@@ -11,11 +11,11 @@ from gpuprov.reading import is_whole
 from gpuprov.shared.nccl_topology import ADDRESS
 
 UNKNOWN_WIDTHS = frozenset({63, 255})
-"""What sysfs shows where PCIe tells no width (all bits of the field set): a function of a VM, a device that is gone."""
+"""Values in sysfs if PCIe reports no width (all bits of the field set): a function in a VM, a device that is gone."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCIe link as one of its ends tells it: lanes, and GT/s per lane; 0 is unknown. `max_`: what this end can."""
+    """A PCIe link as reported by one of its ends: lanes, and GT/s per lane; 0 is unknown. `max_`: the maximum of this end."""
 
     width: int = 0
     speed: float = 0.0
@@ -26,7 +26,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 class Function(msgspec.Struct, frozen=True, kw_only=True):
     """A PCI function. `root` is its host bridge with what is above it, `bridges` the bridges on the way from there, in order.
 
-    `numa_node` is -1 where the machine tells none. `virtual`: an SR-IOV function whose physical function this host sees, too.
+    `numa_node` is -1 if the machine reports none. `virtual`: an SR-IOV function whose physical function this host sees, too.
     `rdma`: it has an RDMA device.
     """
 
@@ -42,7 +42,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PciTree(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions by address, and the socket of each NUMA node that has CPUs (-1: not told)."""
+    """The functions by address, and the socket of each NUMA node that has CPUs (-1: not reported)."""
 
     functions: dict[str, Function] = {}
     sockets: dict[int, int] = {}
@@ -56,14 +56,14 @@ def parse(output: Output) -> PciTree:
         if kind == "node" and cells[1]:
             sockets[int(cells[0])] = int(cells[2]) if is_whole(cells[2]) else -1
         elif kind == "function":
-            function = _function(cells)
+            function = _parse_function(cells)
             if function:
                 functions[function.address] = function
     return PciTree(functions=functions, sockets=sockets)
 
 
-def _function(cells: list[str]) -> Function | None:
-    """None for what is no function on a PCI bus."""
+def _parse_function(cells: list[str]) -> Function | None:
+    """Parse a function; None for anything that is not on a PCI bus."""
     path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma = cells
     parts = path.split("/")
     first = next(
@@ -79,19 +79,24 @@ def _function(cells: list[str]) -> Function | None:
         identifier=f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}",
         pci_class=pci_class.removeprefix("0x"),
         numa_node=int(numa) if is_whole(numa.lstrip("-")) else -1,
-        link=Link(width=_lanes(width), speed=_rate(speed), max_width=_lanes(max_width), max_speed=_rate(max_speed)),
+        link=Link(
+            width=_parse_lanes(width),
+            speed=_parse_rate(speed),
+            max_width=_parse_lanes(max_width),
+            max_speed=_parse_rate(max_speed),
+        ),
         virtual=bool(virtual),
         rdma=bool(rdma),
     )
 
 
-def _lanes(text: str) -> int:
+def _parse_lanes(text: str) -> int:
     lanes = int(text) if is_whole(text) else 0
     return 0 if lanes in UNKNOWN_WIDTHS else lanes
 
 
-def _rate(text: str) -> float:
-    """`32.0 GT/s PCIe`, older kernels `8 GT/s`; `Unknown` and `Unknown speed` are 0."""
+def _parse_rate(text: str) -> float:
+    """Parse `32.0 GT/s PCIe`, on older kernels `8 GT/s`; `Unknown` and `Unknown speed` are 0."""
     match = re.match(r"([0-9.]+) GT/s", text)
     return float(match[1]) if match else 0.0
 
@@ -129,4 +134,4 @@ done; true""",
     blank=r"node\|",
 )
 """One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's network
-functions (15b3; no NVLink bridge that has no RDMA device), and whatever else has an RDMA device."""
+functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""

@@ -1,6 +1,6 @@
 """The licence of a vGPU guest: nvidia-gridd, its configuration and tokens, and the licence that nvidia-smi shows.
 
-No token's content leaves the host: of each there is a checksum, its mode, and until when it is valid.
+No token's content leaves the host, only its checksum, mode and expiry date.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """A client configuration token. `mode` as `0744`; `expires` in seconds since 1970, 0 where the token does not say."""
+    """A client configuration token. `mode` as `0744`; `expires` in seconds since 1970, 0 if the token does not state it."""
 
     path: str
     mode: str
@@ -28,7 +28,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gridd(UnitState, frozen=True, kw_only=True):
-    """The licensing daemon. `settings`: those of gridd.conf. `configured`, `started`: seconds since 1970, 0: not at all.
+    """The licensing daemon. `settings`: those of gridd.conf. `configured`, `started`: seconds since 1970, 0: never.
 
     `log`: the last lines of its unit, without tokens.
     """
@@ -51,13 +51,13 @@ class Licence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> int:
-        """When the licence expires, in seconds since 1970; 0 where it does not, or nobody can say."""
+        """Expiry of the licence in seconds since 1970; 0 if it does not expire, or that is unknown."""
         match = re.search(r"Expiry: (\d+)-(\d+)-(\d+) (\d+):(\d+):(\d+) GMT", self.status)
         return int(datetime(*(int(part) for part in match.groups()), tzinfo=UTC).timestamp()) if match else 0  # type: ignore[misc,arg-type]
 
 
 class Licences(msgspec.Struct, frozen=True):
-    """What nvidia-smi says of each GPU, or its complaint."""
+    """nvidia-smi's report on each GPU, or its error."""
 
     gpus: tuple[Licence, ...] = ()
     complaint: str = ""
@@ -88,7 +88,7 @@ def parse_gridd(output: Output) -> Gridd:
         settings=settings,
         configured=int(single.get("config") or 0),
         tokens=tuple(tokens),
-        **boot_unit.state(rows),
+        **boot_unit.parse_state(rows),
         started=int(single.get("started") or 0),
         log=tuple(rows.get("log", ())),
     )
@@ -137,7 +137,8 @@ true""",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
     blank=boot_unit.BLANK,
 )
-"""nvidia-gridd, and the tokens in the folder that the spec names, else gridd.conf; by the paths of NVIDIA's licensing guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
+"""nvidia-gridd, and the tokens in the folder that the spec or else gridd.conf names; paths as in NVIDIA's licensing guide:
+https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127

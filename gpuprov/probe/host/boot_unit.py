@@ -1,4 +1,4 @@
-"""A unit as a probe reads it beside other things, and gpuprov's own units that set something at each boot."""
+"""The state of a systemd unit as part of a larger probe, and gpuprov's own units that apply settings at each boot."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ class UnitState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetsAtBoot(UnitState, frozen=True, kw_only=True):
-    """`config`: the lines of its configuration (None: no such file)."""
+    """A unit of gpuprov's. `config`: the lines of its configuration (None: no such file)."""
 
     config: tuple[str, ...] | None = None
 
 
 STATE = "systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'\n"
-"""Prints how systemd has the unit $u."""
+"""Shell: prints systemd's state of the unit $u."""
 BLANK = r"LoadState\|"
-"""What a script with STATE prints where there is no such unit."""
+"""Output of a script with STATE if there is no such unit."""
 
 
-def script(unit: str, config: str) -> str:
-    """Prints a unit of gpuprov's, and the lines of its configuration."""
+def build_script(unit: str, config: str) -> str:
+    """Return shell that prints the state of a gpuprov unit, and the lines of its configuration."""
     return f"""u={unit} c={config}
 [ -e $c ] && echo 'config|' && sed -n 's/^[a-z]/config|&/p' $c
 {STATE}"""
 
 
-def state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The fields of UnitState, of what STATE prints."""
+def parse_state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Parse the output of STATE into the fields of UnitState."""
     load, active, file = ((rows.get(name) or [""])[-1] for name in ("LoadState", "ActiveState", "UnitFileState"))
     return {"load": load or "not-found", "active": active or "inactive", "file": file}
 
 
 def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The fields of SetsAtBoot, of what the script prints."""
+    """Parse the output of `build_script` into the fields of SetsAtBoot."""
     return {
-        **state(rows),
+        **parse_state(rows),
         "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
     }

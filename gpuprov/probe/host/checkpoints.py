@@ -1,4 +1,4 @@
-"""The checkpoints that a host keeps, which of them a rollback has begun to go back to, and what an apply left half-way."""
+"""The checkpoints on a host, the target of an unfinished rollback, and the state of an interrupted apply."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from gpuprov.reading import Unreadable, typed_json
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host was when verify called it green. `spec`: what was applied, with the exact versions that came of it. `digests`: by
-    capability, of what was applied and of `spec`. `packages`: by name, at exact versions; `files` of them that the host keeps."""
+    """The state of a host when verify passed. `spec`: the applied spec, with the exact versions that resulted. `digests`: by
+    capability, of the applied spec and of `spec`. `packages`: by name, at exact versions; `files`: package files that the host
+    keeps."""
 
     run: str
     at: str
@@ -25,9 +26,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """In the order of their times, the newest last. `last`: the one that the host was at when verify was last green, at `last_at`;
-    empty: nobody knows when. `target`: the one that a rollback which has not ended goes back to. `half_way`: capabilities that an
-    apply which was cut off has begun. `damaged`: how many cannot be read."""
+    """All checkpoints, the newest last. `last`: the checkpoint at the last passed verify, at `last_at`; empty: unknown time.
+    `target`: the target of an unfinished rollback. `half_way`: capabilities that an interrupted apply has begun. `damaged`:
+    number of unreadable checkpoints."""
 
     all: tuple[Checkpoint, ...] = ()
     last: Checkpoint | None = None
@@ -49,14 +50,14 @@ class _Mark(msgspec.Struct):
 def parse(output: Output) -> Checkpoints:
     if output.status:
         raise ProbeFailed(f"the checkpoints cannot be read: {output.error.strip()[:200] or f'status {output.status}'}")
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     target, last, damaged = "", _Run(""), 0
     half: tuple[str, ...] = ()
     for line in output.text.splitlines():
         kind, _, text = line.partition(" ")
         try:
             if kind == "checkpoint":
-                found.append(typed_json(text, Checkpoint))
+                checkpoints.append(typed_json(text, Checkpoint))
             elif kind == "last":
                 last = typed_json(text, _Run)
             elif kind == "target":
@@ -65,10 +66,13 @@ def parse(output: Output) -> Checkpoints:
                 half = typed_json(text, _Mark).capabilities
         except Unreadable:
             damaged += kind == "checkpoint"
-    found.sort(key=lambda one: one.at)
+    checkpoints.sort(key=lambda checkpoint: checkpoint.at)
     return Checkpoints(
-        tuple(found),
-        next((one for one in found if one.run == last.run), found[-1] if found else None),
+        tuple(checkpoints),
+        next(
+            (checkpoint for checkpoint in checkpoints if checkpoint.run == last.run),
+            checkpoints[-1] if checkpoints else None,
+        ),
         target,
         half,
         damaged,

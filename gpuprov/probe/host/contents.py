@@ -1,4 +1,4 @@
-"""Files that gpuprov writes, as a host has them: kind, mode, owner, sum; and their units as systemd has read them."""
+"""Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import house
 
 LARGEST = 4096
-"""KiB of a file of which a sum is made: none of gpuprov's is nearly as large."""
+"""Largest file that is checksummed, in KiB: none of gpuprov's is nearly as large."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """`kind` as find's %y has it: f, l, d ...; `mode` in octal; `sum` is its sha256, empty where none was made."""
+    """A file. `kind` is find's %y: f, l, d ...; `mode` in octal; `sum` is its sha256, empty if none was computed."""
 
     kind: str
     mode: int
@@ -26,10 +26,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """`entries` by path; `missing`: paths that were looked at and are not there; `units` by name; `drop_ins`: text by path,
-    `texts`: of files in which lines are set.
-    `pythons`: by unit file the interpreters of its commands; `sound`: those of them that root alone can change. `said`: by unit that
-    failed what its program printed last."""
+    """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by path,
+    `texts`: text of files in which lines are set. `pythons`: by unit file the interpreters of its commands; `sound`:
+    interpreters that root alone can change. `said`: by failed unit, the last output of its program."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -50,7 +49,7 @@ def parse(output: Output) -> Contents:
     sound: set[str] = set()
     shown: list[str] = []
     missing: set[str] = set()
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     current, into = "", drop_ins
     for line in output.text.split("\n"):
         kind, _, rest = line.partition("|")
@@ -66,7 +65,7 @@ def parse(output: Output) -> Contents:
             shown.append(rest)
         elif kind == "said":
             unit, _, text = rest.partition("|")
-            said[unit] = text.strip() or said.get(unit, "")
+            messages[unit] = text.strip() or messages.get(unit, "")
         elif kind in ("dropin", "lines"):
             current, into = rest, drop_ins if kind == "dropin" else texts
             into[current] = ""
@@ -80,21 +79,21 @@ def parse(output: Output) -> Contents:
             if int(owner) == 0 and not int(mode, 8) & 0o022:
                 sound.add(path)
     return Contents(
-        {path: msgspec.structs.replace(one, sum=sums.get(path, "")) for path, one in entries.items()},
+        {path: msgspec.structs.replace(entry, sum=sums.get(path, "")) for path, entry in entries.items()},
         frozenset(missing),
         parse_show("\n".join(shown)),
         drop_ins,
         texts,
-        {path: tuple(dict.fromkeys(found)) for path, found in pythons.items()},
+        {path: tuple(dict.fromkeys(interpreters)) for path, interpreters in pythons.items()},
         frozenset(sound),
-        said,
+        messages,
     )
 
 
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
-"""The interpreter of a command of gpuprov's, in sed."""
+"""A sed expression that extracts the interpreter of a gpuprov command."""
 JOURNAL = "journalctl -q --no-pager -o cat -n 8"
-"""Of a unit's own processes, without what systemd says of them."""
+"""Journal lines of a unit's own processes, without systemd's about them."""
 CONTENTS: Probe[Contents] = Probe(
     "contents",
     f"""IFS='
@@ -135,5 +134,5 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and all that is in $folders, the texts of $lines, and of $units how systemd has loaded them; beside them what the
-receipt lists. By _SYSTEMD_UNIT the journal has only what a unit's own programs wrote: systemd.journal-fields(7)."""
+"""Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the receipt.
+With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7)."""

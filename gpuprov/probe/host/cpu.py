@@ -10,7 +10,8 @@ from gpuprov.probe.host.boot_unit import UnitState
 
 
 class Frequency(UnitState, frozen=True, kw_only=True):
-    """`asked`: the governor of gpuprov's unit, empty without one. `rivals`: active units that set governors, too."""
+    """CPU frequency. `asked`: the governor that gpuprov's unit sets, empty without a unit. `rivals`: other active units that
+    set governors."""
 
     policies: tuple[Policy, ...] = ()
     asked: str = ""
@@ -22,7 +23,7 @@ def parse_frequency(output: Output) -> Frequency:
     return Frequency(
         policies=governor.parse(output.text),
         asked=(rows.get("asked") or [""])[-1],
-        **boot_unit.state(rows),
+        **boot_unit.parse_state(rows),
         rivals=tuple(rows.get("rival", ())),
     )
 

@@ -1,4 +1,4 @@
-"""The families of distributions, and what their administrators type: for dispatch in scripts, and for hints."""
+"""The families of distributions, for dispatch in scripts, and their commands, for messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Family = Literal["debian", "redhat", "suse"]
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 NAMES: dict[str, str] = {"debian": "Debian", "redhat": "Red Hat", "suse": "SUSE"}
-"""What a family is called in messages."""
+"""Names of the families in messages."""
 
 
 class Release(Protocol):
-    """What of /etc/os-release tells the family: ID, and ID_LIKE as words."""
+    """The fields of /etc/os-release that determine the family: ID, and ID_LIKE as words."""
 
     @property
     def id(self) -> str: ...
@@ -25,33 +25,33 @@ class Release(Protocol):
 
 
 def family(release: Release) -> Family | None:
-    """The family of a distribution; None if it is of none."""
-    found = family_of(release.id, *release.like)
-    return next((one for one in FAMILIES if one == found), None)
+    """Return the family of a distribution; None if it belongs to none."""
+    named = family_of(release.id, *release.like)
+    return next((candidate for candidate in FAMILIES if candidate == named), None)
 
 
-def _cases() -> str:
-    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in FAMILIES}
+def _build_cases() -> str:
+    names = {kind: "|".join(name for name, of_family in IDS.items() if of_family == kind) for kind in FAMILIES}
     return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
 
 
 FAMILY = (
     "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
-    f'for i in $ID $ID_LIKE; do case "$i" in {_cases()} esac; done)\n'
+    f'for i in $ID $ID_LIKE; do case "$i" in {_build_cases()} esac; done)\n'
 )
-"""Shell: sets `family` to debian, redhat, suse or nothing. Programs that happen to be installed decide nothing."""
+"""Shell: sets `family` to debian, redhat, suse or nothing. Installed programs do not matter."""
 
 
 def by_family(debian: str, redhat: str, suse: str) -> str:
-    """One script that does what the host's family needs, and nothing on a host of none."""
+    """Return a script that runs the part for the host's family, and nothing on a host of another family."""
     parts = {"debian": debian, "redhat": redhat, "suse": suse}
     cases = "\n".join(f"{kind})\n{script}\n;;" for kind, script in parts.items())
     return f'{FAMILY}case "$family" in\n{cases}\nesac'
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a place for the kernel, `start_entry`
-    one for GRUB's entry of it; it is empty where that is not asked."""
+    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a placeholder for the kernel,
+    `start_entry` one for its GRUB entry; it is empty if the family has no such command."""
 
     hold: str
     unhold: str
@@ -139,9 +139,9 @@ TOOLS: dict[Family, tuple[str, ...]] = {
     "redhat": ("rpm", "dnf", "grubby", "lsinitrd", "dracut"),
     "suse": ("rpm", "zypper", "lsinitrd", "dracut"),
 }
-"""Programs that not every family has, by those that have them."""
+"""Programs that not every family has, with the families that have them."""
 
 
 def words(release: Release) -> Words:
-    """The words of the host's family; Debian's where the family is unknown."""
+    """Return the commands of the host's family; Debian's if the family is unknown."""
     return WORDS[family(release) or "debian"]

@@ -1,4 +1,4 @@
-"""What a host is made of beside GPUs: CPUs, memory, swap, NVMe drives, Ethernet interfaces."""
+"""Hardware of a host apart from GPUs: CPUs, memory, swap, NVMe drives, Ethernet interfaces."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuprov.reading import is_whole
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """`sockets`, and `cores` of all of them (0: the kernel does not tell); memory and swap in MiB; `interfaces` that are not loopback,
-    by name, with their state (up, down, unknown)."""
+    """`sockets`, and `cores` of all of them (0: the kernel does not report them); memory and swap in MiB; `interfaces` that
+    are not loopback, by name, with their state (up, down, unknown)."""
 
     sockets: int = 0
     cores: int = 0
@@ -23,12 +23,13 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NUMBER = re.compile(r"[0-9]{1,20}")
-"""systemd sets the limit of open files to 2^63 - 1; CephFS tells 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c of Linux)."""
+"""systemd sets the limit of open files to 2^63 - 1; CephFS reports 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c of
+Linux)."""
 
 
 class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder's file system. `mounted`: of which kind, where one is mounted at this very path; `answers`: it told its free space
-    within 5 s. `space`, `inodes`: percent that are free for others than root (None: it has no such number)."""
+    """A folder's file system. `mounted`: its type, if mounted at this very path; `answers`: it reported its free space within
+    5 s. `space`, `inodes`: percent free for non-root users (None: it has no such number)."""
 
     path: str
     mounted: str = ""
@@ -38,8 +39,8 @@ class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """`handles`: open files of the whole host, and how many there may be. `asked`: whether it was said which systems to look at, as
-    it is not for a capture."""
+    """`handles`: open files of the whole host, and their limit. `asked`: whether file systems were specified; in a capture
+    none are."""
 
     handles: tuple[int, int] | None = None
     systems: tuple[FileSystem, ...] = ()
@@ -49,7 +50,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 def parse_files(output: Output) -> Files:
     handles: tuple[int, int] | None = None
     systems: dict[str, FileSystem] = {}
-    asked = False
+    requested = False
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         cells = rest.split("|")
@@ -57,15 +58,15 @@ def parse_files(output: Output) -> Files:
             handles = int(cells[0]), int(cells[1])
         elif kind == "system" and len(cells) >= 7:
             mounted, *numbers, path = cells[0], *cells[1:6], "|".join(cells[6:])
-            systems[path] = _system(path, mounted, numbers)
+            systems[path] = _build_file_system(path, mounted, numbers)
         elif kind == "mount" and len(cells) >= 2:
             systems.setdefault("|".join(cells[1:]), FileSystem(path="|".join(cells[1:]), mounted=cells[0]))
         elif kind == "asked":
-            asked = True
-    return Files(handles=handles, systems=tuple(systems.values()), asked=asked or bool(systems))
+            requested = True
+    return Files(handles=handles, systems=tuple(systems.values()), asked=requested or bool(systems))
 
 
-def _system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
+def _build_file_system(path: str, mounted: str, numbers: list[str]) -> FileSystem:
     if not all(map(NUMBER.fullmatch, numbers)):
         return FileSystem(path=path, mounted=mounted)
     blocks, free, available, inodes, left = map(int, numbers)

@@ -1,4 +1,4 @@
-"""What gpuprov itself and the machine's firmware left on a host: receipt, lock, reboot reasons, Secure Boot, other installers."""
+"""State that gpuprov, the firmware and other installers keep on a host: receipt, lock, reboot reasons, Secure Boot, leftovers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them; None: an earlier gpuprov's, which
-    did not."""
+    """One capability's entry in the receipt. `resources`: as `onhost.receipt` lists them; None: written by an earlier gpuprov
+    without them."""
 
     digest: str
     applied_at: str = ""
@@ -25,7 +25,8 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What was applied to the host, and when. `damaged` holds the reason if the file cannot be read; then nothing is known."""
+    """The capabilities applied to the host, with times. `damaged` is the error if the file cannot be read; then nothing is
+    known."""
 
     applied_at: str = ""
     gpuprov_version: str = ""
@@ -34,7 +35,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """Who works on the host right now; `name`: as its inventory calls it."""
+    """The present holder of the host's lock; `name`: the host's name in the holder's inventory."""
 
     user: str = ""
     host: str = ""
@@ -48,8 +49,8 @@ class Lock(msgspec.Struct, frozen=True):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """Who of gpuprov's runs has taken the host out of its scheduler, and not given it back; `host`: as its inventory calls it.
-    `damaged`: why the note cannot be read."""
+    """The gpuprov run that has drained the host from its scheduler and not returned it; `host`: its name in that run's
+    inventory. `damaged`: the error if the note cannot be read."""
 
     by: str = ""
     run: str = ""
@@ -135,16 +136,17 @@ DRAINED = Probe(
     parse_drained,
     f"cat {DRAINED_FILE}",
 )
-"""What `gpuprov.drain.noted` writes."""
+"""The note written by `gpuprov.drain.noted`."""
 FENCE = Probe(
     "fence",
     f"cat {FENCE_FILE} 2>/dev/null; true",
     parse_fence,
     f"cat {FENCE_FILE}",
 )
-"""Who has the lock, or had it last, with its token; empty where nobody had, or the file is damaged, as `onhost.lock` has it."""
+"""The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
+`onhost.lock`."""
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
-"""Which machine it is, whatever it is called: see `onhost.machine`."""
+"""The machine's identity, independent of its name: see `onhost.machine`."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',
@@ -160,7 +162,7 @@ cat SecureBoot-* 2>/dev/null | od -An -tu1; true""",
     "mokutil --sb-state",
     blank=r"[\s\d]+$",
 )
-"""It is off for the kernel, too, where shim was told not to validate (mokutil --disable-validation):
+"""It is also off for the kernel if shim's validation is disabled (mokutil --disable-validation):
 https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c"""
 LEFTOVERS = Probe(
     "runfile_leftovers",
@@ -185,9 +187,8 @@ else echo "other|$p"; fi""",
     parse_key,
     "mokutil --test-key $(sed -n 's/^mok_certificate=//p' /etc/dkms/framework.conf); mokutil --list-enrolled",
 )
-"""The certificate of the key that DKMS signs with where the spec names none: of framework.conf and its drop-ins, gpuprov's own
-left out, else the distribution's own
-(https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok)."""
+"""The certificate of the key that DKMS signs with if the spec names none: from framework.conf and its drop-ins except
+gpuprov's own, else the distribution's default (https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok)."""
 MARKER = Probe(
     "apply_marker",
     "[ -e /var/lib/gpuprov/applying.json ] && echo 1; true",

@@ -1,4 +1,4 @@
-"""Who answers on a host, what can be written there, and a Python that starts."""
+"""The user who answers on a host, writable folders, and a Python that starts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def parse_python(output: Output) -> reach.Heard:
     return reach.heard(output.text, MARKER)
 
 
-def python(named: str = "") -> Probe[reach.Heard]:
-    """The probe for a host whose inventory names this Python (none: any that will do). All have one name."""
+def build_python_probe(named: str = "") -> Probe[reach.Heard]:
+    """Return the probe for a host whose inventory names this Python (none: any that works). The name of the probe stays the
+    same."""
     return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
 
 
 LOGIN = Probe("login", reach.who(MARKER), parse, "id; findmnt --options ro", speaks=True)
-PYTHON = python()
+PYTHON = build_python_probe()

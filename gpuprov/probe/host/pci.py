@@ -9,20 +9,20 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 
 VFIO = "*vfio[-_]pci"
-"""Drivers that have a function for a virtual machine, as a pattern of the shell: vfio-pci, and its variants for single devices
+"""Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
 (nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
 GONE, NO_DRIVER = "gone", "-"
-"""Words behind a function of a record: it did not answer; and in the place of its driver."""
+"""Words in a record: after a function that did not answer; in place of a missing driver."""
 
 
 def is_lent(driver: str) -> bool:
-    """True if the driver has a function for a virtual machine."""
+    """True if the driver holds functions for a virtual machine."""
     return fnmatchcase(driver, VFIO)
 
 
 class PciFunction(msgspec.Struct, frozen=True):
-    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound. `gone`:
-    it does not answer any more, as lspci shows it with `(rev ff)`."""
+    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound.
+    `gone`: it does not answer any more; lspci shows it with `(rev ff)`."""
 
     address: str
     identifier: str
@@ -63,10 +63,10 @@ done""",
 
 
 def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
-    """The display and 3D controllers among them: the GPUs, without NVSwitches, audio and USB functions."""
+    """Return the display and 3D controllers: the GPUs, without NVSwitches, audio and USB functions."""
     return tuple(function for function in functions if function.is_gpu)
 
 
 def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
-    """The GPUs that are this host's own to drive: the others are with virtual machines."""
-    return tuple(one for one in gpus(functions) if not is_lent(one.driver))
+    """Return the GPUs for this host's own driver, without those lent to virtual machines."""
+    return tuple(function for function in gpus(functions) if not is_lent(function.driver))

@@ -1,4 +1,4 @@
-"""GPUs, HCAs and the bridges above them as configuration space and sysfs show them, and what sets them at boot."""
+"""GPUs, HCAs and the bridges above them in configuration space and sysfs, and the unit that configures them at boot."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gpuprov.reading import is_whole
 
 class Pcie(SetsAtBoot, frozen=True, kw_only=True):
     """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `irqbalance`: its command line, if it runs
-    (`balancer`); `balances`: it is installed. `setpci`: that is. `lockdown`: the kernel's mode (`none`, `integrity`). `topo`: the
-    path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and what it says is wrong; `topo_grub`: `same`,
-    `differs`, `absent`, or why it is not known; `topo_started`: whether the running kernel has the masks that it would write on
-    its command line."""
+    (`balancer`); `balances`: it is installed. `setpci`: setpci is installed. `lockdown`: the kernel's mode (`none`,
+    `integrity`). `topo`: the path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and the faults that
+    it reports; `topo_grub`: `same`, `differs`, `absent`, or the reason why it is unknown; `topo_started`: whether the running
+    kernel's command line has the masks that rdma_topo would write."""
 
     functions: dict[str, Function] = {}
     others: tuple[str, ...] = ()
@@ -33,42 +33,42 @@ class Pcie(SetsAtBoot, frozen=True, kw_only=True):
     topo_started: bool = False
 
     def of(self, kind: str) -> tuple[Function, ...]:
-        """`gpu`, `hca` or `bridge`; virtual functions left out."""
-        return tuple(one for one in self.functions.values() if one.kind == kind and not one.virtual)
+        """Return the functions of a kind (`gpu`, `hca` or `bridge`), without virtual ones."""
+        return tuple(function for function in self.functions.values() if function.kind == kind and not function.virtual)
 
     def path(self) -> tuple[Function, ...]:
-        """GPUs, HCAs and all that is above them."""
-        return tuple(one for one in self.functions.values() if not one.virtual)
+        """Return GPUs, HCAs and all bridges above them."""
+        return tuple(function for function in self.functions.values() if not function.virtual)
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     return int(text) if is_whole(text) else None
 
 
 def parse(output: Output) -> Pcie:
     many = output.rows()
-    one = {name: values[-1] for name, values in many.items()}
+    fields = {name: values[-1] for name, values in many.items()}
     return Pcie(
         functions=onhost.parse(output.text),
         others=tuple(dict.fromkeys(many.get("other", ()))),
         **boot_unit.parse(many),
-        irqbalance=one.get("irqbalance", ""),
-        balancer="irqbalance" in one,
-        balances="installed" in one,
-        setpci="setpci" in one,
-        lockdown=one.get("lockdown", ""),
-        vendor=one.get("vendor", ""),
-        topo=one.get("topo", ""),
-        topo_status=_number(one.get("topo_status", "")),
+        irqbalance=fields.get("irqbalance", ""),
+        balancer="irqbalance" in fields,
+        balances="installed" in fields,
+        setpci="setpci" in fields,
+        lockdown=fields.get("lockdown", ""),
+        vendor=fields.get("vendor", ""),
+        topo=fields.get("topo", ""),
+        topo_status=_parse_number(fields.get("topo_status", "")),
         topo_wrong=tuple(many.get("topo_wrong", ())),
-        topo_grub=one.get("topo_grub", ""),
-        topo_started="topo_started" in one,
+        topo_grub=fields.get("topo_grub", ""),
+        topo_started="topo_started" in fields,
     )
 
 
 PCIE = Probe(
     "pcie",
-    f"""{onhost.READER}{boot_unit.script("gpuprov-pcie.service", onhost.CONFIG)}"""
+    f"""{onhost.READER}{boot_unit.build_script("gpuprov-pcie.service", onhost.CONFIG)}"""
     f"""{ROOTS}for f in $(roots irqbalance); do echo "irqbalance|$(tr '\\0' ' ' <"$f/cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done
@@ -90,4 +90,4 @@ fi; true""",
     "lspci -vvv | grep -E '^[0-9a-f]|DevCtl|MaxReadReq|ACSCtl'; systemctl status gpuprov-pcie",
     speaks=True,
 )
-"""What is above and in GPUs and HCAs."""
+"""GPUs and HCAs, and the bridges above them."""

@@ -1,4 +1,5 @@
-"""The readings that a host keeps of itself: when the last one was taken, what changed between which two, and what takes them."""
+"""Drift readings that a host takes of itself: the time of the last one, changes between readings, and the service that takes
+them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _STARTED = re.compile(re.escape(PROGRAM) + r" ([0-9]{1,5})\b")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One reading in which something had changed, as the host keeps it."""
+    """One reading with changes, as stored on the host."""
 
     to: str
     begin: str = msgspec.field(default="", name="from")
@@ -26,9 +27,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that changed after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
-    `at`: when a file was written, where its time lies between the two: one that was put back keeps an older one. `owner`: whose it is,
-    by number."""
+    """A change after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel. `at`: a
+    file's modification time, if it lies between the two: a restored file keeps an older one. `owner`: its user id."""
 
     begin: datetime
     end: datetime
@@ -41,8 +41,8 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readings(msgspec.Struct, frozen=True, kw_only=True):
-    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: as the service starts the program. `last`: when
-    the last reading was taken; None: none was taken yet."""
+    """`clock` and `up`: the host's time, and seconds since its boot. `keep_days`: the option with which the service starts the
+    program. `last`: time of the last reading; None: none was taken yet."""
 
     clock: datetime
     up: float = 0
@@ -64,11 +64,11 @@ def parse(output: Output) -> Readings:
     for line in output.text.splitlines():
         kind, _, value = line.partition(" ")
         if kind == "@clock":
-            clock = _time(value)
+            clock = _parse_time(value)
         elif kind == "@up":
             up = float(value)
         elif kind == "@last":
-            last = _time(value)
+            last = _parse_time(value)
         elif kind == "@sum":
             digest, _, path = value.partition("  ")
             files[path] = digest
@@ -79,9 +79,9 @@ def parse(output: Output) -> Readings:
             timer[name] = state
         elif line.startswith("{"):
             try:
-                told = typed_json(line, Line)
-                noted += _noted(told)
-                lost = told.lost or lost
+                entry = typed_json(line, Line)
+                noted += _list_changes(entry)
+                lost = entry.lost or lost
             except (Unreadable, ValueError) as error:
                 lost = f"a line of {CHANGES} cannot be read: {error}"
     if clock is None:
@@ -91,7 +91,7 @@ def parse(output: Output) -> Readings:
         up=up,
         timer=timer["UnitFileState"],
         active=timer["ActiveState"],
-        keep_days=int(found[1]) if (found := _STARTED.search(start)) else None,
+        keep_days=int(option[1]) if (option := _STARTED.search(start)) else None,
         files=files,
         last=last,
         noted=tuple(noted),
@@ -99,16 +99,16 @@ def parse(output: Output) -> Readings:
     )
 
 
-def _noted(line: Line) -> list[Noted]:
+def _list_changes(line: Line) -> list[Noted]:
     if not line.begin:
         return []
-    begin, end = _time(line.begin), _time(line.to)
-    found = []
+    begin, end = _parse_time(line.begin), _parse_time(line.to)
+    noted = []
     for key, values in line.changed.items():
         kind, _, name = key.partition(":")
         before, after, stamp, owner = [*values, *[None] * 4][:4]
         at = datetime.fromtimestamp(stamp, begin.tzinfo) if isinstance(stamp, int) and 0 < stamp < 1 << 34 else None
-        found.append(
+        noted.append(
             Noted(
                 begin=begin,
                 end=end,
@@ -120,11 +120,11 @@ def _noted(line: Line) -> list[Noted]:
                 owner=owner if isinstance(owner, int) else None,
             )
         )
-    return found
+    return noted
 
 
-def _time(text: str) -> datetime:
-    """UTC where the zone is missing."""
+def _parse_time(text: str) -> datetime:
+    """Parse a time; UTC if the zone is missing."""
     then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return then if then.tzinfo else then.replace(tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Processes by their name: anybody may call one as a program of root's is called, so those alone count that root has started."""
+"""Processes by name: any user may give a process the name of a root program, so only those started by root count."""
 
 from __future__ import annotations
 
@@ -8,5 +8,6 @@ ROOTS = r"""roots() {
   done
 }
 """
-"""The function `roots PATTERN`: /proc/PID of each process that is called so. /proc/PID itself is root's, too, where a user has called
-su by another name; who has started it, its status says first: https://man7.org/linux/man-pages/man5/proc_pid_status.5.html"""
+"""Shell function `roots PATTERN`: prints /proc/PID of each such process. /proc/PID itself also belongs to root if a user has
+started su under another name; the real user id is the first in its status:
+https://man7.org/linux/man-pages/man5/proc_pid_status.5.html"""

@@ -1,4 +1,4 @@
-"""What kind of machine answers: distribution, kernel, virtualization, user, clock, free space."""
+"""Basic facts of a host: distribution, kernel, virtualization, user, clock, free space."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gpuprov.reading import Unreadable, signed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
-    """`id` and `version` as /etc/os-release has them: `debian`, `12`. `like` is ID_LIKE: what the distribution descends from.
-    `is_text`: it is UTF-8 throughout, as os-release(5) says; of another one Ansible reads nothing."""
+    """The distribution. `id` and `version` as in /etc/os-release: `debian`, `12`. `like` is ID_LIKE: the distributions it is
+    derived from. `is_text`: the file is valid UTF-8, as os-release(5) requires; otherwise Ansible reads nothing from it."""
 
     id: str
     version: str
@@ -78,9 +78,8 @@ CONTAINER = Probe(
     speaks=True,
     blank="none$",
 )
-"""Not by /.dockerenv: a machine that was made from a container's image has it, too.
-
-The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
+"""The kind of container that the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own
+kernel. /.dockerenv does not count: a machine made from a container image has it, too."""
 CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(

@@ -1,4 +1,4 @@
-"""Units and limits as systemd has them."""
+"""Units and limits of systemd."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Unit(msgspec.Struct, frozen=True):
 MISSING = Unit("", "not-found", "inactive", "")
 
 UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
-"""Those of `units`. A capability with other units has a probe of its own for them: `of_units`."""
+"""Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`."""
 
 UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
 unit_of() {
@@ -34,22 +34,22 @@ unit_of() {
     if (u != "") { print u; exit } }' "$1"
 }
 """
-"""The function `unit_of FILE`: what `gpuprov.onhost.mig.units` says of a process, in shell, of its cgroup file."""
+"""Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.onhost.mig.units` finds it."""
 
 
 class Units(dict[str, Unit]):
-    """Units by name. One that was asked for and of which systemd says nothing is MISSING; one that no probe asks for is a mistake of
-    the check's, which would never find it."""
+    """Units by name. A unit that was requested and that systemd does not report is MISSING; looking up a unit that the probe
+    never requests is a defect of the check."""
 
-    def __init__(self, asked: Sequence[str], told: Mapping[str, Unit]) -> None:
-        super().__init__({**dict.fromkeys(asked, MISSING), **told})
+    def __init__(self, requested: Sequence[str], units: Mapping[str, Unit]) -> None:
+        super().__init__({**dict.fromkeys(requested, MISSING), **units})
 
     def __missing__(self, name: str) -> Unit:
         raise UnknownUnit(f"no probe reads the unit {name}: it is not among {', '.join(self)}")
 
 
 class UnknownUnit(Exception):
-    """A unit that is looked up and that the probe does not ask for: a defect of gpuprov's."""
+    """A unit was looked up that the probe does not request: a defect in gpuprov."""
 
 
 def parse_units(output: Output) -> dict[str, Unit]:
@@ -68,7 +68,7 @@ def parse_units(output: Output) -> dict[str, Unit]:
 
 
 NO_LIMIT = str(2**64 - 1)
-"""How systemd before 230 shows that there is none."""
+"""systemd's output for no limit, before version 230."""
 
 
 def parse_limits(output: Output) -> dict[str, str]:
@@ -79,14 +79,14 @@ def parse_limits(output: Output) -> dict[str, str]:
     }
 
 
-def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
-    """A probe of these units."""
+def build_units_probe(name: str, units: Sequence[str], evidence: str) -> Probe[Units]:
+    """Return a probe of these units."""
     script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
     return Probe(name, script, lambda output: Units(units, parse_units(output)), evidence, speaks=True)
 
 
-SYSTEMD_UNITS = of_units("units", UNITS, "systemctl status 'nvidia-*'")
+SYSTEMD_UNITS = build_units_probe("units", UNITS, "systemctl status 'nvidia-*'")
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )
-"""Resource limits of services by lower-case name (`memlock`), `infinity` where there is none; `memlocksoft` are the soft ones."""
+"""Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit."""

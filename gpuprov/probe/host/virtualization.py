@@ -1,4 +1,4 @@
-"""What machine the host is, and what it gives of its GPUs: memory regions, ways to reset, and whether one is a vGPU."""
+"""The machine type of a host, and its GPU functions: memory regions, reset methods, and whether they are vGPUs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MEMORY = 0x200
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind` is systemd-detect-virt's word for the hypervisor, empty on bare metal. `hidden`: the CPU does not say that there
-    is one. The rest is DMI's, empty where the machine has none."""
+    """`kind` is systemd-detect-virt's name of the hypervisor, empty on bare metal. `hidden`: the CPU does not report a
+    hypervisor. The rest is from DMI, empty if the machine has none."""
 
     kind: str
     vendor: str = ""
@@ -28,7 +28,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A memory region of a function (BAR) by its number; `start` is 0 where it has no address."""
+    """A memory region of a function (BAR) by its number; `start` is 0 if it has no address."""
 
     number: int
     start: int
@@ -41,10 +41,10 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as its PCI function. `kind` is unknown where the configuration space could not be read whole.
+    """A GPU as its PCI function. `kind` is unknown if the configuration space could not be read completely.
 
     `host_driver`, `host_branch`: of the hypervisor's vGPU manager ("580.95.02", "580"), for a vGPU. `reset`: the kernel's
-    ways to reset the function, empty if it has none.
+    reset methods for the function, empty if it has none.
     """
 
     address: str
@@ -55,16 +55,16 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
     regions: tuple[Region, ...] = ()
 
     def without_address(self, integrated: bool = False) -> tuple[str, ...]:
-        """What the driver needs and the machine gave no address: registers (region 0), and the window on the GPU's memory,
-        which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one. An `integrated` GPU, whose memory is the
-        machine's, has no such window (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's regions)."""
-        found = {region.number: region for region in self.regions}
-        first = found.get(0)
+        """Name the regions that the driver needs and that have no address: registers (region 0), and the window to the GPU's
+        memory, which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one. An `integrated` GPU, whose memory
+        is the machine's, has no such window (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's regions)."""
+        regions = {region.number: region for region in self.regions}
+        first = regions.get(0)
         if first is None or not first.assigned:
             return ("region 0",)
         if integrated:
             return ()
-        window = found.get(2 if first.flags & 0x100000 else 1)
+        window = regions.get(2 if first.flags & 0x100000 else 1)
         return () if window and window.assigned else (f"region {2 if first.flags & 0x100000 else 1}",)
 
 
@@ -76,12 +76,13 @@ UNSEEN: dict[Unseen, str] = {
     "iommu": "it has no IOMMU of its own",
     "nvswitches": "the NVSwitches, and Fabric Manager, may be the hypervisor's machine's",
 }
-"""What a device in pass-through does not bring along: a guest is given the function alone (https://docs.kernel.org/driver-api/vfio.html),
-and QEMU makes the port above it (https://github.com/qemu/qemu/blob/master/docs/pcie.txt)."""
+"""Reason why pass-through hides the device's surroundings: a guest is given the function alone
+(https://docs.kernel.org/driver-api/vfio.html), and QEMU makes the port above it
+(https://github.com/qemu/qemu/blob/master/docs/pcie.txt)."""
 
 
 def hidden(guest: str, what: Unseen) -> str:
-    """Why a guest of this hypervisor cannot see something of the machine it runs on; empty on bare metal."""
+    """Explain why a guest of this hypervisor cannot see `what` of its host; empty on bare metal."""
     return f"virtual machine ({guest}): {UNSEEN[what]}" if guest else ""
 
 
@@ -101,13 +102,13 @@ def parse_machine(output: Output) -> Machine:
 
 
 def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
-    found: list[GpuFunction] = []
+    functions: list[GpuFunction] = []
     for line in output.text.splitlines():
         name, *cells = line.split("|")
         if name == "gpu" and len(cells) == 5:
             address, kind, version, branch, reset = (cell.strip() for cell in cells)
             number = re.match(r"r?(\d{3})", branch) or re.match(r"(\d{3})\.", version)
-            found.append(
+            functions.append(
                 GpuFunction(
                     address=address,
                     kind="vgpu" if kind == "vgpu" else "physical" if kind == "physical" else "unknown",
@@ -116,12 +117,12 @@ def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
                     reset=reset,
                 )
             )
-        elif name == "bar" and found and len(cells) == 4:
+        elif name == "bar" and functions and len(cells) == 4:
             number_text, start, end, flags = cells
             region = Region(int(number_text), int(start, 16), int(end, 16) - int(start, 16) + 1, int(flags, 16))
             if region.flags & MEMORY:
-                found[-1] = msgspec.structs.replace(found[-1], regions=(*found[-1].regions, region))
-    return tuple(found)
+                functions[-1] = msgspec.structs.replace(functions[-1], regions=(*functions[-1].regions, region))
+    return tuple(functions)
 
 
 MACHINE = Probe(
@@ -178,14 +179,14 @@ done; true""",
 
 
 def reset_by_reboot(machine: Machine, functions: tuple[GpuFunction, ...]) -> str:
-    """Why GPUs of this host are reset by a reboot of the VM, and not by `nvidia-smi -r`; empty where they may be reset.
+    """Explain why GPUs of this host need a reboot of the VM for a reset, instead of `nvidia-smi -r`; empty if they can be reset.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ : in some VMs the hypervisor does not allow a reset.
     """
     if not machine.kind:
         return ""
-    shared = [one.address for one in functions if one.kind == "vgpu"]
+    shared = [function.address for function in functions if function.kind == "vgpu"]
     if shared:
         return f"{' '.join(shared)}: a vGPU is reset by its VM's reboot"
-    fixed = [one.address for one in functions if not one.reset]
+    fixed = [function.address for function in functions if not function.reset]
     return f"{' '.join(fixed)}: the hypervisor lets the VM reset no GPU" if fixed else ""

@@ -1,4 +1,4 @@
-"""Kernel command line, sysctl, limits and modules-load: what runs, and what the next boot will bring."""
+"""Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 from gpuprov.onhost import first_boot_judge
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.kernel.grub_menu import kernel_of
+from gpuprov.probe.kernel.grub_menu import parse_kernel
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
-"""A sysctl as `sysctl -a` calls it; a level may be a network interface."""
+"""Pattern of a sysctl's name in `sysctl -a`; a level may be a network interface."""
 
 
 def parse_command_line(output: Output) -> dict[str, str]:
@@ -20,12 +20,12 @@ def parse_command_line(output: Output) -> dict[str, str]:
 
 
 def parse_running(output: Output) -> dict[str, str]:
-    """Without what is there for a first boot that is counted: it is no other boot's."""
+    """Parse the running command line, without the words for a counted first boot, which no other boot has."""
     return parse_command_line(Output(" ".join(first_boot_judge.without_first(output.text.split()))))
 
 
 class BootEntry(dict[str, str]):
-    """The words of an entry's command line. `kernel`: the release that it starts, empty where its file's name has none."""
+    """The words of an entry's command line. `kernel`: the release that it starts, empty if its file name has none."""
 
     kernel: str = ""
 
@@ -43,7 +43,7 @@ def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
             options = words[2].split() if len(words) == 3 else []
             expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
             entries.append(BootEntry(parse_command_line(Output(" ".join(expanded)))))
-            entries[-1].kernel = kernel_of(words[1])
+            entries[-1].kernel = parse_kernel(words[1])
     return tuple(entries)
 
 
@@ -65,10 +65,10 @@ def parse_fixed(output: Output) -> frozenset[str]:
 def parse_modules_load(output: Output) -> frozenset[str]:
     lines = (line.strip() for line in output.text.splitlines())
     names = [line.split()[0] for line in lines if line and line[0] not in "#;"]
-    found = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
-    if names and not found:
+    modules = frozenset(name.replace("-", "_") for name in names if MODULE.fullmatch(name))
+    if names and not modules:
         raise ProbeFailed(f"modules-load.d has a line that names no module: {names[0][:80]!r}")
-    return found
+    return modules
 
 
 def parse_login_limits(output: Output) -> dict[str, str]:
@@ -82,11 +82,11 @@ def parse_login_limits(output: Output) -> dict[str, str]:
 
 
 def soft_and_hard(soft: str, hard: str) -> str:
-    """One word where both limits are the same, else both."""
+    """Return one word if both limits are the same, else both."""
     return hard if soft == hard else f"{soft}:{hard}"
 
 
-def _there(*paths: str) -> str:
+def _build_bootloader_checks(*paths: str) -> str:
     return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
 
 
@@ -104,10 +104,10 @@ true""",
     parse_boot_entries,
     "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
 )
-"""The command line of each entry that the bootloader offers, with its kernel; empty where there is no grub.
+"""The command line of each bootloader entry, with its kernel; empty without GRUB.
 
-With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
-EL 8 keeps the whole line there, as $kernelopts
+With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment: EL 8
+keeps the whole line there, as $kernelopts
 (https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
 """
 SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
@@ -118,20 +118,20 @@ SYSCTL_FIXED = Probe(
     "find /proc/sys -type f ! -writable",
     speaks=True,
 )
-"""Sysctls that not even root can write, as `sysctl -a` calls them: a dot inside a level is written as a slash, sysctl(8)."""
+"""Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8)."""
 BOOTLOADER = Probe(
     "bootloader",
     by_family(
-        _there("/boot/grub/grub.cfg"),
-        _there("/boot/grub2", "/usr/sbin/grubby"),
-        _there("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
+        _build_bootloader_checks("/boot/grub/grub.cfg"),
+        _build_bootloader_checks("/boot/grub2", "/usr/sbin/grubby"),
+        _build_bootloader_checks("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
     ),
     parse_bootloader,
     "ls /boot/grub* /usr/sbin/grub*",
     speaks=True,
     blank=r"there\|",
 )
-"""What a command line is given to the bootloader through, and is not there."""
+"""Missing programs and files that are needed to change the bootloader's command line."""
 SYSCTL_FILES = Probe(
     "sysctl_files",
     "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",
@@ -150,4 +150,4 @@ LOGIN_LIMITS = Probe(
     parse_login_limits,
     "cat /etc/security/limits.d/*.conf",
 )
-"""Limits of login sessions for everyone (`*`), by item; later files win, as pam_limits reads them."""
+"""Limits of login sessions for everyone (`*`), by item; later files win, as in pam_limits."""

@@ -1,4 +1,4 @@
-"""Whether a boot of this host is counted, so that it goes back by itself where the boot fails; and what became of the last one."""
+"""The counted first boot of a host, which falls back by itself if the boot fails, and the result of the last one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from gpuprov.reading import Unreadable, typed_json
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`why_not`: why boots cannot be counted here. `counted`: what `loader` does next (`once`, `back`). `run`, `kernel`: before which
-    run the host was kept, and with which kernel; `tried`: the kernel that was to start. `found`: what was wrong with the boot. `off`:
-    it is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine.
-    `pending`: files of GRUB's defaults that its menu is older than, where the first counted reboot makes that menu anew."""
+    """The state. `why_not`: the reason why boots cannot be counted here. `counted`: the next step of `loader` (`once`,
+    `back`). `run`, `kernel`: the run before which the host's state was saved, and its kernel then; `tried`: the kernel that
+    was to start. `found`: faults of the boot. `off`: the saved state is without the NVIDIA driver. `settled`: a rollback ended
+    with it. `watchdog`: systemd lets a watchdog reset the machine. `pending`: files of GRUB's defaults that are newer than its
+    menu, if the first counted reboot regenerates the menu."""
 
     loader: str = first_boot_grub.NAME
     why_not: str = ""
@@ -33,44 +34,44 @@ class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> FirstBoot:
-    told = {name: value for name, _, value in (line.partition("=") for line in output.text.splitlines())}
-    if told.get("container") not in ("0", "1"):  # 127: there is no such program
+    values = {name: value for name, _, value in (line.partition("=") for line in output.text.splitlines())}
+    if values.get("container") not in ("0", "1"):  # 127: there is no such program
         raise ProbeFailed("how the bootloader counts boots cannot be read")
     try:
-        state = typed_json(told.get("state") or "{}", FirstBoot)
+        state = typed_json(values.get("state") or "{}", FirstBoot)
     except Unreadable:
         state = FirstBoot(found="its record cannot be read")
-    systemd = told.get("loader") == first_boot_systemd.NAME
+    systemd = values.get("loader") == first_boot_systemd.NAME
     return msgspec.structs.replace(
         state,
-        **(_systemd(told, output) if systemd else _grub(told)),
-        watchdog=told.get("watchdog", "") not in ("", "0", "infinity"),
-        pending=tuple(sorted(told.get("pending", "").split())),
+        **(_parse_systemd(values, output) if systemd else _parse_grub(values)),
+        watchdog=values.get("watchdog", "") not in ("", "0", "infinity"),
+        pending=tuple(sorted(values.get("pending", "").split())),
     )
 
 
-def _grub(told: Mapping[str, str]) -> dict[str, Any]:
+def _parse_grub(values: Mapping[str, str]) -> dict[str, Any]:
     why = first_boot_grub.why_not(
-        container=told.get("container") == "0",
-        menu=told.get("menu") == "0",
-        environment=told.get("environment") == "0",
-        layers=told.get("layers", ""),
-        system=told.get("system", ""),
+        container=values.get("container") == "0",
+        menu=values.get("menu") == "0",
+        environment=values.get("environment") == "0",
+        layers=values.get("layers", ""),
+        system=values.get("system", ""),
     )
-    return {"why_not": why, "counted": told.get("counted", "")}
+    return {"why_not": why, "counted": values.get("counted", "")}
 
 
-def _systemd(told: Mapping[str, str], output: Output) -> dict[str, Any]:
+def _parse_systemd(values: Mapping[str, str], output: Output) -> dict[str, Any]:
     why = first_boot_systemd.why_not(
-        container=told.get("container") == "0",
-        info=told.get("info", ""),
-        program=told.get("program") == "0",
-        writable=told.get("writable") == "0",
-        saved="@saved" in (told.get("default"), told.get("saved")),
-        line=told.get("line") == "0",
+        container=values.get("container") == "0",
+        info=values.get("info", ""),
+        program=values.get("program") == "0",
+        writable=values.get("writable") == "0",
+        saved="@saved" in (values.get("default"), values.get("saved")),
+        line=values.get("line") == "0",
         listing=[line.removeprefix("list ") for line in output.text.splitlines() if line.startswith("list ")],
     )
-    counted = first_boot_systemd.counts(told.get("default", ""), told.get("one_shot", ""))
+    counted = first_boot_systemd.counts(values.get("default", ""), values.get("one_shot", ""))
     return {"loader": first_boot_systemd.NAME, "why_not": why, "counted": counted}
 
 
@@ -109,4 +110,4 @@ true""",
     "bootctl list; journalctl -u gpuprov-first-boot",
     lambda host: {"back": "1"} if host.on_failure == "rollback" else {},
 )
-"""grub-probe looks at every disk: only where a boot that fails is to be undone."""
+"""grub-probe looks at every disk, so it runs only if a failed boot is to be undone."""

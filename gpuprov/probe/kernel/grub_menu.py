@@ -1,4 +1,4 @@
-"""GRUB's menu and its environment: which entry it starts, and the kernel of that entry."""
+"""GRUB's menu and environment: the entry that it starts, and the kernel of that entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 @dataclass
 class Entry:
-    """One line of the menu; `linux` is the path of its kernel, `inside` the menu that it opens."""
+    """A menu entry; `linux` is the path of its kernel, `inside` the submenu that it opens."""
 
     title: str
     name: str = ""
@@ -31,73 +31,80 @@ class Entry:
 
 @dataclass
 class Menu:
-    """The menu, and what decides its default: `once`, whether grub-reboot is heeded; `default` else."""
+    """The menu and its default: `once`, whether grub-reboot's choice takes effect; `default` otherwise."""
 
     entries: list[Entry] = field(default_factory=list)
     default: str = ""
     once: bool = False
 
 
-def next_start(menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Of `NextBoot`: what the lines of grub.cfg, of its environment and of boot loader entries (by id) come to."""
+def find_next_start(
+    menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Derive the fields of `NextBoot` from the lines of grub.cfg, of its environment and of boot loader entries (by id)."""
     read = read_menu(menu, files)
-    return {**_next_start(read, environment), "choices": choices(read.entries) if read.once else {}}
+    return {**_find_next_start(read, environment), "choices": map_choices(read.entries) if read.once else {}}
 
 
-def _next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
-    told = {name: value for name, _, value in (line.partition("=") for line in environment)}
-    if told.get("boot_counter") and told.get("boot_success") != "1":
+def _find_next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
+    variables = {name: value for name, _, value in (line.partition("=") for line in environment)}
+    if variables.get("boot_counter") and variables.get("boot_success") != "1":
         return {"unknown": "GRUB counts boots (boot_counter), and goes back when they are used up"}
     default, by = read.default, "GRUB_DEFAULT"
     if variable := _VARIABLE.fullmatch(default):
-        default, by = told.get(variable[1], ""), variable[1]
+        default, by = variables.get(variable[1], ""), variable[1]
     elif "$" in default:
         return {"unknown": f"the default of grub.cfg is {default}"}
-    if told.get(first_boot_grub.VARIABLE) == first_boot_tools.BACK and any(one.name == KEPT for one in read.entries):
+    if variables.get(first_boot_grub.VARIABLE) == first_boot_tools.BACK and any(
+        entry.name == KEPT for entry in read.entries
+    ):
         default, by = KEPT, "gpuprov keeps to what was before a boot that failed"
-        stays = started(read.entries, default)
-        if not (read.once and told.get(ONCE)):
-            return _kernel(stays) | {"by": by}
-    stays = started(read.entries, default)
+        stays = find_started(read.entries, default)
+        if not (read.once and variables.get(ONCE)):
+            return _describe_kernel(stays) | {"by": by}
+    stays = find_started(read.entries, default)
     by = f"{by}={default}" if default else ""
-    if not (read.once and told.get(ONCE)):
-        return _kernel(stays) | {"by": by}
-    first = _kernel(started(read.entries, told[ONCE])) | {"by": f"{ONCE}={told[ONCE]}", "once": True}
-    return first | {"after": kernel_of(stays.linux) if stays else ""}
+    if not (read.once and variables.get(ONCE)):
+        return _describe_kernel(stays) | {"by": by}
+    first = _describe_kernel(find_started(read.entries, variables[ONCE])) | {
+        "by": f"{ONCE}={variables[ONCE]}",
+        "once": True,
+    }
+    return first | {"after": parse_kernel(stays.linux) if stays else ""}
 
 
-def _kernel(entry: Entry | None) -> dict[str, Any]:
-    release = kernel_of(entry.linux) if entry else ""
+def _describe_kernel(entry: Entry | None) -> dict[str, Any]:
+    release = parse_kernel(entry.linux) if entry else ""
     if release or entry is None:
         return {"kernel": release, "unknown": "" if release else "GRUB's menu has no entry"}
     return {"unknown": f"GRUB's entry {entry.title!r} names no kernel by its release ({entry.linux or 'no Linux'})"}
 
 
-def kernel_of(path: str) -> str:
-    """The release of the kernel with this path, /vmlinuz-RELEASE or /MACHINE/RELEASE/linux; empty where its name has none."""
+def parse_kernel(path: str) -> str:
+    """Parse the release in a kernel's path, /vmlinuz-RELEASE or /MACHINE/RELEASE/linux; empty if the path has none."""
     folder, _, name = path.rpartition("/")
-    if found := _KERNEL.fullmatch(name):
-        return found[1]
+    if match := _KERNEL.fullmatch(name):
+        return match[1]
     return folder.rpartition("/")[2] if name in ("linux", "vmlinuz") and folder.count("/") > 1 else ""
 
 
 def read_menu(lines: Sequence[str], files: Mapping[str, Sequence[str]]) -> Menu:
-    """The menu of grub.cfg's lines; where it says `blscfg`, the boot loader entries stand there."""
+    """Parse the menu in the lines of grub.cfg; at `blscfg`, the boot loader entries are inserted."""
     menu = Menu()
-    menu.default, menu.once = _choice(lines)
+    menu.default, menu.once = _parse_choice(lines)
     blocks: list[Entry | None] = []
     places = [menu.entries]
     for line in lines:
         word = (line.split(maxsplit=1) or [""])[0]
-        if found := _BLOCK.fullmatch(line.strip()):
-            entry = _entry(found[2])
+        if match := _BLOCK.fullmatch(line.strip()):
+            entry = _parse_entry(match[2])
             places[-1].append(entry)
             blocks.append(entry)
-            if found[1] == "submenu":
+            if match[1] == "submenu":
                 entry.inside = []
                 places.append(entry.inside)
         elif word == "blscfg":
-            places[-1] += loader_entries(files)
+            places[-1] += parse_loader_entries(files)
         elif word.startswith("linux") and blocks and blocks[-1] and not blocks[-1].linux:
             blocks[-1].linux = line.split()[1]
         elif line.rstrip().endswith("{"):
@@ -109,8 +116,8 @@ def read_menu(lines: Sequence[str], files: Mapping[str, Sequence[str]]) -> Menu:
     return menu
 
 
-def _choice(lines: Iterable[str]) -> tuple[str, bool]:
-    """What the default is set to, and whether grub-reboot's choice goes before it."""
+def _parse_choice(lines: Iterable[str]) -> tuple[str, bool]:
+    """Parse the default entry, and whether grub-reboot's choice precedes it."""
     default, once, depth, of_once = "", False, 0, False
     for line in lines:
         word = (line.split(maxsplit=1) or [""])[0]
@@ -129,7 +136,7 @@ def _choice(lines: Iterable[str]) -> tuple[str, bool]:
     return default, once
 
 
-def _entry(head: str) -> Entry:
+def _parse_entry(head: str) -> Entry:
     words = shlex.split(head)
     name = ""
     for place, word in enumerate(words[:-1]):
@@ -138,49 +145,50 @@ def _entry(head: str) -> Entry:
     return Entry(words[0], next((word[5:] for word in words if word.startswith("--id=")), name))
 
 
-def loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
-    """Boot loader entries, in the order that GRUB's blscfg gives them: by the name of the file, the newest first."""
-    found = []
-    for name in sorted(files, key=_by_name, reverse=True):
-        told = {
+def parse_loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
+    """Parse boot loader entries, in the order of GRUB's blscfg: by file name, the newest first."""
+    entries = []
+    for name in sorted(files, key=_get_sort_key, reverse=True):
+        fields = {
             key: value.strip() for key, _, value in (line.replace("\t", " ").partition(" ") for line in files[name])
         }
-        found.append(Entry(told.get("title", name), name, told.get("linux", "")))
-    return found
+        entries.append(Entry(fields.get("title", name), name, fields.get("linux", "")))
+    return entries
 
 
-def _by_name(name: str) -> tuple[Any, ...]:
-    """NAME-VERSION-RELEASE, each as rpm compares it, as blscfg does: machine ids come first, so that another one's entries stand
-    together (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
-    own, *rest = name.rsplit("-", 2)
-    return tuple(package_lists.rpm_order(part)[1:] for part in (own, *rest, "", "")[:3])
+def _get_sort_key(name: str) -> tuple[Any, ...]:
+    """Return the sort key of an entry: NAME-VERSION-RELEASE, each compared as by rpm, as blscfg does: machine ids come first,
+    so that the entries of another machine id stay together
+    (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
+    first, *rest = name.rsplit("-", 2)
+    return tuple(package_lists.rpm_order(part)[1:] for part in (first, *rest, "", "")[:3])
 
 
-def choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
-    """What grub-reboot takes to have a kernel started, by its release: the first entry that starts it, by id where it has one."""
-    found: dict[str, str] = {}
+def map_choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
+    """Map each kernel release to grub-reboot's argument that starts it: its first entry, by id if it has one."""
+    commands: dict[str, str] = {}
     for entry in menu:
         choice = above + (entry.name or entry.title).replace(">", ">>")
         if entry.inside is not None:
-            inside = choices(entry.inside, f"{choice}>")
+            inside = map_choices(entry.inside, f"{choice}>")
         else:
-            inside = {kernel_of(entry.linux): choice} if entry.linux and entry.name != KEPT else {}
-        found = {**inside, **found}
-    found.pop("", None)
-    return found
+            inside = {parse_kernel(entry.linux): choice} if entry.linux and entry.name != KEPT else {}
+        commands = {**inside, **commands}
+    commands.pop("", None)
+    return commands
 
 
-def started(menu: Sequence[Entry], choice: str) -> Entry | None:
-    """The entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` of a title). What is none of
-    the menu starts the first, as an empty choice does; so it is in each submenu."""
+def find_started(menu: Sequence[Entry], choice: str) -> Entry | None:
+    """Find the entry that GRUB starts: by number, title or id, with `>` between the levels (`>>` is one `>` in a title). A
+    choice that is not in the menu starts the first entry, as an empty one does; likewise in each submenu."""
     level: Sequence[Entry] | None = menu
-    found = None
+    entry = None
     while level:
         head, *rest = re.split(r"(?<!>)>(?!>)", choice, maxsplit=1)
         head, choice = head.replace(">>", ">"), rest[0] if rest else ""
         if re.fullmatch("[0-9]{1,4}", head):
-            found = level[int(head)] if int(head) < len(level) else level[0]
+            entry = level[int(head)] if int(head) < len(level) else level[0]
         else:
-            found = next((entry for entry in level if head in (entry.title, entry.name or entry.title)), level[0])
-        level = found.inside
-    return found
+            entry = next((entry for entry in level if head in (entry.title, entry.name or entry.title)), level[0])
+        level = entry.inside
+    return entry

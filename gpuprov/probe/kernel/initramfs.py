@@ -1,4 +1,4 @@
-"""What is inside the initramfs of each installed kernel."""
+"""Contents of the initramfs of each installed kernel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuprov.probe.kernel.systemd_boot import EFI
 class Initramfs(msgspec.Struct, frozen=True):
     """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
 
-    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools. `old_copy`: of an earlier
-    state of it, from which systemd-boot starts the host: what the image holds, that one does not. `old_driver`: it holds
-    NVIDIA modules, and was made before those of its kernel were put in place.
+    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools. `old_copy`:
+    systemd-boot starts the host from a copy of an earlier state, which lacks what the image holds. `old_driver`: it holds
+    NVIDIA modules, and was made before those of its kernel were installed.
     """
 
     image: str
@@ -29,17 +29,17 @@ class Initramfs(msgspec.Struct, frozen=True):
 
     @property
     def release(self) -> str:
-        """The kernel that it is for."""
+        """The kernel release of the image."""
         return re.sub(r"^(initrd(\.img)?|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
 
     @property
     def rebuild(self) -> str:
-        """The command that makes it anew."""
+        """The command that rebuilds the image."""
         return "dracut --force --regenerate-all" if self.by_dracut else "update-initramfs -u -k all"
 
     @property
     def listing(self) -> str:
-        """The command that shows what is inside."""
+        """The command that lists its contents."""
         return f"{'lsinitrd' if self.by_dracut else 'lsinitramfs'} {self.image}"
 
 
@@ -66,7 +66,8 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
             images[-1] = msgspec.structs.replace(last, modules=last.modules | {name})
     return tuple(
-        msgspec.structs.replace(one, holds_configuration=one.holds_configuration and not one.old_copy) for one in images
+        msgspec.structs.replace(image, holds_configuration=image.holds_configuration and not image.old_copy)
+        for image in images
     )
 
 
@@ -104,10 +105,10 @@ done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' f
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
 )
-"""Images for a rescue (a generic one, never rebuilt) and for kdump (no GPU driver runs there) are left out, and
-copies that are no kernel's (.old-dkms, .bak).
+"""Skipped are rescue images (generic, never rebuilt), kdump images (no GPU driver runs there), and copies without a kernel
+(.old-dkms, .bak).
 
-lsinitrd takes seconds per image; what dracut's own skipcpio shows of it is the same list of names in a tenth of the time."""
+lsinitrd takes seconds per image; dracut's own skipcpio yields the same list of names in a tenth of the time."""
 
 
 def parse_dracut(output: Output) -> bool:
@@ -122,4 +123,4 @@ DRACUT = Probe(
     speaks=True,
     blank="none$",
 )
-"""Whether dracut is installed, so that it needs to be told of gpuprov's modprobe.d file."""
+"""Whether dracut is installed, and so must be configured to include gpuprov's modprobe.d file."""

@@ -1,4 +1,4 @@
-"""The kernel log: what it says of GPUs, NVSwitches, PCIe, RDMA devices and of the kernel itself; since this boot, or since a time."""
+"""The kernel log: lines about GPUs, NVSwitches, PCIe, RDMA devices and the kernel itself; since this boot, or since a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
 
 SLACK = 300
-"""Seconds after a boot within which a log that reaches back to it begins."""
+"""Seconds after a boot within which a complete log begins."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line without its stamp; `at` in Unix time. `times`: how many of its kind it stands for, itself among them."""
+    """A line without its timestamp; `at` in Unix time. `times`: the number of lines of its kind, itself included."""
 
     at: float
     text: str
@@ -28,8 +28,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Xids, or SXids, of one number on one device: how many, the last one's time and words behind the number. Those that say Fatal
-    are told apart from the others."""
+    """Xids, or SXids, of one number on one device: their count, and the last one's time and text after the number. Fatal ones
+    are kept apart from the others."""
 
     device: str
     number: int
@@ -40,9 +40,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
-    """`source`: journal or dmesg, empty where neither can be read. `first`: when the log begins, and `whole`: with the kernel's own
-    first words; `searched`: of a record, in which NVIDIA's lines alone are. `boot`: when the kernel was started,
-    `since` what is asked for, None: this boot. `lines`: those that matter, the oldest first; of one kind the last ones."""
+    """The log. `source`: journal or dmesg, empty if neither can be read. `first`: the log's first time, and `whole`: whether
+    it begins with the kernel's first line; `searched`: from a record that has NVIDIA's lines alone. `boot`: start of the
+    kernel, `since` the requested start, None: this boot. `lines`: relevant lines, the oldest first; of one kind the last ones."""
 
     source: str = ""
     now: float = 0
@@ -54,126 +54,126 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...] = ()
 
     def begins(self) -> float:
-        """From when on the log was asked for."""
+        """The requested start of the log."""
         return self.boot if self.since is None else self.since
 
     def booted(self) -> float:
-        """From when on lines are of this boot. Where no others were asked for all are, whatever their time: a clock that was wrong
-        until the network set it stamped the first ones, and the kernel counts back from the right time."""
+        """The time from which lines belong to this boot. If only this boot was requested, all do: the first ones may bear the
+        time of a clock that was wrong until the network set it, and the kernel counts back from the right time."""
         return 0.0 if self.since is None else self.boot
 
     def missing(self) -> float | None:
-        """When the log begins, where that is later than what was asked for."""
+        """The begin of the log, if it is later than requested."""
         if self.since is None and self.whole:
             return None
         return self.first if self.first is not None and self.first > self.begins() + SLACK else None
 
     def matching(self, pattern: str) -> tuple[Line, ...]:
-        """What the kernel says that begins so. The rest of a line may hold what a user of the host has chosen."""
+        """Return the kernel's lines that begin with the pattern. The rest may be text that a user of the host chose."""
         program = kernel_lines.OF_A_PROGRAM
-        return tuple(one for one in self.lines if re.match(pattern, one.text) and not re.match(program, one.text))
+        return tuple(line for line in self.lines if re.match(pattern, line.text) and not re.match(program, line.text))
 
     def crashes(self, pattern: str) -> tuple[Line, ...]:
-        """The same of programs that crashed."""
-        return tuple(one for one in self.lines if re.match(pattern, one.text))
+        """Return the lines about crashed programs that begin with the pattern."""
+        return tuple(line for line in self.lines if re.match(pattern, line.text))
 
 
 FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
-"""How the log of a boot begins: on Arm CPUs and with early microcode there is a line before the version."""
+"""Pattern of the first lines of a boot: on Arm CPUs and with early microcode there is a line before the version."""
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
-"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance stands
-beside the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
+"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the instance
+follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
 https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
 
 
 def parse(output: Output) -> KernelLog:
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     lines: list[Line] = []
     for row in output.text.splitlines():
         kind, _, rest = row.partition("|")
         if kind == "line":
-            if line := _line(rest, told):
+            if line := _parse_line(rest, fields):
                 lines.append(line)
         elif kind == "times":
             number, _, row = rest.partition("|")
-            if is_whole(number) and (line := _line(row, told)):
+            if is_whole(number) and (line := _parse_line(row, fields)):
                 lines.append(msgspec.structs.replace(line, times=int(number)))
         elif kind == "first":
-            told[kind] = rest
+            fields[kind] = rest
         elif kind in ("now", "boot", "since", "source", "searched"):
-            told[kind] = rest.strip()
-    if not is_whole(told.get("now", "")) or not is_whole(told.get("boot", "")):
+            fields[kind] = rest.strip()
+    if not is_whole(fields.get("now", "")) or not is_whole(fields.get("boot", "")):
         raise ProbeFailed(f"the host's clock and boot cannot be read: {output.text.strip()[:120]!r}")
-    since = float(told["since"]) if is_whole(told.get("since", "")) else None
-    first = _line(told["first"], told) if told.get("first") else None
-    if told.get("first") and told.get("source") == "dmesg" and first is None:
+    since = float(fields["since"]) if is_whole(fields.get("since", "")) else None
+    first = _parse_line(fields["first"], fields) if fields.get("first") else None
+    if fields.get("first") and fields.get("source") == "dmesg" and first is None:
         raise ProbeFailed(
             "the kernel's lines have no time in dmesg", "printk.time=1 on the kernel's command line, or a journal"
         )
     return KernelLog(
-        source=told.get("source", ""),
-        now=float(told["now"]),
-        boot=float(told["boot"]),
+        source=fields.get("source", ""),
+        now=float(fields["now"]),
+        boot=float(fields["boot"]),
         since=since,
         first=first.at if first else None,
-        searched="searched" in told,
+        searched="searched" in fields,
         whole=first is not None and FIRST.match(first.text) is not None,
-        lines=tuple(sorted((one for one in lines if since is None or one.at >= since), key=lambda one: one.at)),
+        lines=tuple(sorted((line for line in lines if since is None or line.at >= since), key=lambda line: line.at)),
     )
 
 
-def _line(row: str, told: Mapping[str, str]) -> Line | None:
-    """Of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; of dmesg: `[   12.345678] ...`."""
+def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
+    """Parse a line of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; or of dmesg: `[   12.345678] ...`."""
     if match := re.match(r"(\d{9,11}\.\d+) \S+ [^\s:]+: (.*)\Z", row):
         return Line(float(match[1]), match[2])
     if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
-        return Line(float(told.get("boot") or 0) + float(match[1]), match[2])
+        return Line(float(fields.get("boot") or 0) + float(match[1]), match[2])
     return None
 
 
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 DEVICE = f"[a-z0-9_-]+ {ADDRESS}: "
-"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
+"""Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may have."""
 NIC_DRIVERS = ("mlx4_core", "mlx5_core", "bnxt_en", "ice", "i40e", "irdma", "efa", "ena", "erdma")
-"""Those of nics.yaml, which tests compare. A module for RDMA says the driver of its PCI function, as bnxt_re does bnxt_en
+"""Drivers of nics.yaml; tests compare the two. A module for RDMA logs the driver of its PCI function, as bnxt_re does bnxt_en
 (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c)."""
 NIC = re.compile(rf"(?:{'|'.join(NIC_DRIVERS)}) ({ADDRESS})(?: ([^ :]+))?: ")
 RDMA = "infiniband [a-z][a-zA-Z0-9_-]*: "
-"""As a driver says it of its RDMA device alone (dev_err of a device of the class infiniband): mlx5_ib, and drivers built
-for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
+"""Pattern of a driver's line about its RDMA device alone (dev_err of a device of the class infiniband): mlx5_ib, and drivers
+built for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
 RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
 """The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
 (https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c)."""
 WATCHDOG = re.compile(r"NETDEV WATCHDOG: (\S+) \((\w+)\): ")
-"""As kernels before 6.5 say it, without the address."""
+"""Pattern of the line of kernels before 6.5, without the address."""
 
 
 class NicMessage(msgspec.Struct, frozen=True):
-    """A line that a network adapter's driver said, and of which device."""
+    """A line of a network adapter's driver, and its device."""
 
     device: str
     line: Line
 
 
 def nic_messages(log: KernelLog) -> tuple[NicMessage, ...]:
-    """What drivers of network adapters said, the oldest first. A named device has its address, where that is known."""
+    """List lines of network adapters' drivers, the oldest first. A named device has its address, if known."""
     addresses = {nic[2]: nic[1] for line in log.lines if (nic := NIC.match(line.text))}
     by_name = frozenset(log.matching(RDMA))
-    found = []
+    messages = []
     for line in log.lines:
         if nic := NIC.match(line.text):
-            found.append(NicMessage(nic[1], line))
+            messages.append(NicMessage(nic[1], line))
         elif watchdog := WATCHDOG.match(line.text):
-            found.append(NicMessage(watchdog[1], line))
+            messages.append(NicMessage(watchdog[1], line))
         elif line in by_name:
             name = line.text.split()[1].rstrip(":")
-            found.append(NicMessage(addresses.get(name) or _address(name), line))
-    return tuple(found)
+            messages.append(NicMessage(addresses.get(name) or _parse_address(name), line))
+    return tuple(messages)
 
 
-def _address(name: str) -> str:
-    """The PCI address that the name of an RDMA device tells, or the name."""
+def _parse_address(name: str) -> str:
+    """Parse the PCI address in the name of an RDMA device; else return the name."""
     if match := RDMA_ADDRESS.fullmatch(name):
         domain, bus, slot, function = (int(part or 0) for part in match.groups())
         return f"{domain:04x}:{bus:02x}:{slot:02x}.{function}"
@@ -184,23 +184,23 @@ FATAL = r"(?<![\w-])[Ff]atal\b"
 
 
 def xids(log: KernelLog) -> tuple[Event, ...]:
-    """Xids by GPU and number, the latest first."""
-    return _events(log, XID, switch=False)
+    """List Xids by GPU and number, the latest first."""
+    return _collect_events(log, XID, switch=False)
 
 
 def sxids(log: KernelLog) -> tuple[Event, ...]:
-    """SXids by NVSwitch and number. Each comes as several lines, of which the first says whether it is fatal."""
-    return _events(log, SXID, switch=True)
+    """List SXids by NVSwitch and number. Each has several lines, the first of which says whether it is fatal."""
+    return _collect_events(log, SXID, switch=True)
 
 
 def last_reset(log: KernelLog) -> float:
-    """When GPUs were last reset, as far as the kernel says so: a reset of GPUs joined by NVSwitches takes the switches with it, and
-    their driver finds them anew. 0 where it does not say."""
+    """Find the time of the last GPU reset in the log: a reset of GPUs joined by NVSwitches includes the switches, and their
+    driver then logs them anew. 0 if none is logged."""
     return max((line.at for line in log.matching(SWITCH_FOUND)), default=0.0)
 
 
-def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
-    found: dict[tuple[str, int, bool, str], Event] = {}
+def _collect_events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
+    events: dict[tuple[str, int, bool, str], Event] = {}
     for line in log.lines:
         match = pattern.match(line.text)
         if match is None:
@@ -209,16 +209,16 @@ def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[
         if switch and not re.match(r"(?i)(non-)?fatal", text):
             continue
         key = device, number, re.search(FATAL, text) is not None, "" if switch else asks(number, text)
-        count = (found[key].count if key in found else 0) + line.times
-        found[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
-    return tuple(sorted(found.values(), key=lambda one: -one.at))
+        count = (events[key].count if key in events else 0) + line.times
+        events[key] = Event(device=device, number=number, count=count, at=line.at, text=text, switch=switch)
+    return tuple(sorted(events.values(), key=lambda event: -event.at))
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(since: str, now: float | None = None) -> str:
-    """What the script is asked for: nothing for this boot, `-SECONDS` before now, or `@TIME`. Raises ValueError."""
+    """Convert the script's argument: empty for this boot, `-SECONDS` before now, or `@TIME`. Raises ValueError."""
     if since == "boot":
         return ""
     if match := re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", since):
@@ -229,8 +229,8 @@ def seconds(since: str, now: float | None = None) -> str:
     return f"@{int(at)}"
 
 
-def asked(host: Any) -> Mapping[str, str]:
-    """The variable of a script that begins with SINCE."""
+def build_variables(host: Any) -> Mapping[str, str]:
+    """Return the variable of a script that begins with SINCE."""
     block = host.capabilities.get("health")
     return {"since": seconds(block.since) if block else ""}
 
@@ -238,12 +238,12 @@ def asked(host: Any) -> Mapping[str, str]:
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
 """Shell: $since in Unix time, empty for this boot; $n is now."""
 SWITCH_FOUND = "nvidia-nvswitch: Probing device "
-"""Oracle's checks take this line behind the last Xid for the reset (gpu_reset_reboot in
-https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe writes it
-(https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). Of one GPU that is reset alone,
-no line is known."""
+"""Oracle's checks take this line after the last Xid for the reset (gpu_reset_reboot in
+https://github.com/oracle-quickstart/oci-hpc/blob/main/playbooks/roles/healthchecks/files/check_gpu_setup.py); nvswitch_probe
+writes it (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/kernel-open/nvidia/linux_nvswitch.c). No line is
+known for one GPU that is reset alone."""
 OFF_BUS = "NVRM: .*fallen off the bus"
-"""A driver that finds a GPU gone as it loads, or opens it, has no Xid for that: os_pci probing in nv-pci.c and nv.c of
+"""A driver that finds a GPU gone while it loads or opens it logs no Xid: os_pci probing in nv-pci.c and nv.c of
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia; gpud and NVSentinel judge the line, too
 (https://github.com/leptonai/gpud/pull/1209)."""
 RESET_REQUIRED = "NVRM: .*(NV_ERR_RESET_REQUIRED|likely in a bad state and may need to be reset)"
@@ -254,7 +254,7 @@ REBOOT_REQUIRED = {
     "uvm-fatal": "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error ",
     "nvlink-detection": "NVRM: knvlink(DiscoverPostRxDetLinks|UpdatePostRxDetectLinkMask)_.*(Mask failed|mask)!",
 }
-"""What the driver says where only a reboot helps, by its key in catalog/data/symptoms.yaml, which has the sources."""
+"""The driver's lines if only a reboot helps, by their key in catalog/data/symptoms.yaml, which has the sources."""
 SAID = "|".join((SWITCH_FOUND, OFF_BUS, RESET_REQUIRED, *REBOOT_REQUIRED.values()))
 XIDS = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{SAID}"
 KERNEL = (
@@ -267,9 +267,9 @@ KERNEL = (
 )
 PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
 NUMBERS = "0x[0-9a-f]+|[0-9][0-9][0-9]+"
-"""What differs in lines of one kind: times, addresses in memory, process ids. A device's bus and a severity stay."""
+"""Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity stay."""
 KINDS = 200
-"""How many kinds of lines are kept apart."""
+"""Maximum number of kinds of lines."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 {SINCE}
@@ -297,4 +297,4 @@ all | {kernel_lines.filtered("|".join(KERNEL))} |
   last 20 'k = $0; gsub(/{NUMBERS}/, "#", k); gsub(/ +/, " ", k); if (!(k in n) && ++m > {KINDS}) k = "rest"'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
-KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=asked, speaks=True)
+KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=build_variables, speaks=True)

@@ -1,4 +1,4 @@
-"""Kernel modules: what is loaded, what modprobe is told, what each installed kernel has."""
+"""Kernel modules: those loaded, the configuration of modprobe, and those of each installed kernel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
 
 NAME = re.compile(r"[\w.+-]+", re.ASCII)
-"""What a module may be called."""
+"""Pattern of a module's name."""
 
 
 class Modprobe(msgspec.Struct, frozen=True):
-    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in the place of
-    modules. `before`: what is loaded before a module (softdep)."""
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in place
+    of modules. `before`: modules loaded before a module (softdep)."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
@@ -24,13 +24,13 @@ class Modprobe(msgspec.Struct, frozen=True):
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
-    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none, as
-    with unified images and ostree), its headers, its NVIDIA modules.
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot has none,
+    as with unified images and ostree), its headers, its NVIDIA modules.
 
-    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
-    the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
-    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known. `strays`: other modules of the set that have
-    another version, as NAME=VERSION.
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the kernel
+    that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module does not
+    state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other modules of the set
+    with another version, as NAME=VERSION.
     """
 
     release: str
@@ -45,12 +45,12 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alien(self) -> bool:
-        """Whether its NVIDIA module is for another kernel, and this one refuses it."""
+        """True if its NVIDIA module is for another kernel, so that this one refuses it."""
         return self.built not in ("", self.release)
 
 
 def underscored(name: str) -> str:
-    """A module's name as the kernel writes it."""
+    """Return a module's name as the kernel writes it."""
     return name.replace("-", "_")
 
 
@@ -92,7 +92,7 @@ def parse_modprobe(output: Output) -> Modprobe:
 
 
 BESIDE = "2"
-"""A kernel's image lies beside its modules alone. In a container that has the machine's /lib/modules it is the machine's."""
+"""Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the machine's."""
 
 
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
@@ -125,7 +125,7 @@ BUILT_IN = Probe(
     parse_built_in,
     "cat /lib/modules/$(uname -r)/modules.builtin",
 )
-"""Modules that are part of the running kernel itself: always there, never in lsmod."""
+"""Modules that are part of the running kernel itself: always present, never in lsmod."""
 MODPROBE = Probe(
     "modprobe_config",
     "modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) '",
@@ -165,7 +165,7 @@ done""",
     parse_kernels,
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
 )
-"""Kernels that can boot, or that modules are built for (headers without an image: a container)."""
+"""Kernels that can boot, or for which modules are built (headers without an image: a container)."""
 
 
 class BuiltModule(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ class BuiltModule(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """Whether this kernel can load it. One that weak-updates links was built for another kernel with the same symbols."""
+        """True if this kernel can load it. One that weak-updates links was built for another kernel with the same symbols."""
         return bool(self.path) and ("/weak-updates/" in self.path or self.kernel in ("", self.release))
 
 

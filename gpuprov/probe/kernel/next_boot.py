@@ -1,6 +1,5 @@
-"""What the bootloader starts at the next boot: GRUB's menu with its environment, boot loader entries, systemd-boot's own word.
-
-GRUB's configuration as it was generated is what counts: `GRUB_DEFAULT` and `grub-set-default` have no effect but through it.
+"""The kernel that the bootloader starts next: GRUB's menu with its environment, boot loader entries, systemd-boot's report.
+GRUB's generated configuration decides: `GRUB_DEFAULT` and `grub-set-default` take effect only through it.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ from gpuprov.probe.kernel import grub_menu, systemd_boot
 
 
 class NextBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`kernel`: the release that the bootloader starts next; empty where it cannot be known, and `unknown` says why.
-
-    `once`: it starts it one time only, and `after` from then on (empty: not known). `by`: the setting that chose it.
-    `choices`: what grub-reboot takes to have a kernel started, by its release; empty where it is not heeded.
+    """The next boot. `kernel`: the release that the bootloader starts next; empty if unknown, and `unknown` is the reason.
+    `once`: it is started one time only, and `after` from then on (empty: unknown). `by`: the setting that chose it. `choices`:
+    grub-reboot's argument for each kernel release; empty if grub-reboot has no effect.
     """
 
     loader: str = ""
@@ -38,11 +36,11 @@ def parse_next_boot(output: Output) -> NextBoot:
     loader = next((name.split()[1] for name in parts if name.startswith("@loader ")), "")
     if loader == "grub":
         entries = {name.partition(" ")[2]: lines for name, lines in parts.items() if name.startswith("@entry ")}
-        start = grub_menu.next_start(parts.get("@menu", []), parts.get("@env", []), entries)
+        start = grub_menu.find_next_start(parts.get("@menu", []), parts.get("@env", []), entries)
         return NextBoot(loader="GRUB", **start)
     if loader == "systemd-boot":
-        told = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.NAMES}
-        return NextBoot(loader="systemd-boot", **systemd_boot.next_start(parts.get("@list", []), told))
+        variables = {name: "".join(parts.get(f"@{name}", [])).strip() for name in systemd_boot.NAMES}
+        return NextBoot(loader="systemd-boot", **systemd_boot.find_next_start(parts.get("@list", []), variables))
     return NextBoot(unknown="no configuration of GRUB or systemd-boot was found")
 
 

@@ -1,4 +1,4 @@
-"""What kernel modules are signed with: DKMS's settings, the site's key on the host, the signature of each module on disk."""
+"""Signing of kernel modules: DKMS's settings, the site's key on the host, the signature of each module on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DKMS_SINCE = "3.0.4"
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
-    """One module's: the signer's name and the serial number of its certificate; both empty for an unsigned module."""
+    """The signature of a module: the signer's name and its certificate's serial number; both empty for an unsigned module."""
 
     kernel: str
     module: str
@@ -24,8 +24,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
-    """`settings`: what DKMS is told, the last word of each. `key`: owner and mode of the site's key, empty without one.
-    `certificate`: SHA-256 of the file of its certificate. `pair`: whether the two belong together; None without openssl."""
+    """The state. `settings`: DKMS's settings, the last value of each. `key`: owner and mode of the site's key, empty without a
+    key. `certificate`: SHA-256 of its certificate's file. `pair`: whether the two belong together; None without openssl."""
 
     settings: dict[str, str] = {}
     key: str = ""
@@ -37,13 +37,13 @@ class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_signing(output: Output) -> ModuleSigning:
     rows = [line.split("|") for line in output.text.splitlines()]
-    told = {row[0]: row[1] for row in rows if len(row) == 2}
+    fields = {row[0]: row[1] for row in rows if len(row) == 2}
     return ModuleSigning(
         settings={row[1]: row[2] for row in rows if row[0] == "setting"},
-        key=told.get("key", ""),
-        certificate=told.get("certificate", ""),
-        pair=None if told.get("pair") == "?" else told.get("pair") == "1",
-        written="written" in told,
+        key=fields.get("key", ""),
+        certificate=fields.get("certificate", ""),
+        pair=None if fields.get("pair") == "?" else fields.get("pair") == "1",
+        written="written" in fields,
         modules=tuple(
             Signature(kernel=row[1], module=row[2], signer=row[3], serial=serial(row[4]))
             for row in rows
@@ -53,11 +53,11 @@ def parse_signing(output: Output) -> ModuleSigning:
 
 
 SHORT = 10
-"""Hexadecimal digits of a fingerprint that mokutil shows in a short list."""
+"""Number of hexadecimal digits of a fingerprint in mokutil's short list."""
 
 
 class Enrolled(frozenset[str]):
-    """Fingerprints of certificates. `serials`: their serial numbers; `whole`: of every one of them."""
+    """Fingerprints of certificates. `serials`: their serial numbers; `whole`: every certificate has one in the list."""
 
     serials: frozenset[str] = frozenset()
     whole: bool = False
@@ -67,10 +67,10 @@ def parse_enrolled(output: Output) -> Enrolled:
     lines = [line.strip().lower() for line in output.text.splitlines() if line.strip()]
     serials = [line.removeprefix("serial ") for line in lines if line.startswith("serial ")]
     prints = [line.replace(":", "") for line in lines if not line.startswith("serial ")]
-    found = Enrolled(prints)
-    found.serials = frozenset(map(serial, serials))
-    found.whole = len(serials) == len(prints) > 0
-    return found
+    enrolled = Enrolled(prints)
+    enrolled.serials = frozenset(map(serial, serials))
+    enrolled.whole = len(serials) == len(prints) > 0
+    return enrolled
 
 
 MODULE_SIGNING = Probe(
@@ -113,15 +113,15 @@ true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
-"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; where mokutil shows no more of them,
-the beginnings of their fingerprints (`SHORT` digits).
+"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no more, the
+beginnings of the fingerprints (`SHORT` digits).
 
-mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short, unless it is told --verbose-listing; before it and
-from 0.7.2 on they are shown whole."""
+mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it and from
+0.7.2 on they are shown in full."""
 SITE_KEY = Probe(
     "site_key",
     f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",
     lambda output: tuple(output.text.split()),
     f"ls {FOLDER} {SETTINGS_FILE}",
 )
-"""What is on the host of a key of the site's: the files of it."""
+"""The files of the site's key on the host."""

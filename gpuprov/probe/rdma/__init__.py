@@ -1,4 +1,4 @@
-"""The RDMA devices of a host, and ports that are slower than their like."""
+"""The RDMA devices of a host, and ports that are slower than comparable ones."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class SlowPort(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
-    """Ports below the rate that more than half of the ports have of the same model and link layer."""
+    """Find ports below the rate of more than half of the ports of the same model and link layer."""
     alike: dict[tuple[str, str], list[tuple[RdmaDevice, RdmaPort]]] = {}
     for device in devices:
         for port in device.ports if device.works and not device.soft and not device.virtual else ():
             if port.state == "ACTIVE" and port.rate:
                 alike.setdefault((device.identifier, port.link_layer), []).append((device, port))
-    found = []
+    slow = []
     for ports in alike.values():
         usual, count = Counter(port.rate for _, port in ports).most_common(1)[0]
-        found += [
+        slow += [
             SlowPort(device=device.name, address=device.address, port=port.number, rate=port.rate, usual=usual)
             for device, port in ports
             if port.rate < usual and count * 2 > len(ports)
         ]
-    return found
+    return slow

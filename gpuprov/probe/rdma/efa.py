@@ -1,4 +1,4 @@
-"""AWS's EFA on a host: the driver of each kernel and in memory, libfabric's own view, the plugin for NCCL, and what is in the way."""
+"""AWS's EFA on a host: the driver of each kernel and in memory, libfabric's own view, the plugin for NCCL, and conflicts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
 class Efa(msgspec.Struct, frozen=True, kw_only=True):
     """`product`: the instance type, as DMI has it. `functions`: PCI functions of EFA with the driver that each is bound to.
 
-    `loaded`, `version`: the module in memory, and its version. `stale`: another build than the one on disk; the kernel's own has no
-    version, and on Debian no srcversion either. `p2p`: the provider of GPU memory that the driver shows, by device; one is missing
-    where its driver shows none. `installer`: the version that the installer noted, `record`: what gpuprov noted of it. `domains`: what
-    fi_info lists, None without fi_info; `complaint`: its last words. `plugins`: paths of libnccl-net*.so in the order in which the
-    dynamic linker finds them. `packages`: libfabric's and the plugin's versions. `environment`: (file, name, value) of FI_ and RDMAV_
-    in the environment of logins. `core`: the path of ib_core. `users`: who has a device open.
+    `loaded`, `version`: the module in memory, and its version. `stale`: another build than on disk; the kernel's own module
+    has no version, and on Debian no srcversion either. `p2p`: the provider of GPU memory that the driver shows, by device;
+    without an entry if the driver shows none. `installer`: the version that the installer recorded, `record`: gpuprov's record
+    of it. `domains`: from fi_info, None without fi_info; `complaint`: its last line. `plugins`: paths of libnccl-net*.so in
+    the order in which the dynamic linker finds them. `packages`: libfabric's and the plugin's versions. `environment`: (file,
+    name, value) of FI_ and RDMAV_ in the login environment. `core`: the path of ib_core. `users`: processes that have a device
+    open.
     """
 
     product: str = ""
@@ -48,14 +49,14 @@ class Efa(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mine(self) -> EfaKernel | None:
-        """The kernel that runs."""
+        """The running kernel."""
         return next((kernel for kernel in self.kernels if kernel.mine), None)
 
 
 def domains(text: str) -> tuple[str, ...]:
-    """The RDMA devices of fi_info's answer; each has a domain for each fabric (efa, efa-direct): `rdmap85s0-rdm`."""
-    found = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
-    return tuple(dict.fromkeys(found))
+    """Parse the RDMA devices in fi_info's output; each has a domain for each fabric (efa, efa-direct): `rdmap85s0-rdm`."""
+    names = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
+    return tuple(dict.fromkeys(names))
 
 
 def parse(output: Output) -> Efa:
@@ -64,7 +65,7 @@ def parse(output: Output) -> Efa:
     def one(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()
 
-    told = "\n".join("|".join(cells) for cells in many.get("fi", ()))
+    listing = "\n".join("|".join(cells) for cells in many.get("fi", ()))
     environment = []
     for cells in many.get("env", ()):
         name, _, value = "|".join(cells[1:]).partition("=")
@@ -83,8 +84,8 @@ def parse(output: Output) -> Efa:
         p2p={cells[0]: "|".join(cells[1:]).strip() for cells in many.get("p2p", ())},
         installer=one("installer"),
         record=one("record"),
-        domains=domains(told) if "found" in many else None,
-        complaint="" if domains(told) else " ".join(told.split())[-200:],
+        domains=domains(listing) if "found" in many else None,
+        complaint="" if domains(listing) else " ".join(listing.split())[-200:],
         plugins=tuple(dict.fromkeys(cells[0] for cells in many.get("plugin", ()))),
         packages={cells[0]: cells[1] for cells in many.get("package", ()) if len(cells) > 1 and cells[1]},
         environment=tuple(environment),
@@ -148,4 +149,4 @@ EFA = Probe(
     "modinfo efa; cat /opt/amazon/efa_installed_packages; fi_info -p efa -t FI_EP_RDM; ldconfig -p | grep libnccl-net",
     speaks=True,
 )
-"""EFA by its PCI ids 1d0f:efaX and its driver's name: https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""
+"""EFA, by its PCI ids 1d0f:efaX and its driver's name: https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""

@@ -1,4 +1,4 @@
-"""Alibaba's eRDMA on a host: the driver of each kernel, what is loaded, what modprobe is told, the MTU, and what is in the way."""
+"""Alibaba's eRDMA on a host: the driver of each kernel, the loaded module, modprobe's options, the MTU, and conflicts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.kernel.initramfs import INITRAMFS
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 from gpuprov.reading import numbers
 
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it takes.
-
-    `mad`: it was built with MAD, which compat mode's connection management needs. `mine`: the kernel that runs; in a container,
-    whose kernel is another's, the newest.
+    """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts. `mad`: it
+    was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a container, which has
+    no kernel of its own, the newest.
     """
 
     release: str
@@ -30,20 +29,20 @@ class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vendor(self) -> bool:
-        """Alibaba's driver: the kernel's own has no parameters."""
+        """True for Alibaba's driver: the kernel's own has no parameters."""
         return "compat_mode" in self.parameters
 
 
 class Erdma(SetsAtBoot, frozen=True, kw_only=True):
     """`functions`: PCI functions of eRDMA with the driver that each is bound to. `parameters`: of the loaded module.
 
-    `stale`: another build than the one on disk is loaded. `options`: what modprobe gives the module, the last value of each.
-    `files`: lines about it in modprobe.d, by file. `vendor_file`: /etc/modprobe.d/erdma.conf, the driver package's, is there.
-    `users`: processes that hold a device: (pid, name). `holders`: modules that use it. `listening`: TCP ports.
-    `ephemeral`, `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers. `core`: the
-    path of ib_core. `lacks`: erdma needs OFED's symbol, and no module of that kernel has it. `registered`: dkms status.
-    `record`: SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed ones of RDMA. `eadm`: what
-    `eadm ver` says, None without eadm.
+    `stale`: another build than on disk is loaded. `options`: modprobe's options for the module, the last value of each.
+    `files`: lines about it in modprobe.d, by file. `vendor_file`: /etc/modprobe.d/erdma.conf, the driver package's, exists.
+    `users`: processes that hold a device: (pid, name). `holders`: modules that use it. `listening`: TCP ports. `ephemeral`,
+    `reserved`: ip_local_port_range, ip_local_reserved_ports. `ofed`: OFED's folder with Module.symvers. `core`: the path of
+    ib_core. `lacks`: the OFED symbol that erdma needs and no module of that kernel has. `registered`: dkms status. `record`:
+    SHA-256 of the installer that gpuprov ran, and its mode. `packages`: installed RDMA packages. `eadm`: output of `eadm ver`,
+    None without eadm.
     """
 
     kernels: tuple[ErdmaKernel, ...] = ()
@@ -73,14 +72,14 @@ class Erdma(SetsAtBoot, frozen=True, kw_only=True):
 
     @property
     def onhost(self) -> state.State:
-        """As the program at boot reads it."""
+        """The state in the form of the program at boot."""
         return state.State(
             self.functions, self.loaded, self.stale, self.parameters, self.pairs, self.users, self.holders
         )
 
     @property
     def mine(self) -> ErdmaKernel | None:
-        """The kernel that runs."""
+        """The running kernel."""
         return next((kernel for kernel in self.kernels if kernel.mine), None)
 
 
@@ -161,7 +160,7 @@ command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 |
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
 """
-    + boot_unit.script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
+    + boot_unit.build_script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
     + "true"
 )
 ERDMA = Probe(
@@ -173,7 +172,7 @@ ERDMA = Probe(
 )
 BUILD = Probe(
     "erdma_build",
-    packages_script(
+    build_packages_script(
         "debhelper autotools-dev dkms libnl-3-dev libnl-route-3-dev cmake 'linux-headers-*'",
         r"gcc-c\+\+|dkms|cmake|kernel-devel.*",
     ),
@@ -181,7 +180,7 @@ BUILD = Probe(
     "dpkg -l debhelper autotools-dev dkms cmake 'libnl-*-dev'; rpm -q gcc-c++ dkms cmake",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages of those that the driver's build needs, by name."""
+"""Installed packages among those that the driver's build needs, by name."""
 IMAGES = Probe(
     "erdma_initramfs",
     "if [ -e /etc/gpuprov/erdma.conf ]; then\n"
@@ -192,4 +191,4 @@ IMAGES = Probe(
     INITRAMFS.parse,
     "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma; lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
 )
-"""Each initramfs, on hosts with gpuprov's eRDMA settings: whether erdma is inside, and with it gpuprov's options for it."""
+"""Each initramfs, on hosts with gpuprov's eRDMA settings: whether it contains erdma, and gpuprov's options for it."""

@@ -1,4 +1,4 @@
-"""gdrcopy on a host: its packages, its module for each kernel and in the running one, its device node."""
+"""gdrcopy on a host: its packages, its module for each kernel and in memory, its device node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 
 class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ def parse(output: Output) -> Gdrcopy:
 NAMES = ("gdrcopy", "gdrcopy-kmod", "gdrcopy-tests", "gdrdrv-dkms", "libgdrapi")
 PACKAGES = Probe(
     "gdrcopy_packages",
-    packages_script("'gdrcopy*' gdrdrv-dkms libgdrapi", "gdrcopy.*"),
+    build_packages_script("'gdrcopy*' gdrdrv-dkms libgdrapi", "gdrcopy.*"),
     parse_packages,
     "dpkg -l 'gdrcopy*' gdrdrv-dkms libgdrapi; rpm -qa 'gdrcopy*'",
     blank=PACKAGE_LISTS,
@@ -49,7 +49,7 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",
 )
-"""What the host's package sources offer of gdrcopy."""
+"""Offered versions of gdrcopy's packages."""
 GDRCOPY = Probe(
     "gdrcopy",
     r"""for d in /lib/modules/*; do

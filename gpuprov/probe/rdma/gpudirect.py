@@ -1,4 +1,5 @@
-"""GPUDirect RDMA on a host: what each kernel's modules were built against, what is loaded, what the kernel said of it."""
+"""GPUDirect RDMA on a host: the peer memory API that each kernel's modules were built against, loaded modules, and kernel
+messages."""
 
 from __future__ import annotations
 
@@ -13,12 +14,12 @@ from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.reading import is_whole
 
 Answer = Literal["yes", "no", "unknown"]
-"""unknown: a compressed module, and no program on the host that unpacks it."""
+"""unknown: the module is compressed, and the host has no program to unpack it."""
 
 
 class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer memory module on disk. `symbols`: whether it uses ib_register_peer_memory_client: built without OFED it does not, and
-    always answers "Invalid argument". `checksum`: of that symbol, where the kernel checks versions of symbols."""
+    """A peer memory module on disk. `symbols`: whether it uses ib_register_peer_memory_client: built without OFED it does not,
+    and always answers "Invalid argument". `checksum`: of that symbol, if the kernel checks symbol versions."""
 
     path: str
     version: str = ""
@@ -30,10 +31,10 @@ class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
 class KernelState(msgspec.Struct, frozen=True, kw_only=True):
     """One installed kernel. `nvidia`: version of its NVIDIA module, `open`: of the open flavour.
 
-    `core`, `core_exports`: the ib_core that modprobe takes for it, and whether that has peer memory. `uverbs`: whether its ib_uverbs
-    knows dma-buf. `options`: kernel options that are set; None where the configuration is not to be found. `symvers`: the file by
-    which a build would find the symbols, `checksum` their checksum in it; both are empty if none does. `dkms`: NAME/VERSION of the
-    driver in DKMS's tree that can build its modules again. `rebuild`: why its peer module is to be built again.
+    `core`, `core_exports`: the ib_core that modprobe would load for it, and whether that has peer memory. `uverbs`: whether
+    its ib_uverbs supports dma-buf. `options`: kernel options that are set; None if the configuration is missing. `symvers`:
+    the file in which a build would find the symbols, `checksum` their checksum in it; both empty if there is none. `dkms`:
+    NAME/VERSION of the driver in DKMS's tree that can rebuild its modules. `rebuild`: the reason to rebuild its peer module.
     """
 
     release: str
@@ -68,16 +69,18 @@ class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
     ofed: str = ""
 
     def targets(self) -> tuple[KernelState, ...]:
-        """The kernels that can boot; in a container, which has none, those with headers."""
+        """The bootable kernels; in a container, which has none, those with headers."""
         return tuple(kernel for kernel in self.kernels if kernel.bootable) or self.kernels
 
 
 def parse(output: Output) -> Gpudirect:
     rows = output.cells()
     single = {kind: many[0][0] for kind, many in rows.items()}
-    kernels = [_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])]
+    kernels = [_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])]
     return Gpudirect(
-        kernels=tuple(sorted(kernels, key=lambda one: [int(number) for number in re.findall(r"\d+", one.release)])),
+        kernels=tuple(
+            sorted(kernels, key=lambda kernel: [int(number) for number in re.findall(r"\d+", kernel.release)])
+        ),
         running=single.get("running", ""),
         loaded={name: int(count) if is_whole(count) else 0 for name, count in rows.get("loaded", [])},
         holders=tuple(name for name in single.get("holders", "").split(",") if name.strip("-")),
@@ -93,7 +96,7 @@ def parse(output: Output) -> Gpudirect:
     )
 
 
-def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> KernelState:
+def _build_kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> KernelState:
     def mine(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == release]
 
@@ -106,13 +109,17 @@ def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> K
         open="GPL" in nvidia[1],
         modules={
             name: PeerModule(
-                path=path, version=version, symbols=_answer(symbols), checksum=checksum, parameters=tuple(taken.split())
+                path=path,
+                version=version,
+                symbols=_parse_answer(symbols),
+                checksum=checksum,
+                parameters=tuple(taken.split()),
             )
             for name, path, version, symbols, checksum, taken in mine("module")
         },
         core=core[0],
-        core_exports=_answer(core[1]),
-        uverbs=_answer((mine("uverbs") or [["no"]])[0][0]),
+        core_exports=_parse_answer(core[1]),
+        uverbs=_parse_answer((mine("uverbs") or [["no"]])[0][0]),
         options=frozenset(cells[0] for cells in options if cells[0]) if options else None,
         symvers=symvers[0],
         checksum=symvers[1],
@@ -121,7 +128,7 @@ def _kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> K
     )
 
 
-def _answer(text: str) -> Answer:
+def _parse_answer(text: str) -> Answer:
     return "yes" if text == "yes" else "no" if text == "no" else "unknown"
 
 
@@ -208,4 +215,4 @@ GPUDIRECT = Probe(
     "modinfo nvidia-peermem; nm FILE | grep ib_register; lsmod | grep ib_core; journalctl -k | grep peermem",
     speaks=True,
 )
-"""Which modules the kernels have, and what they were built against; what is loaded, and what the kernel said."""
+"""The kernels' modules and the API that they were built against; loaded modules, and kernel messages."""

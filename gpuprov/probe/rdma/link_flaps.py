@@ -1,4 +1,4 @@
-"""When the links of network interfaces of RDMA devices went down and came back, by the journal of this boot."""
+"""Times at which links of RDMA devices' network interfaces went down and came back, from the journal of this boot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, asked
+from gpuprov.probe.kernel.kernel_log import ADDRESS, SINCE, build_variables
 from gpuprov.reading import is_whole
 
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
@@ -18,17 +18,17 @@ SAYS = (
     r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
-"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent where somebody takes the
-interface down; systemd-networkd and NetworkManager, which tell of InfiniBand, too."""
+"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the interface is
+taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
 AGAIN = "carrier: link connected"
-"""NetworkManager says it each time, and of a link that was down for less than six seconds nothing else."""
+"""NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
 LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
-"""The driver begins anew with an adapter, whose link then comes up again."""
+"""The driver initializes an adapter again, whose link then comes up again."""
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """`flaps`: when its link came back after it was lost; not where the driver was loaded in between."""
+    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in between."""
 
     device: str
     name: str
@@ -36,7 +36,8 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
-    """`journal`: whether there is one, and root reads it. `since`: what is asked for, in Unix time; 0: this boot."""
+    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0: this
+    boot."""
 
     journal: bool
     now: float
@@ -45,7 +46,7 @@ class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> LinkFlaps:
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     names: dict[str, str] = {}
     events: dict[str, list[tuple[float, str, str]]] = {}
     loads: list[float] = []
@@ -55,51 +56,55 @@ def parse(output: Output) -> LinkFlaps:
             device, _, name = rest.partition("|")
             names.setdefault(name, device)
         elif kind in ("now", "since", "journal"):
-            told[kind] = rest.strip()
+            fields[kind] = rest.strip()
         elif kind == "line" and (line := STAMP.match(rest)):
-            at, said = float(line[1]), line[3]
-            if LOADED.match(said):
+            at, text = float(line[1]), line[3]
+            if LOADED.match(text):
                 loads.append(at)
-            for match in filter(None, (re.match(pattern, said) for pattern in SAYS)):
+            for match in filter(None, (re.match(pattern, text) for pattern in SAYS)):
                 events.setdefault(match[1], []).append((at, line[2], match[2]))
-    if not is_whole(told.get("now", "")) or not is_whole(told.get("since", "")):
+    if not is_whole(fields.get("now", "")) or not is_whole(fields.get("since", "")):
         raise ProbeFailed(f"the host's clock cannot be read: {output.text.strip()[:120]!r}")
-    since = float(told["since"])
+    since = float(fields["since"])
     interfaces = tuple(
-        Interface(device=device, name=name, flaps=_flaps(events.get(name, []), loads, since))
+        Interface(device=device, name=name, flaps=_find_flaps(events.get(name, []), loads, since))
         for name, device in sorted(names.items())
     )
     return LinkFlaps(
-        journal=told.get("journal", "0") not in ("", "0"), now=float(told["now"]), since=since, interfaces=interfaces
+        journal=fields.get("journal", "0") not in ("", "0"),
+        now=float(fields["now"]),
+        since=since,
+        interfaces=interfaces,
     )
 
 
-def _flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
-    """By the witness that saw most of them: up, down, and up again. A link that comes up after a boot has not been up before."""
+def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since: float) -> tuple[float, ...]:
+    """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot has not
+    been up before."""
     seen = [
-        tuple(up for down, up in _outages([(at, said) for at, who, said in events if who == witness])
+        tuple(up for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
               if up >= since and not any(down <= load <= up for load in loads))
         for witness in dict.fromkeys(who for _, who, _ in events)
     ]  # fmt: skip
     return max(seen, key=len, default=())
 
 
-def _outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
-    """From when to when it was down, each between two times at which it was up. Where somebody took the interface down, or it is a new
-    one, as after a visit to a container's network, nothing is known of before."""
-    found: list[tuple[float, float]] = []
+def _find_outages(events: list[tuple[float, str]]) -> list[tuple[float, float]]:
+    """Return the begin and end of each outage between two times at which the link was up. If the interface was taken down, or
+    is new, as after a move to a container's network, the state before is unknown."""
+    outages: list[tuple[float, float]] = []
     was_up = False
     lost: float | None = None
-    for at, said in events:
-        if said in DOWN:
+    for at, text in events:
+        if text in DOWN:
             lost = at if was_up and lost is None else lost
-        elif said in (*UP, AGAIN):
-            lost = at if said == AGAIN and was_up and lost is None else lost
-            found += [(lost, at)] if lost is not None else []
+        elif text in (*UP, AGAIN):
+            lost = at if text == AGAIN and was_up and lost is None else lost
+            outages += [(lost, at)] if lost is not None else []
             was_up, lost = True, None
         else:
             was_up, lost = False, None
-    return found
+    return outages
 
 
 LINK_FLAPS = Probe(
@@ -123,6 +128,6 @@ j _SYSTEMD_UNIT=systemd-networkd.service + _SYSTEMD_UNIT=NetworkManager.service 
 true""",
     parse,
     "journalctl -b | grep -E 'Link (up|down)|(Gained|Lost) carrier|carrier: link'",
-    asks=asked,
+    asks=build_variables,
     speaks=True,
 )

@@ -1,4 +1,4 @@
-"""What NCCL is told on a host: its files, the environment of logins, and whether what they name is there."""
+"""NCCL's configuration on a host: its files, the login environment, and whether the files that they name exist."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 
 MARK = "rdma.nccl.settings"
-"""Words of a comment that gpuprov writes into its own file."""
+"""Text of a comment that gpuprov writes into its own file."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """NAME=VALUE as a file says it."""
+    """A line NAME=VALUE of a file."""
 
     file: str
     name: str
@@ -19,11 +19,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
-    """`lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it. `others`: settings that count
-    before those of /etc/nccl.conf: root's and new users' .nccl.conf, what NCCL_CONF_FILE names, /etc/environment and /etc/profile.d.
-
-    `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name, and whether each is there. `plugins`: libnccl-net*.so that
-    the dynamic linker finds. `netdevs`: network interfaces.
+    """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
+    `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE names,
+    /etc/environment and /etc/profile.d. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name, and whether each
+    exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces.
     """
 
     lines: tuple[str, ...] | None = None
@@ -38,14 +37,14 @@ def parse(output: Output) -> NcclHost:
     many = output.rows()
     others = []
     for row in many.get("other", ()):
-        file, _, said = row.partition("|")
-        name, _, value = said.partition("=")
+        file, _, text = row.partition("|")
+        name, _, value = text.partition("=")
         others.append(Setting(file=file, name=name, value=value.strip().strip("\"'")))
     return NcclHost(
         lines=tuple(many["line"][1:]) if "line" in many else None,
         ours="ours" in many,
         others=tuple(others),
-        files={name: there == "1" for name, _, there in (row.rpartition("|") for row in many.get("file", ()))},
+        files={name: exists == "1" for name, _, exists in (row.rpartition("|") for row in many.get("file", ()))},
         plugins=tuple(many.get("plugin", ())),
         netdevs=tuple(many.get("netdev", ())),
     )

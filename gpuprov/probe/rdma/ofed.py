@@ -1,4 +1,4 @@
-"""DOCA-OFED on a host: its release, its kernel modules for each kernel and in memory, openibd, and what must not be beside it."""
+"""DOCA-OFED on a host: its release, its kernel modules for each kernel and in memory, openibd, and conflicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import UnitState
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import dnf
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
@@ -22,11 +22,11 @@ CORE = ("ib_core", "mlx5_core", "mlx5_ib")
 DEBS = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils")
 RPMS = ("doca-ofed", "mlnx-ofa_kernel-dkms", "mlnx-ofa_kernel")
 OTHERS = ("erdma", "nvidia_fs", "ko2iblnd")
-"""Modules of others that use ib_core, and so must be built again when that is another's."""
+"""Other vendors' modules that use ib_core, and so must be rebuilt when it is replaced."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A module in memory, and the file that modprobe would take for the running kernel. Checksum and version are empty where the
+    """A module in memory, and the file that modprobe would load for the running kernel. Checksum and version are empty if the
     module has none."""
 
     name: str
@@ -38,13 +38,13 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_ofed(self) -> bool:
-        """Whether the file is OFED's, and what is loaded was loaded from it."""
+        """True if the file is OFED's, and the loaded module came from it."""
         return of_ofed(self.file) and (self.checksum, self.version) == (self.file_checksum, self.file_version)
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed kernel: files of modules by name, those of DKMS that are built for it (`builds`: with their versions), and modules
-    of others that are older than OFED's ib_core. `headers`: something can be built for it."""
+    """An installed kernel: module files by name, DKMS modules built for it (`builds`: with their versions), and other vendors'
+    modules that are older than OFED's ib_core. `headers`: modules can be built for it."""
 
     release: str
     bootable: bool = False
@@ -56,15 +56,15 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ofed(UnitState, frozen=True, kw_only=True):
-    """`info` is what `ofed_info -s` says, without the colon. `dkms`: versions of OFED's modules that DKMS knows, by name; `trees`:
-    each of them, as (name, version).
+    """The installation. `info` is the output of `ofed_info -s`, without the colon. `dkms`: versions of OFED's modules that DKMS
+    knows, by name; `trees`: each of them, as (name, version).
 
-    The unit is openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's.
-    `settings`: of openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use counts.
-    `clients`: programs that have an RDMA device open. `uplink`: the interface of the default route, if it is one of mlx5_core, or a
-    bond, bridge or VLAN above one; `talks`: such interfaces with their established TCP connections. `mft_open`: dnf sources of CUDA
-    that offer mft, too. `dkms_pinned`: apt keeps DOCA's dkms out. `fetched`: names of doca-host packages that gpuprov has installed,
-    `sources`: files of package sources that are of DOCA.
+    The unit is openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's. `settings`: of
+    openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use counts. `clients`:
+    programs that have an RDMA device open. `uplink`: the interface of the default route, if mlx5_core drives it, or a bond,
+    bridge or VLAN above such an interface; `talks`: such interfaces with their established TCP connections. `mft_open`: CUDA
+    repositories of dnf that also offer mft. `dkms_pinned`: apt excludes DOCA's dkms. `fetched`: names of doca-host packages
+    that gpuprov has installed, `sources`: files of DOCA's package sources.
     """
 
     info: str = ""
@@ -86,21 +86,22 @@ class Ofed(UnitState, frozen=True, kw_only=True):
 
     @property
     def release(self) -> str:
-        """`25.10-1.7.1` of `OFED-internal-25.10-1.7.1` and of `MLNX_OFED_LINUX-24.10-2.1.8.0`; empty where nothing says it."""
+        """`25.10-1.7.1` of `OFED-internal-25.10-1.7.1` and of `MLNX_OFED_LINUX-24.10-2.1.8.0`; empty if unknown."""
         return release(self.info)
 
     def targets(self) -> tuple[Kernel, ...]:
-        """The kernels that can boot; in a container, which has none, those that modules are built for."""
+        """The bootable kernels; in a container, which has none, those that modules are built for."""
         return tuple(kernel for kernel in self.kernels if kernel.bootable) or self.kernels
 
     def unbuilt(self) -> list[tuple[str, str, str]]:
-        """What DKMS knows and has not built for a kernel that has headers: (kernel, name, version), in the order of their builds."""
+        """List modules that DKMS has not built for a kernel with headers: (kernel, name, version), in build order."""
         able = [kernel for kernel in self.targets() if kernel.headers]
-        return [(one.release, *tree) for one in able for tree in self.trees if tree not in one.builds]
+        return [(kernel.release, *tree) for kernel in able for tree in self.trees if tree not in kernel.builds]
 
 
 def release(text: str) -> str:
-    """OFED's release in what ofed_info says (`5.8-1.1.2.1`), or in the version of its kernel package: `25.10.OFED.25.10.1.7.1.1-1`."""
+    """Parse OFED's release in the output of ofed_info (`5.8-1.1.2.1`), or in the version of its kernel package:
+    `25.10.OFED.25.10.1.7.1.1-1`."""
     if match := re.search(r"OFED[A-Za-z_-]*-(\d{1,2}\.\d{1,2}(?:-[\d.]*\d)?)", text):
         return match[1]
     match = re.search(r"OFED\.(\d{1,2}\.\d{1,2})((?:\.\d+)*)", text)
@@ -108,7 +109,7 @@ def release(text: str) -> str:
 
 
 def of_ofed(file: str) -> bool:
-    """Whether a module's file is not the kernel package's own: it lies in updates/, extra/ or weak-updates/."""
+    """Return whether a module's file is not from the kernel package: it lies in updates/, extra/ or weak-updates/."""
     match = re.search(r"/lib/modules/[^/]+/([^/]+)/", file)
     return bool(match) and match[1] != "kernel" if match else False
 
@@ -121,10 +122,10 @@ def parse(output: Output) -> Ofed:
         info=single.get("info", "").strip().rstrip(":"),
         running=single.get("running", ""),
         loaded=tuple(Loaded(**dict(zip(Loaded.__struct_fields__, cells, strict=True))) for cells in rows.get("loaded", [])),
-        kernels=tuple(_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
+        kernels=tuple(_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
         trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
-        **boot_unit.state(output.rows()),
+        **boot_unit.parse_state(output.rows()),
         skipped=tuple(dict.fromkeys(cells[0] for cells in rows.get("skipped", []))),
         settings={key: value.strip('"') for key, _, value in conf} if "config" in rows else None,
         busy={name: int(count) for name, count in rows.get("busy", []) if is_whole(count)},
@@ -138,7 +139,7 @@ def parse(output: Output) -> Ofed:
     )  # fmt: skip
 
 
-def _kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
+def _build_kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
     def mine(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == name]
 
@@ -155,7 +156,7 @@ def _kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kern
 
 PACKAGES = Probe(
     "ofed_packages",
-    packages_script(
+    build_packages_script(
         "'doca-ofed*' 'doca-host*' 'mlnx-ofed-kernel-*' mlnx-tools ofed-scripts iser-dkms isert-dkms srp-dkms rdma-core mft",
         "doca-ofed.*|doca-host.*|mlnx-ofa_kernel.*|mlnx-tools|ofed-scripts|(kmod-)?(iser|isert|srp)(-dkms)?|rdma-core|mft",
     ),
@@ -175,7 +176,7 @@ INDEX = Probe(
     f"apt-cache madison {DEBS[0]}; dnf -C repoquery --showduplicates {RPMS[0]}",
     asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},
 )
-"""What the host's package sources offer of OFED, on a host that should have it."""
+"""Offered versions of OFED's packages, on a host that should have it."""
 OFED = Probe(
     "ofed",
     rf"""conf={CONFIG} pin={PIN} place={PLACE}
@@ -255,4 +256,4 @@ true""",
     "ofed_info -s; modinfo -n ib_core; dkms status; systemctl status openibd; cat /etc/infiniband/openib.conf",
     speaks=True,
 )
-"""openibd's words for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed"""
+"""openibd's message for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed"""

@@ -14,7 +14,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host import boot_unit
 from gpuprov.probe.host.boot_unit import SetsAtBoot
 from gpuprov.probe.host.roots import ROOTS
-from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "rdma_rxe", "siw", "erdma")
@@ -26,7 +26,7 @@ CONFIG = rdma.SOFT_CONFIG
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """Locked memory that a running service may have (`unlimited` or bytes): its process now, and its unit at the next start."""
+    """Locked-memory limit of a running service (`unlimited` or bytes): of its process now, and of its unit at the next start."""
 
     unit: str
     now: str
@@ -34,12 +34,13 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silent(msgspec.Struct, frozen=True, kw_only=True):
-    """A network function of NVIDIA's that its driver did not start, or that died since: mlx5_core or none has it, and there is no
-    RDMA device, netdev or mlx5_core.rdma of it. No SR-IOV function, which may be a virtual machine's, no NVLink bridge, no function
-    for Data Direct, and nothing of mlx4's (ConnectX-3 and older: drivers/net/ethernet/mellanox/mlx4/main.c), which new kernels have no
-    driver for.
+    """An NVIDIA network function that its driver did not start, or that failed since: its driver is mlx5_core or none, and it has
+    no RDMA device, netdev or mlx5_core.rdma. Excluded are SR-IOV functions, which may belong to a virtual machine, NVLink
+    bridges, functions for Data Direct, and devices of mlx4 (ConnectX-3 and older: drivers/net/ethernet/mellanox/mlx4/main.c), for
+    which new kernels have no driver.
 
-    Both ways to lose an adapter, and what a healthy one without an RDMA device keeps: https://github.com/scitix/sichek/pull/118
+    Both failures of an adapter, and the signs of a healthy one without an RDMA device:
+    https://github.com/scitix/sichek/pull/118
     """
 
     address: str
@@ -48,12 +49,11 @@ class Silent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
-    """`modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network interface.
-
-    `port_users`: programs that hold UDP port 4791; a socket of the kernel's own has no program: `kernel`.
-    `managers`: processes of opensm. `umad`: ports that user space may send management datagrams through.
-    `bound`: root there may lift no limit of a running process: a container without CAP_SYS_RESOURCE, or in a user namespace
-    (man 2 prlimit).
+    """The surroundings. `modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network
+    interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no program.
+    `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams. `bound`: root on the
+    host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a user namespace (man 2
+    prlimit).
     """
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
@@ -132,14 +132,14 @@ for p in /sys/bus/pci/devices/*; do
   [ -L "$p/driver" ] && w=$(readlink "$p/driver")
   case $w in ''|*/mlx5_core) echo "silent|${{p##*/}}|$i|$q" ;; esac
 done
-{boot_unit.script(SOFT, CONFIG)}true""",
+{boot_unit.build_script(SOFT, CONFIG)}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,
 )
 PACKAGES = Probe(
     "rdma_packages",
-    packages_script(DEBS, RPMS),
+    build_packages_script(DEBS, RPMS),
     parse_packages,
     "dpkg -l rdma-core ibverbs-providers; rpm -q rdma-core libibverbs",
     blank=PACKAGE_LISTS,

@@ -1,7 +1,8 @@
-"""What a host's package managers remember: which package was changed when, by which command, and for whom where they say it.
+"""The history of a host's package managers: packages changed, with time, command, and user if logged.
 
-apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and libzypp
-write local time without a zone: the host says which offset it had at these times, or, in older captures, only which it has now.
+apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt, dpkg and
+libzypp write local time without a zone: the host reports its offset at these times, or, in older captures, only its present
+one.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from gpuprov.probe.base import Output, Probe
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty where the log names
-    none; `command` is the command line as it was logged, `user` who asked for it."""
+    """One package that was installed, upgraded, downgraded or removed. `before` and `after` are versions, empty if the log
+    names none; `command` is the logged command line, `user` the user who ran it."""
 
     at: datetime
     action: str
@@ -30,7 +31,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """Events, the oldest first. `logs`: the package managers whose logs are there; without one nothing is known."""
+    """Events, the oldest first. `logs`: the package managers with logs; without any, nothing is known."""
 
     events: tuple[Event, ...] = ()
     logs: tuple[str, ...] = ()
@@ -51,13 +52,13 @@ _DNF_READS = frozenset(
     "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update check-upgrade check help alias"
     " versionlock config-manager updateinfo needs-restarting changelog clean download mark reposync repoclosure".split()
 )
-"""Commands that change no package, of those that dnf logs."""
+"""Commands in dnf's log that change no package."""
 _DNF_CHANGES = {
     "history": ("undo", "redo", "rollback", "replay"),
     "module": ("install", "remove", "update", "upgrade", "switch-to"),
     "group": ("install", "remove", "erase", "update", "upgrade"),
 }
-"""What of these commands changes one."""
+"""Arguments with which these commands do change packages."""
 _DNF_VALUED = frozenset(
     "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo --disablerepo"
     " --repo --repoid --repofrompath --installroot --releasever --rpmverbosity --color --forcearch --comment --destdir --downloaddir"
@@ -66,10 +67,10 @@ _DNF_VALUED = frozenset(
 """Options whose value may be the next word."""
 _LOCAL = "%Y-%m-%d %H:%M:%S"
 _APT_RUN = timedelta(hours=6)
-"""What dpkg does for apt, it does so soon after apt began."""
+"""Longest time after apt began in which dpkg works for it."""
 
 Zones = Sequence[tuple[datetime, timezone]]
-"""Since which local time the host had which offset."""
+"""UTC offsets of the host, each with the local time from which it applied."""
 
 
 def parse_history(output: Output) -> History:
@@ -78,50 +79,50 @@ def parse_history(output: Output) -> History:
     lines: list[str] = []
     for line in output.text.splitlines():
         if line.startswith("@zone "):
-            zones[0] = (datetime.min, _offset(line.removeprefix("@zone ").strip()))
+            zones[0] = (datetime.min, _parse_offset(line.removeprefix("@zone ").strip()))
         elif line.startswith("@since "):
             offset, _, since = line.removeprefix("@since ").partition(" ")
-            zones.append((datetime.strptime(since, _LOCAL), _offset(offset)))
+            zones.append((datetime.strptime(since, _LOCAL), _parse_offset(offset)))
         elif line in ("@apt", "@dpkg", "@dnf", "@zypper"):
             lines = parts.setdefault(line[1:], [])
         else:
             lines.append(line)
-    by_apt = tuple(_of_apt(parts.get("apt", []), zones))
+    by_apt = tuple(_parse_apt(parts.get("apt", []), zones))
     events = [
         *by_apt,
-        *_of_dpkg(parts.get("dpkg", []), zones, by_apt),
-        *_of_dnf(parts.get("dnf", [])),
-        *_of_zypper(parts.get("zypper", []), zones),
+        *_parse_dpkg(parts.get("dpkg", []), zones, by_apt),
+        *_parse_dnf(parts.get("dnf", [])),
+        *_parse_zypper(parts.get("zypper", []), zones),
     ]
     return History(tuple(sorted(events, key=lambda event: event.at)), tuple(parts))
 
 
-def _offset(text: str) -> timezone:
-    found = re.fullmatch(r"([+-])(\d\d)(\d\d)", text)
-    if not found:
+def _parse_offset(text: str) -> timezone:
+    match = re.fullmatch(r"([+-])(\d\d)(\d\d)", text)
+    if not match:
         raise ValueError(f"no offset of a time zone: {text[:20]!r}")
-    minutes = int(found[2]) * 60 + int(found[3])
-    return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    minutes = int(match[2]) * 60 + int(match[3])
+    return timezone(timedelta(minutes=-minutes if match[1] == "-" else minutes))
 
 
-def _of_apt(lines: list[str], zones: Zones) -> Iterator[Event]:
-    """Blocks that begin with Start-Date; what is before the first one was cut off by the limit of what is read."""
+def _parse_apt(lines: list[str], zones: Zones) -> Iterator[Event]:
+    """Parse blocks that begin with Start-Date; the text before the first one was truncated by the read limit."""
     block: dict[str, str] = {}
     for line in [*lines, "Start-Date: "]:
         key, _, value = line.partition(": ")
         if key == "Start-Date":
-            yield from _of_block(block, zones)
+            yield from _parse_block(block, zones)
             block = {}
         if key == "Start-Date" or "start-date" in block:
             block[key.lower()] = value.strip()
 
 
-def _of_block(block: dict[str, str], zones: Zones) -> Iterator[Event]:
-    if not (at := _local(" ".join(block.get("start-date", "").split()), zones)):
+def _parse_block(block: dict[str, str], zones: Zones) -> Iterator[Event]:
+    if not (at := _parse_local(" ".join(block.get("start-date", "").split()), zones)):
         return
     for key, action in _APT.items():
-        for name, _arch, told in _APT_PACKAGE.findall(block.get(key, "")):
-            versions = [version for version in told.split(", ") if version != "automatic"]
+        for name, _arch, packages in _APT_PACKAGE.findall(block.get(key, "")):
+            versions = [version for version in packages.split(", ") if version != "automatic"]
             old = action in ("upgraded", "downgraded", "removed")
             yield Event(
                 at=at,
@@ -134,19 +135,19 @@ def _of_block(block: dict[str, str], zones: Zones) -> Iterator[Event]:
             )
 
 
-def _of_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterator[Event]:
-    """What dpkg did and apt's own log does not tell. It logs no command."""
-    told: dict[tuple[str, str, str], list[datetime]] = {}
-    for one in sorted(by_apt, key=lambda one: one.at):
-        told.setdefault((one.package, one.after, one.after or one.before), []).append(one.at)
+def _parse_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterator[Event]:
+    """Parse dpkg's changes that apt's own log does not have. dpkg logs no command."""
+    changes: dict[tuple[str, str, str], list[datetime]] = {}
+    for event in sorted(by_apt, key=lambda event: event.at):
+        changes.setdefault((event.package, event.after, event.after or event.before), []).append(event.at)
     for line in lines:
         cells = line.split()
         if len(cells) != 6 or cells[2] not in ("install", "upgrade", "remove"):
             continue
         package = cells[3].partition(":")[0]
         before, after = ("" if cell == "<none>" else cell for cell in cells[4:])
-        begun = told.get((package, after, after or before), [])
-        if not (at := _local(" ".join(cells[:2]), zones)):
+        begun = changes.get((package, after, after or before), [])
+        if not (at := _parse_local(" ".join(cells[:2]), zones)):
             continue
         if not (number := bisect_right(begun, at)) or at > begun[number - 1] + _APT_RUN:
             action = {"install": "installed", "upgrade": "upgraded", "remove": "removed"}[cells[2]]
@@ -156,8 +157,8 @@ def _of_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iterato
             )
 
 
-def _dnf_reads(command: str) -> bool:
-    """Whether it changes no package."""
+def _is_dnf_query(command: str) -> bool:
+    """Return whether the command changes no package."""
     words = iter(command.split()[1:])
     plain: list[str] = []
     for word in words:
@@ -169,11 +170,11 @@ def _dnf_reads(command: str) -> bool:
     return not verb or verb in _DNF_READS or (verb in _DNF_CHANGES and of not in _DNF_CHANGES[verb])
 
 
-def _of_runs(told: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, str]]:
-    """When each run of dnf began, and its command; what uses dnf as a library, as Ansible does, logs a begin only. A command that
-    changes no package is left out with its begin: it may run beside one that does."""
+def _select_runs(lines: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, str]]:
+    """Return begin and command of each run of dnf; programs that use dnf as a library, as Ansible does, log a begin only. A
+    command that changes no package is left out with its begin, as it may run beside one that does."""
     runs: list[tuple[datetime, str]] = []
-    for at, kind, value in told:
+    for at, kind, value in lines:
         if kind == _DNF_BEGINS:
             runs.append((at, ""))
             continue
@@ -181,39 +182,39 @@ def _of_runs(told: Iterable[tuple[datetime, str, str]]) -> list[tuple[datetime, 
             at = runs.pop()[0]
         if kind == _DNF_AUTOMATIC:
             runs.append((at, "dnf-automatic"))
-        elif not _dnf_reads(value):
+        elif not _is_dnf_query(value):
             runs.append((at, value))
     return runs
 
 
-def _of_dnf(lines: list[str]) -> Iterator[Event]:
-    """Each package by the run before it. Its old version stands in a line of its own, later."""
-    told: list[tuple[datetime, str, str]] = []
+def _parse_dnf(lines: list[str]) -> Iterator[Event]:
+    """Parse dnf's changes, each with the run before it. A package's old version is in a later line of its own."""
+    changes: list[tuple[datetime, str, str]] = []
     begun: list[tuple[datetime, str, str]] = []
     for line in lines:
         stamp, _, rest = line.partition(" ")
         kind, _, value = rest.partition(" ")[2].strip().partition(": ")
-        if at := _stamped(stamp):
-            (begun if kind in ("Command", _DNF_BEGINS, _DNF_AUTOMATIC) else told).append((at, kind, value))
-    runs = _of_runs(sorted(begun, key=lambda one: one[0]))
+        if at := _parse_stamp(stamp):
+            (begun if kind in ("Command", _DNF_BEGINS, _DNF_AUTOMATIC) else changes).append((at, kind, value))
+    runs = _select_runs(sorted(begun, key=lambda run: run[0]))
     events: list[Event] = []
     without: dict[tuple[str, str], list[int]] = {}
-    for at, kind, value in sorted(told, key=lambda one: one[0]):
-        if not (found := _RPM.match(value)):
+    for at, kind, value in sorted(changes, key=lambda change: change[0]):
+        if not (match := _RPM.match(value)):
             continue
-        version = (f"{found['epoch']}:" if found["epoch"] not in (None, "0") else "") + found["version"]
+        version = (f"{match['epoch']}:" if match["epoch"] not in (None, "0") else "") + match["version"]
         if kind in _DNF_OLD:
-            if waiting := without.get((found["name"], _DNF_OLD[kind])):
+            if waiting := without.get((match["name"], _DNF_OLD[kind])):
                 number = waiting.pop()
                 events[number] = msgspec.structs.replace(events[number], before=version)
         elif kind in _DNF:
             gone = _DNF[kind] == "removed"
-            without.setdefault((found["name"], _DNF[kind]), []).append(len(events))
+            without.setdefault((match["name"], _DNF[kind]), []).append(len(events))
             events.append(
                 Event(
                     at=at,
                     action=_DNF[kind],
-                    package=found["name"],
+                    package=match["name"],
                     before=version if gone else "",
                     after="" if gone else version,
                     command=runs[number - 1][1] if (number := bisect_right(runs, at, key=lambda run: run[0])) else "",
@@ -222,13 +223,13 @@ def _of_dnf(lines: list[str]) -> Iterator[Event]:
     yield from events
 
 
-def _of_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
-    """Each package by the command above it. An upgrade is logged as an install of the new version
+def _parse_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
+    """Parse zypper's changes, each with the command above it. An upgrade is logged as an install of the new version
     (https://opensuse.github.io/libzypp/group__g__ZyppHistory.html)."""
     command = user = ""
     for line in lines:
         cells = [cell.strip() for cell in line.split("|")]
-        if line.startswith("#") or len(cells) < 4 or not (at := _local(cells[0], zones)):
+        if line.startswith("#") or len(cells) < 4 or not (at := _parse_local(cells[0], zones)):
             continue
         if cells[1] == "command":
             user, command = cells[2], cells[3].replace("'", "")
@@ -245,16 +246,16 @@ def _of_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
             )
 
 
-def _local(text: str, zones: Zones) -> datetime | None:
+def _parse_local(text: str, zones: Zones) -> datetime | None:
     try:
         local = datetime.strptime(text, _LOCAL)
     except ValueError:
         return None
-    return local.replace(tzinfo=zones[max(bisect_right(zones, local, key=lambda one: one[0]) - 1, 0)][1])
+    return local.replace(tzinfo=zones[max(bisect_right(zones, local, key=lambda zone: zone[0]) - 1, 0)][1])
 
 
-def _stamped(text: str) -> datetime | None:
-    """dnf's: `2024-01-29T10:29:23+0100`, or with Z."""
+def _parse_stamp(text: str) -> datetime | None:
+    """Parse a timestamp of dnf: `2024-01-29T10:29:23+0100`, or with Z."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z")
     except ValueError:
@@ -286,4 +287,4 @@ true""",
     speaks=True,
     blank="@",
 )
-"""What was changed by the package managers lately: the present log and the one before it, within limits."""
+"""Recent changes by the package managers: the present log and the one before it, within limits."""

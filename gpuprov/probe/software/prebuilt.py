@@ -1,4 +1,4 @@
-"""Packages of kernel modules that another host built: whether their files are as they were packed, and what was recorded of them."""
+"""Packages of kernel modules that another host built: whether their files are unchanged, and the build host's record of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["FOLDER", "PREBUILT", "SUFFIX", "Prebuilt", "parse_prebuilt"]
 
 
 class Prebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """`sums`: SHA-256 of the list of checksums in the package; `recorded`: what the build host gave it. `files`: each module's
-    path, and whether its checksum is that of the list."""
+    """`sums`: SHA-256 of the list of checksums in the package; `recorded`: the one that the build host recorded. `files`: each
+    module's path, and whether its checksum matches the list."""
 
     package: str
     sums: str = ""
@@ -25,15 +25,15 @@ class Prebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_prebuilt(output: Output) -> tuple[Prebuilt, ...]:
-    found: list[Prebuilt] = []
+    packages: list[Prebuilt] = []
     for line in output.text.splitlines():
         cells = line.split("|")
         if cells[0] == "package" and len(cells) == 4:
-            found.append(Prebuilt(package=cells[1], sums=cells[2], recorded=cells[3], files={}))
-        elif cells[0] == "file" and found:
+            packages.append(Prebuilt(package=cells[1], sums=cells[2], recorded=cells[3], files={}))
+        elif cells[0] == "file" and packages:
             path, _, state = cells[1].rpartition(": ")
-            found[-1].files[path] = state == "OK"
-    return tuple(found)
+            packages[-1].files[path] = state == "OK"
+    return tuple(packages)
 
 
 PREBUILT = Probe(

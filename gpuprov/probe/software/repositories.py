@@ -10,7 +10,7 @@ from gpuprov.probe.host.family import by_family
 
 
 def parse(output: Output) -> dict[str, Any]:
-    """What `sources.parse` tells, if all of it was read: no sources at all are an answer, no answer is none."""
+    """Parse the package sources, if all were read: an empty list is an answer, no output is not."""
     if lost := source_files.unread(output.text):
         what = lost if "@unread" in output.text else " ".join(output.error.split())[:200] or lost
         raise ProbeFailed(f"the package sources could not be read: {what}")
@@ -26,4 +26,4 @@ REPOSITORIES: Probe[dict[str, Any]] = Probe(
     speaks=True,
     blank="@arch |@machine |@release |@end",
 )
-"""What `sources.parse` tells: files, sources, and the keys trusted for all."""
+"""Result of `sources.parse`: files, sources, and the keys trusted for all."""

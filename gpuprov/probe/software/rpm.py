@@ -1,4 +1,4 @@
-"""rpm's and dnf 4's rules, without either: which of two versions is newer, and what a lock of the versionlock plugin holds."""
+"""Rules of rpm and dnf 4, reimplemented: comparison of versions, and the effect of a lock of the versionlock plugin."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Nevra(msgspec.Struct, frozen=True):
         return f"{'' if self.epoch == '0' else self.epoch + ':'}{self.version}-{self.release}"
 
 
-def compare(one: str, other: str) -> int:
-    """rpmvercmp: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than nothing."""
+def compare(this: str, other: str) -> int:
+    """Compare versions as rpmvercmp does: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than
+    nothing."""
     parts = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
-    for a, b in zip_longest(parts.findall(one), parts.findall(other), fillvalue=""):
+    for a, b in zip_longest(parts.findall(this), parts.findall(other), fillvalue=""):
         if a == b:
             continue
         if "~" in (a, b):
@@ -39,22 +40,22 @@ def compare(one: str, other: str) -> int:
             return 1 if a else -1
         if a.isdigit() != b.isdigit():
             return 1 if a.isdigit() else -1
-        left, right = (_size(a), _size(b)) if a.isdigit() else (a, b)
+        left, right = (_get_size(a), _get_size(b)) if a.isdigit() else (a, b)
         if left != right:
             return 1 if left > right else -1  # type: ignore[operator]
     return 0
 
 
-def _size(digits: str) -> tuple[int, str]:
-    """As rpm compares numbers, however long: without zeros in front, by length and then by digit."""
+def _get_size(digits: str) -> tuple[int, str]:
+    """Return the sort key of a number of any length, as rpm compares them: without leading zeros, by length and then by digit."""
     bare = digits.lstrip("0")
     return len(bare), bare
 
 
-def compare_evr(one: Nevra, other: Nevra) -> int:
-    """By epoch, then version, then release."""
-    pairs = ((one.epoch, other.epoch), (one.version, other.version), (one.release, other.release))
-    return next((found for pair in pairs if (found := compare(*pair))), 0)
+def compare_evr(this: Nevra, other: Nevra) -> int:
+    """Compare two packages by epoch, then version, then release."""
+    pairs = ((this.epoch, other.epoch), (this.version, other.version), (this.release, other.release))
+    return next((order for pair in pairs if (order := compare(*pair))), 0)
 
 
 by_age = cmp_to_key(compare_evr)
@@ -76,8 +77,8 @@ _FORMS = tuple(
 )
 
 
-def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
-    """What a line of the lock list says of a package: the parts that it names; None if it is about other packages."""
+def _parse_lock(line: str, package: Nevra) -> dict[str, str] | None:
+    """Parse a line of the lock list for a package: the parts that it names; None if it is about other packages."""
     matches = (match for form in _FORMS if (match := form.fullmatch(line)))
     named = [m.groupdict() for m in matches if fnmatchcase(package.name, m["name"])]
     meanings = [{key: cell for key, cell in cells.items() if cell is not None} for cells in named]
@@ -85,22 +86,20 @@ def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
     return next(fitting, meanings[0] if meanings else None)
 
 
-def held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
-    """Whether dnf can put no other version in the package's place: every lock of its name means this one version.
-
-    A lock without a version, with a pattern in it, or of further versions lets upgrades through; so does `!` (never that one).
-    `beside`: of a package whose versions stand beside each other, as kernels do, the newest: dnf can put no newer one there, as what
-    locks it and older ones leaves no other
-    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
+def is_held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
+    """Return whether dnf cannot replace the package by another version: every lock of its name means this one version. A lock
+    without a version, with a pattern, or of other versions allows upgrades; so does `!` (never that one). `beside`: the newest
+    of a package whose versions are kept in parallel, like kernels: dnf cannot add a newer one, as locks of it and older ones
+    allow no other (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
     """
-    meanings = [_meaning(line, package) for line in locks if line.strip() and line[0] not in "#!"]
+    meanings = [_parse_lock(line, package) for line in locks if line.strip() and line[0] not in "#!"]
     about = [meaning for meaning in meanings if meaning is not None]
-    this = [meaning for meaning in about if _means(meaning, package, older=beside)]
+    this = [meaning for meaning in about if _matches_lock(meaning, package, older=beside)]
     return bool(about) and len(this) == len(about)
 
 
-def _means(meaning: dict[str, str], package: Nevra, *, older: bool) -> bool:
-    """Whether a lock means this very version, or one that is older."""
+def _matches_lock(meaning: dict[str, str], package: Nevra, *, older: bool) -> bool:
+    """Return whether a lock means this very version, or with `older` also an older one."""
     version, release = meaning.get("version", ""), meaning.get("release", "")
     epoch = meaning.get("epoch", package.epoch)
     if older and version and release and not re.search(r"[*?[]", version + release):

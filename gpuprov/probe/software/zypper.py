@@ -1,21 +1,22 @@
-"""zypper without zypper's writes: what its repositories offer, from what the host has fetched, and what its locks hold."""
+"""zypper without side effects: versions that its repositories offer, from the metadata that the host has fetched, and its
+locks."""
 
 from __future__ import annotations
 
 
-def _setting(key: str, word: str) -> str:
-    """Shell: a setting of zypp.conf as `WORD|VALUE`, the last of which is in force."""
+def _build_setting(key: str, word: str) -> str:
+    """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force."""
     edit = rf"s/^[[:space:]]*{key}[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/{word}|\1/p"
     return f"""w='{edit}'
 for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && {{ sed -n "$w" "$f"; break; }}; done
 sed -n "$w" /usr/etc/zypp/zypp.conf.d/*.conf /etc/zypp/zypp.conf.d/*.conf 2>/dev/null; true"""
 
 
-LOCKS = f"""echo 'suse|'; l=$({_setting("locksfile[.]path", "path")})
+LOCKS = f"""echo 'suse|'; l=$({_build_setting("locksfile[.]path", "path")})
 l=${{l##*|}}; sed 's/^/lock|/' "${{l:-/etc/zypp/locks}}" 2>/dev/null"""
-"""Shell: libzypp's file of locks, each line behind `lock|`, and a word that says whose it is."""
-LOCKING = f"echo 'suse|'\n{_setting('locksfile[.]apply', 'apply')}"
-"""Shell: whether libzypp heeds its locks, the last word as `apply|WORD`."""
+"""Shell: prints libzypp's file of locks, each line after `lock|`, and a word that identifies the family."""
+LOCKING = f"echo 'suse|'\n{_build_setting('locksfile[.]apply', 'apply')}"
+"""Shell: prints whether libzypp honours its locks, the last word as `apply|WORD`."""
 
 _SEARCH = r"""set --
 for d in "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/var/cache/zypp}}"/solv/*/solv; do
@@ -37,9 +38,8 @@ done
 
 
 def search(*patterns: str) -> str:
-    """Shell: `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE` of every version that the enabled repositories offer of these patterns.
-
-    Repositories that were never fetched are left out: zypper would fetch them, whatever --no-refresh says. It waits for no lock:
-    https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc
+    """Return shell that prints `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE` of every version that the enabled repositories
+    offer of these patterns. Repositories that were never fetched are left out: zypper would fetch them in spite of
+    --no-refresh. It waits for no lock: https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc
     """
     return _SEARCH % " ".join(f"'{pattern}'" for pattern in patterns)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpuprov.probe.base import Output
-from gpuprov.probe.kernel.grub_menu import Entry, kernel_of, loader_entries, read_menu, started
+from gpuprov.probe.kernel.grub_menu import Entry, find_started, parse_kernel, parse_loader_entries, read_menu
 from gpuprov.probe.kernel.next_boot import NextBoot, parse_next_boot
 from tests.probe import captured
 
@@ -97,7 +97,7 @@ def test_an_entry_that_leapp_left() -> None:
     )
     found = of_el("saved_entry=0695cf7b4998b97657cb1744698b5615-upgrade.x86_64\nboot_success=0\n", *names)
     assert found.kernel == "upgrade.x86_64", "a path that is no release of an installed kernel"
-    assert [entry.name for entry in loader_entries({name: [] for name in names})] == [
+    assert [entry.name for entry in parse_loader_entries({name: [] for name in names})] == [
         names[1],
         names[0],
         names[2],
@@ -109,7 +109,7 @@ def test_entries_are_ordered_by_their_file_and_not_by_their_version() -> None:
     first = "9fff83cd1296b4ba88f9fc7e574b990f-5.14.0-503.40.1.el9_5.x86_64"
     assert of_el("", ROCKY, first).kernel == "5.14.0-503.40.1.el9_5.x86_64"
     numbers = [f"a-5.14.0-{number}.el9.x86_64" for number in (9, 100, 70)]
-    assert [entry.name for entry in loader_entries({name: [] for name in numbers})] == [
+    assert [entry.name for entry in parse_loader_entries({name: [] for name in numbers})] == [
         numbers[1],
         numbers[2],
         numbers[0],
@@ -189,7 +189,7 @@ def test_how_grub_reads_a_choice() -> None:
         ("Other platforms>Minix>Version 3.4.0", "/a"), ("1>1>0", "/a"), ("other>minix>minix-3.4.0", "/a"), ("other>minix>a>>b", "/b"),
         ("other", "/hurd"), ("other>gone", "/hurd"), ("gone", "/first"), ("", "/first"), ("17", "/first"),
     ):  # fmt: skip
-        found = started(menu, choice)
+        found = find_started(menu, choice)
         assert found is not None
         assert found.linux == path, choice
 
@@ -227,7 +227,7 @@ def test_an_assignment_of_the_site_comes_last() -> None:
     ],
 )  # fmt: skip
 def test_the_release_in_a_path(path: str, release: str) -> None:
-    assert kernel_of(path) == release
+    assert parse_kernel(path) == release
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ EXACT = "nvidia-driver-3:580.95.05-1.el9.*"
     ],
 )
 def test_locks(locks: list[str], held: bool) -> None:
-    assert rpm.held(locks, INSTALLED) is held
+    assert rpm.is_held(locks, INSTALLED) is held
 
 
 KERNEL_ROWS = "".join(f"rpm|kernel-core|0|5.14.0|{n}.el9|x86_64|kernel-5.14.0-{n}.el9.src.rpm\n" for n in (503, 570))

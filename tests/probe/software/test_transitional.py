@@ -41,7 +41,7 @@ def test_what_apt_says_of_them(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", shell], env=path, capture_output=True, text=True, check=True)
     assert asked.read_text().split() == ["show", "nvidia-dkms-535-server", "nvidia-imex-590", "libnvidia-nscq-535"]
     rows = Output(done.stdout).rows()["depends"]
-    assert transitional.found(rows) == {
+    assert transitional.find_transitional(rows) == {
         ("nvidia-dkms-535-server", EMPTY): "nvidia-dkms-580-server",
         ("nvidia-imex-590", "590.48.01-0ubuntu0.24.04.2"): "nvidia-imex-595",
     }
@@ -61,7 +61,7 @@ def test_what_apt_says_of_them(tmp_path: Path) -> None:
 )
 def test_what_it_depends_on_tells(name: str, depends: str, moved: bool) -> None:
     """As https://packages.ubuntu.com shows them."""
-    assert [*transitional.found([f"{name}|1|{depends}"])] == [(name, "1")] * moved
+    assert [*transitional.find_transitional([f"{name}|1|{depends}"])] == [(name, "1")] * moved
 
 
 def test_they_are_not_offered_and_installed_in_no_drivers_version() -> None:
