@@ -56,8 +56,8 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
 
     Raises GpuprovError.
     """
-    signers = signing.allowed_signers(options.key)
-    signing.signature(options.key, b"")
+    signers = signing.format_allowed_signers(options.key)
+    signing.sign(options.key, b"")
     old = _before(options.out, signers)
     asking.refuse_unsupported(fleet.pairs)
     asked = asking.read(fleet.pairs, options.forks)
@@ -68,7 +68,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
             folder.mkdir()
             made = _written(fleet, asked, folder, old, options, now)
             data = msgspec.json.encode(made.manifest)
-            (folder / MANIFEST).write_bytes(signing.signature(options.key, data) + data)
+            (folder / MANIFEST).write_bytes(signing.sign(options.key, data) + data)
             os.sync()  # a power cut after the rename must not leave files without their content
             write_atomic(options.out.with_name(options.out.name + SIGNERS), signers)
             if options.out.is_dir():

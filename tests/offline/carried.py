@@ -84,7 +84,7 @@ class Carried:
     def __init__(self, folder: Path, spec: dict[str, Any] | None = None, **changed: Any) -> None:
         self.place, self.key = folder / "bundle", new_key(folder)
         self.signers = folder / "allowed_signers"
-        self.signers.write_text(signing.allowed_signers(self.key))
+        self.signers.write_text(signing.format_allowed_signers(self.key))
         self.fleet = fleet(folder, SPEC)
         packages = self.place / REPOSITORY.folder
         packages.mkdir(parents=True)
@@ -102,7 +102,7 @@ class Carried:
         self.sign(msgspec.json.encode(Manifest(**told | changed)))
 
     def sign(self, data: bytes, key: Path | None = None) -> None:
-        (self.place / MANIFEST).write_bytes(signing.signature(key or self.key, data) + data)
+        (self.place / MANIFEST).write_bytes(signing.sign(key or self.key, data) + data)
 
 
 def fleet(folder: Path, spec: dict[str, Any]) -> Fleet:
