@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.fleet import Fleet, load_fleet
 from gpuprov.offline import opened
-from gpuprov.offline.bom import bom
+from gpuprov.offline.bom import build_bom
 from gpuprov.offline.model import BOM, KEY, MANIFEST, Manifest, Named, Package, Repository
 from gpuprov.offline.specs import identifier
 from gpuprov.offline.wanted import Wanted
@@ -90,14 +90,14 @@ class Carried:
         packages.mkdir(parents=True)
         (packages / DEB.file).write_bytes(b"a package")
         (self.place / KEY).write_text("a key\n")
-        (self.place / BOM).write_text(json.dumps(bom((REPOSITORY,), (), "2026-01-01T00:00:00Z")))
+        (self.place / BOM).write_text(json.dumps(build_bom((REPOSITORY,), (), "2026-01-01T00:00:00Z")))
         told: dict[str, Any] = {
             "made_at": "2026-01-01T00:00:00Z",
             "expires_at": "2199-01-01T00:00:00Z",
             "key": "A" * 40,
             "specs": tuple(identifier(raw) for raw, _ in self.fleet.pairs),
             "repositories": (REPOSITORY,),
-            "files": opened.files(self.place),
+            "files": opened.list_files(self.place),
         }
         self.sign(msgspec.json.encode(Manifest(**told | changed)))
 
