@@ -1,4 +1,4 @@
-"""`gpuprov accept`: read the hosts, take their locks, run the tests, write the results down, give the locks back."""
+"""`gpuprov accept`: read the hosts, take their locks, run the tests, record the results, release the locks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 
 from gpuprov import console
 from gpuprov.accept import scripts, show
-from gpuprov.accept.commands import by_hand
-from gpuprov.accept.hosts import PROBES, Pair, leave_out, prepare, used
+from gpuprov.accept.commands import format_commands
+from gpuprov.accept.hosts import PROBES, Pair, find_busy, leave_out, prepare
 from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Host, Options, Outcome, Runner, Say
 from gpuprov.accept.pairs import run_rounds
-from gpuprov.accept.rails import down
-from gpuprov.accept.remote import AT_A_TIME, remote
-from gpuprov.accept.schedule import narrowed, rounds
-from gpuprov.accept.single import PARTS, across, run_part
+from gpuprov.accept.rails import describe_down
+from gpuprov.accept.remote import AT_A_TIME, make_runner
+from gpuprov.accept.schedule import plan_rounds, split_rounds
+from gpuprov.accept.single import PARTS, run_across, run_part
 from gpuprov.capabilities.acceptance.judge import judge, named, told
 from gpuprov.catalog.acceptance import RESULT
 from gpuprov.errors import GpuprovError, UnreachableError, defect
@@ -34,13 +34,15 @@ from gpuprov.shown import counted
 
 
 def run(pairs: Sequence[Pair], options: Options, about: About | None = None) -> int:
-    """The command: ask, run, report. Returns the exit code. `about`: where the page is from."""
+    """Run the command: read, test, report. Returns the exit code. `about`: the origin of the page."""
     show.check(options)
     outcome = accept(pairs, options, say=console.progress)
     show.report(outcome, options, about)
     bad = ("fail", "error", "unreachable")
     retry.offer(
-        "accept", list(dict.fromkeys(one.host for one in outcome.findings if one.status in bad)), len(outcome.hosts)
+        "accept",
+        list(dict.fromkeys(finding.host for finding in outcome.findings if finding.status in bad)),
+        len(outcome.hosts),
     )
     return outcome.exit_code
 
@@ -52,23 +54,25 @@ def accept(
     runner: Runner | None = None,
     reader: Callable[..., Mapping[str, Facts | UnreachableError]] = gather,
 ) -> Outcome:
-    """Run the acceptance of these hosts. Raises GpuprovError where nothing can be run. An interrupt ends in an Outcome.
+    """Run the acceptance of these hosts. Raises GpuprovError if nothing can be run. An interrupt ends in an Outcome.
 
-    The locks are given back in every case; where a host cannot be told, it gives its own back later by itself.
+    The locks are released in every case; a host that cannot be reached releases its own later by itself.
     """
-    asked = [(raw, spec) for raw, spec in pairs if "acceptance" in spec.capabilities]
-    outcome = Outcome(run=new_run(), hosts=tuple(raw.name for raw, _ in asked))
-    if not asked:
+    included = [(raw, spec) for raw, spec in pairs if "acceptance" in spec.capabilities]
+    outcome = Outcome(run=new_run(), hosts=tuple(raw.name for raw, _ in included))
+    if not included:
         raise GpuprovError(
             "no host has acceptance in its spec", "add acceptance: {} to a group or a host, then gpuprov apply"
         )
-    say(f"reading {len(asked)} host{'s' * (len(asked) != 1)}")
-    hosts = prepare(asked, reader([(raw, PROBES) for raw, _ in asked], pace=Pace(options.forks)), outcome.findings)
+    say(f"reading {len(included)} host{'s' * (len(included) != 1)}")
+    hosts = prepare(
+        included, reader([(raw, PROBES) for raw, _ in included], pace=Pace(options.forks)), outcome.findings
+    )
     if not options.yes and hosts and not _confirmed(hosts, options, outcome.findings):
         raise GpuprovError("not confirmed: nothing was run", "answer y, or give --yes")
     at_a_time = options.forks or AT_A_TIME
     began = monotonic()
-    lock = Lock(runner or remote({raw.name: raw for raw, _ in asked}, at_a_time), outcome.run, at_a_time)
+    lock = Lock(runner or make_runner({raw.name: raw for raw, _ in included}, at_a_time), outcome.run, at_a_time)
     with ended_politely():
         try:
             _under_lock(hosts, lock, options, outcome, say)
@@ -82,27 +86,28 @@ def accept(
 
 
 def _untold(kept: Mapping[str, str]) -> list[str]:
-    """What to say of hosts that did not give their locks back."""
+    """Describe the hosts that did not release their locks."""
     when = "by itself, three minutes after the time limit of what ran there"
     return [f"{name} did not give its lock back ({why}); it does so {when}" for name, why in kept.items()]
 
 
 def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
-    """Whether a person agrees to what will be loaded."""
-    for one in findings:
-        console.progress(f"{one.host} is left out: {one.found}")
-    planned = rounds([name for name, host in hosts.items() if host.devices], options.pairs)
-    count = sum(len(one) for one in planned)
+    """Ask a person to confirm the load; return whether they agree."""
+    for finding in findings:
+        console.progress(f"{finding.host} is left out: {finding.found}")
+    planned = plan_rounds([name for name, host in hosts.items() if host.devices], options.pairs)
+    count = sum(len(batch) for batch in planned)
     pairs = f", {counted(count, 'pair')} in {counted(len(planned), 'round')}" if "rdma" in options.only else ""
-    asked = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}: GPUs and network are loaded fully. Run?"
-    return console.confirm(asked)
+    where = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}"
+    question = f"{where}: GPUs and network are loaded fully. Run?"
+    return console.confirm(question)
 
 
 def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
     refused = lock.take(list(hosts), broken=options.break_lock)
     leave_out(hosts, refused, outcome.findings)
     if hosts and not options.in_use:
-        busy = used(hosts, options.only, lock)
+        busy = find_busy(hosts, options.only, lock)
         leave_out(hosts, busy, outcome.findings, check="acceptance.idle")
         outcome.notes += _untold(lock.release(busy))
     if not hosts:
@@ -111,11 +116,11 @@ def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: O
         _pairs(hosts, lock, options, outcome, say)
     for name, part in PARTS:
         if name in options.only:
-            for task, found in run_part(part, hosts, lock, options.timeout, say):
-                _note(outcome, hosts[task.host], found, shlex.join(task.words))
+            for task, measurement in run_part(part, hosts, lock, options.timeout, say):
+                _note(outcome, hosts[task.host], measurement, shlex.join(task.words))
     if "nccl" in options.only:
-        for task, found in across(hosts, lock, options.timeout, say):
-            _note(outcome, hosts[task.host], found, shlex.join(task.words))
+        for task, measurement in run_across(hosts, lock, options.timeout, say):
+            _note(outcome, hosts[task.host], measurement, shlex.join(task.words))
     _remember(hosts, lock, outcome)
 
 
@@ -125,7 +130,7 @@ def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Out
     for name in without:
         _skip(outcome, name, "acceptance.rdma", "no RDMA device that the spec means")
     for name in able:
-        if "rdma" in hosts[name].spec.capabilities and (why := down(hosts[name])):
+        if "rdma" in hosts[name].spec.capabilities and (why := describe_down(hosts[name])):
             hint = "see its cable and switch port, and gpuprov verify; or take the device out of rdma.devices"
             outcome.findings.append(
                 Finding(
@@ -145,11 +150,11 @@ def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Out
             "acceptance.rdma",
             "a test between hosts needs two, and this run has one with an RDMA device",
         )
-    planned = narrowed(rounds(able, options.pairs), options.forks or AT_A_TIME)
+    planned = split_rounds(plan_rounds(able, options.pairs), options.forks or AT_A_TIME)
     met: set[str] = set()
-    for one, found in run_rounds(hosts, planned, lock, options.timeout, say):
-        met |= {one.client, one.server}
-        _note(outcome, hosts[one.client], found, by_hand(one))
+    for unit, measurement in run_rounds(hosts, planned, lock, options.timeout, say):
+        met |= {unit.client, unit.server}
+        _note(outcome, hosts[unit.client], measurement, format_commands(unit))
     for name in able if len(able) > 1 else ():
         if name not in met:
             _skip(
@@ -164,40 +169,44 @@ def _skip(outcome: Outcome, host: str, check: str, why: str) -> None:
     outcome.findings.append(Finding(host=host, check=check, status="skip", found=why))
 
 
-def _note(outcome: Outcome, host: Host, found: Measurement, evidence: str) -> None:
+def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str) -> None:
     """Judge a measurement and keep it. `evidence`: the command that shows the same by hand."""
     try:
-        verdict = judge(host.block, found)
+        verdict = judge(host.block, measurement)
     except Exception as error:
-        check = f"acceptance.{found.test}"
-        said, hint = defect(f"the judge of {check}", error)
-        outcome.findings.append(Finding(host=host.name, check=check, status="error", found=said, hint=hint))
+        check = f"acceptance.{measurement.test}"
+        message, fix = defect(f"the judge of {check}", error)
+        outcome.findings.append(Finding(host=host.name, check=check, status="error", found=message, hint=fix))
         return
-    host.found.append(found)
+    host.found.append(measurement)
     outcome.findings.append(
         Finding(
             host=host.name,
-            check=f"acceptance.{named(found)}",
+            check=f"acceptance.{named(measurement)}",
             status=verdict.status,
-            found=told(found),
+            found=told(measurement),
             wanted=verdict.wanted if verdict.status != "skip" else "",
             hint=verdict.hint if verdict.status in ("fail", "error") else "",
             evidence=evidence,
-            measurement=found,
+            measurement=measurement,
             verdict=verdict,
         )
     )
 
 
 def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
-    """Write each host's figures on it, beside those of other tests, and tell of hosts that were lost on the way."""
+    """Write each host's figures to it, beside those of other tests, and report the hosts that were lost on the way."""
     for host in hosts.values():
         if host.lost:
             hint = "see why, then accept it again"
             outcome.findings.append(
                 Finding(host=host.name, check="host.reachable", status="unreachable", found=host.lost, hint=hint)
             )
-    kept = [host for host in hosts.values() if host.name in lock.held and any(not one.skipped for one in host.found)]
+    kept = [
+        host
+        for host in hosts.values()
+        if host.name in lock.held and any(not measurement.skipped for measurement in host.found)
+    ]
     before = lock.phase({host.name: (LAST.script, 30.0) for host in kept})
     steps = {}
     for host in kept:
@@ -208,10 +217,10 @@ def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
             outcome.notes.append(f"{name}: {RESULT} could not be written")
 
 
-def _merged(before: object, found: Sequence[Measurement]) -> Record:
-    """The new figures, and the old ones of tests that were not run now."""
+def _merged(before: object, measurements: Sequence[Measurement]) -> Record:
+    """Merge the new figures with the old ones of tests that were not run now."""
     text = getattr(before, "text", "") if before and not getattr(before, "lost", None) else ""
     old = parse_record(Output(text))
-    tests = {one.test for one in found}
-    kept = [one for one in (old.measurements if old else ()) if one.test not in tests]
-    return Record(measurements=(*kept, *(one for one in found if not one.skipped)))
+    tests = {measurement.test for measurement in measurements}
+    kept = [measurement for measurement in (old.measurements if old else ()) if measurement.test not in tests]
+    return Record(measurements=(*kept, *(measurement for measurement in measurements if not measurement.skipped)))

@@ -1,4 +1,4 @@
-"""The command lines of a test between two hosts, and how their output is read.
+"""The command lines of a test between two hosts, and parsing of their output.
 
 Options: perftest's --help and man page (https://github.com/linux-rdma/perftest), rc_pingpong(1), rping(1), ibping(8).
 """
@@ -15,27 +15,27 @@ from gpuprov.capabilities.acceptance.fragment import program_of
 from gpuprov.probe.acceptance import Measurement, outputs
 
 PORT = "@PORT@"
-"""Stands in words for the TCP port that the server's host chooses."""
+"""Placeholder, in a command, of the TCP port that the server's host chooses."""
 LATENCY_SIZE = 2
-"""Bytes of a message of perftest's *_lat programs, which is their default."""
+"""Message size, in bytes, of perftest's *_lat programs: their default."""
 PINGPONG_SIZE = 4096
 PINGS, IBPINGS = 20, 5
-"""ibping sends one a second."""
+"""Pings of rping and of ibping, which sends one a second."""
 QUEUES = 2
-"""Queue pairs of a *_bw test, as those have that the catalogue's floors were published of."""
+"""Queue pairs of a *_bw test: as many as the runs had from which the catalogue's floors were published."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """One test in one direction on one rail: `client` sends, `server` answers. `skipped` and `problem` say why it does not run.
 
-    `listens`: the server opens a TCP port, by which one sees that it is ready; else it is given a second.
+    `listens`: the server opens a TCP port, which shows that it is ready; otherwise it is given a second.
     """
 
     test: str
     client: str
     server: str
-    mine: Rail
-    theirs: Rail
+    client_rail: Rail
+    server_rail: Rail
     serve: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     listens: bool = True
@@ -46,26 +46,26 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def unit(test: str, client: Host, server: Host, mine: Rail, theirs: Rail) -> Unit:
-    """The unit of a test from `client` to `server`; sizes and times are the client's."""
-    speech = mine.speech
+def make_unit(test: str, client: Host, server: Host, client_rail: Rail, server_rail: Rail) -> Unit:
+    """Make the unit of a test from `client` to `server`; sizes and times are the client's."""
+    speech = client_rail.speech
     program = program_of(test, "InfiniBand" if speech == "InfiniBand" else "Ethernet")
-    made = Unit(test=test, client=client.name, server=server.name, mine=mine, theirs=theirs)
+    made = Unit(test=test, client=client.name, server=server.name, client_rail=client_rail, server_rail=server_rail)
     lacking = [host.name for host in (client, server) if program not in host.tools.found]
     if lacking:
         return msgspec.structs.replace(
             made, skipped=f"no {program} on {' and '.join(lacking)}: gpuprov apply installs it"
         )
-    if "efa" in (mine.driver, theirs.driver):
+    if "efa" in (client_rail.driver, server_rail.driver):
         # Its queue pairs are UD and SRD: https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/SRD.txt
-        told = f"{mine.device} is an EFA, which has no reliable connections (RC), as this test makes; the NCCL tests use it"
-        return msgspec.structs.replace(made, skipped=told)
-    if problem := mine.problem or theirs.problem:
-        where = client.name if mine.problem else server.name
+        reason = f"{client_rail.device} is an EFA, which has no reliable connections (RC), as this test makes; the NCCL tests use it"
+        return msgspec.structs.replace(made, skipped=reason)
+    if problem := client_rail.problem or server_rail.problem:
+        where = client.name if client_rail.problem else server.name
         return msgspec.structs.replace(made, problem=f"{where}: {problem}")
-    if mine.address == theirs.address and program != "ibping":
-        told = f"{client.name} and {server.name} have the same address {mine.address} there"
-        return msgspec.structs.replace(made, problem=told)
+    if client_rail.address == server_rail.address and program != "ibping":
+        reason = f"{client.name} and {server.name} have the same address {client_rail.address}"
+        return msgspec.structs.replace(made, problem=reason)
     if test == "ping":
         return _ping(made, program)
     if test == "pingpong":
@@ -73,59 +73,61 @@ def unit(test: str, client: Host, server: Host, mine: Rail, theirs: Rail) -> Uni
     return _perftest(made, client, server, program)
 
 
-def by_hand(one: Unit) -> str:
-    """What a person runs to see the same: on the server's host, then on the client's; with the programs' own default port."""
-    if not one.ask:
+def format_commands(unit: Unit) -> str:
+    """Format the commands that show the same by hand: on the server's host, then on the client's; with the programs' default port."""
+    if not unit.ask:
         return ""
-    serve, ask = (shlex.join(words).replace(f" -p {PORT}", "") for words in (one.serve, one.ask))
-    return f"on {one.server}: {serve}; on {one.client}: {ask}"
+    serve, ask = (shlex.join(words).replace(f" -p {PORT}", "") for words in (unit.serve, unit.ask))
+    return f"on {unit.server}: {serve}; on {unit.client}: {ask}"
 
 
-def read(one: Unit, text: str) -> Measurement:
-    """The unit's measurement, from what the client printed. Raises Unreadable."""
-    found = Measurement(
-        test=one.test,
-        peer=one.server,
-        device=one.mine.device,
-        peer_device=one.theirs.device,
-        layer="InfiniBand" if one.mine.speech == "InfiniBand" else "Ethernet",
-        rate=min(one.mine.rate, one.theirs.rate),
-        memory=one.memory,
-        size=one.size,
+def read_measurement(unit: Unit, text: str) -> Measurement:
+    """Parse the unit's measurement from the client's output. Raises Unreadable."""
+    measurement = Measurement(
+        test=unit.test,
+        peer=unit.server,
+        device=unit.client_rail.device,
+        peer_device=unit.server_rail.device,
+        layer="InfiniBand" if unit.client_rail.speech == "InfiniBand" else "Ethernet",
+        rate=min(unit.client_rail.rate, unit.server_rail.rate),
+        memory=unit.memory,
+        size=unit.size,
     )
-    if one.test == "ping":
-        asked = IBPINGS if one.mine.speech == "InfiniBand" else PINGS
-        by_ib = one.mine.speech == "InfiniBand"
-        answered = outputs.ibping(text, asked) if by_ib else outputs.rping(text)
+    if unit.test == "ping":
+        sent = IBPINGS if unit.client_rail.speech == "InfiniBand" else PINGS
+        by_ib = unit.client_rail.speech == "InfiniBand"
+        answered = outputs.ibping(text, sent) if by_ib else outputs.rping(text)
         if not answered and not by_ib:
             raise outputs.Unreadable(outputs.complaint(text))
-        lost = round(100 * max(0, asked - answered) / asked, 1)
-        return msgspec.structs.replace(found, value=lost, unit="% lost", detail=f"{answered} of {asked} answered")
-    if one.test == "pingpong":
-        return msgspec.structs.replace(found, value=outputs.pingpong(text), unit="us")
-    if one.test.endswith("_lat"):
-        return msgspec.structs.replace(found, value=outputs.latency(text, one.size), unit="us")
-    return msgspec.structs.replace(found, value=outputs.bandwidth(text, one.size), unit="Gb/s")
+        lost = round(100 * max(0, sent - answered) / sent, 1)
+        return msgspec.structs.replace(measurement, value=lost, unit="% lost", detail=f"{answered} of {sent} answered")
+    if unit.test == "pingpong":
+        return msgspec.structs.replace(measurement, value=outputs.pingpong(text), unit="us")
+    if unit.test.endswith("_lat"):
+        return msgspec.structs.replace(measurement, value=outputs.latency(text, unit.size), unit="us")
+    return msgspec.structs.replace(measurement, value=outputs.bandwidth(text, unit.size), unit="Gb/s")
 
 
 def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
-    asked = client.block.rdma
+    requested = client.block.rdma
     bandwidth = made.test.endswith("_bw")
-    size = asked.size if bandwidth else LATENCY_SIZE
+    size = requested.size if bandwidth else LATENCY_SIZE
     common = ["-F", "-p", PORT, "-s", str(size)]
-    # With -D perftest tells no median, which a latency is judged by.
+    # With -D perftest reports no median, by which a latency is judged.
     common += (
-        ["--report_gbits", "-q", str(QUEUES), "-D", str(asked.duration)] if bandwidth else ["-n", str(asked.iterations)]
+        ["--report_gbits", "-q", str(QUEUES), "-D", str(requested.duration)]
+        if bandwidth
+        else ["-n", str(requested.iterations)]
     )
-    by_cm = made.mine.speech == "iWARP"
+    by_cm = made.client_rail.speech == "iWARP"
     common += ["-R"] if by_cm else []
     sides, memory = [], "host"
-    for host, rail in ((server, made.theirs), (client, made.mine)):
+    for host, rail in ((server, made.server_rail), (client, made.client_rail)):
         words = [program, "-d", rail.device, "-i", str(rail.port), *common]
         words += ["-x", str(rail.gid)] if rail.gid is not None and not by_cm else []
         # Alibaba's erdma has no inline data: https://www.alibabacloud.com/help/en/ecs/user-guide/erdma-usage
         words += ["-I", "0"] if rail.driver == "erdma" and not bandwidth and made.test != "read_lat" else []
-        if bandwidth and asked.memory == "gpu":
+        if bandwidth and requested.memory == "gpu":
             memory = "gpu"
             flags, why = _cuda(host, rail)
             if why:
@@ -135,16 +137,16 @@ def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
     return msgspec.structs.replace(
         made,
         serve=tuple(sides[0]),
-        ask=(*sides[1], made.theirs.address),
+        ask=(*sides[1], made.server_rail.address),
         listens=not by_cm,
-        seconds=float(asked.duration) if bandwidth else 0.0,
+        seconds=float(requested.duration) if bandwidth else 0.0,
         size=size,
         memory=memory if bandwidth else "",
     )
 
 
 def _cuda(host: Host, rail: Rail) -> tuple[list[str], str]:
-    """Flags for the memory of the GPU nearest to a port, as far as this perftest lists them; or why there are none."""
+    """Return the flags for the memory of the GPU nearest to a port, as far as this perftest lists them; or why there are none."""
     flags = host.tools.flags
     if not rail.gpu:
         return [], f"no GPU near {rail.device}"
@@ -162,27 +164,37 @@ def _cuda(host: Host, rail: Rail) -> tuple[list[str], str]:
 
 
 def _pingpong(made: Unit, client: Host, program: str) -> Unit:
-    if made.mine.speech == "iWARP":
+    if made.client_rail.speech == "iWARP":
         return msgspec.structs.replace(made, skipped="ibv_rc_pingpong does not connect by rdma_cm, which iWARP needs")
     common = ["-p", PORT, "-n", str(client.block.rdma.iterations), "-s", str(PINGPONG_SIZE)]
     sides = []
-    for rail in (made.theirs, made.mine):
+    for rail in (made.server_rail, made.client_rail):
         words = [program, "-d", rail.device, "-i", str(rail.port), *common]
         sides.append([*words, *(["-g", str(rail.gid)] if rail.gid is not None else [])])
     return msgspec.structs.replace(
-        made, serve=tuple(sides[0]), ask=(*sides[1], made.theirs.address), size=PINGPONG_SIZE
+        made, serve=tuple(sides[0]), ask=(*sides[1], made.server_rail.address), size=PINGPONG_SIZE
     )
 
 
 def _ping(made: Unit, program: str) -> Unit:
-    """ibping's server never ends by itself: it is ended, as every server is."""
-    mine, theirs = made.mine, made.theirs
-    if mine.speech == "InfiniBand":
-        serve = (program, "-S", "-C", theirs.device, "-P", str(theirs.port))
-        ask = (program, "-c", str(IBPINGS), "-C", mine.device, "-P", str(mine.port), "-L", str(theirs.lid))
+    """Fill in the commands of a ping. ibping's server never ends by itself: it is ended like every server."""
+    client_rail, server_rail = made.client_rail, made.server_rail
+    if client_rail.speech == "InfiniBand":
+        serve = (program, "-S", "-C", server_rail.device, "-P", str(server_rail.port))
+        ask = (
+            program,
+            "-c",
+            str(IBPINGS),
+            "-C",
+            client_rail.device,
+            "-P",
+            str(client_rail.port),
+            "-L",
+            str(server_rail.lid),
+        )
         return msgspec.structs.replace(made, serve=serve, ask=ask, listens=False, seconds=float(IBPINGS))
     common = ("-p", PORT, "-C", str(PINGS), "-V")
-    listen = (program, "-s", "-a", theirs.address, *common)
+    listen = (program, "-s", "-a", server_rail.address, *common)
     return msgspec.structs.replace(
-        made, serve=listen, ask=(program, "-c", "-v", "-a", theirs.address, *common), listens=False
+        made, serve=listen, ask=(program, "-c", "-v", "-a", server_rail.address, *common), listens=False
     )

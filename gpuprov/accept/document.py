@@ -1,4 +1,4 @@
-"""An acceptance as one JSON document: what `gpuprov accept --json` prints.
+"""An acceptance as one JSON document, printed by `gpuprov accept --json`.
 
 docs/reference/accept.schema.json is made from these types.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.accept.model import Finding, Outcome, Status
-from gpuprov.accept.outliers import Outlier, outliers
+from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.probe.acceptance import Measurement
 from gpuprov.reading import as_document
 
@@ -20,8 +20,9 @@ AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "int
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` where it is from, empty for the spec's own.
-    `measurement`: null where a host was left out."""
+    """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` its source, empty for the spec's own.
+    `measurement`: null if a host was left out.
+    """
 
     host: str
     check: str
@@ -43,7 +44,7 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Acceptance(msgspec.Struct, kw_only=True):
-    """The document. `outliers`: what stands out, the worst first, a sentence each. `results`: every finding. `notes`: to be read."""
+    """The document. `outliers`: one sentence each, the worst first. `results`: every finding. `notes`: messages for the reader."""
 
     gpuprov_accept: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -59,8 +60,8 @@ class Acceptance(msgspec.Struct, kw_only=True):
     results: tuple[Row, ...]
 
 
-def document(outcome: Outcome) -> Acceptance:
-    """The document."""
+def build_document(outcome: Outcome) -> Acceptance:
+    """Build the document."""
     counted = outcome.counted
     return Acceptance(
         run=outcome.run,
@@ -71,13 +72,13 @@ def document(outcome: Outcome) -> Acceptance:
         hosts=outcome.hosts,
         interrupted=outcome.interrupted,
         notes=tuple(outcome.notes),
-        outliers=tuple(outliers(outcome)),
-        results=tuple(_row(one) for one in outcome.findings),
+        outliers=tuple(find_outliers(outcome)),
+        results=tuple(_build_row(finding) for finding in outcome.findings),
     )
 
 
 def verdict(outcome: Outcome) -> AcceptVerdict:
-    """What it comes to."""
+    """Return the verdict on the whole run."""
     if outcome.interrupted:
         return "interrupted"
     counted = outcome.counted
@@ -87,20 +88,20 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 
 
 def as_json(outcome: Outcome) -> str:
-    """The document as text."""
-    return as_document(document(outcome))
+    """Format the document as text."""
+    return as_document(build_document(outcome))
 
 
-def _row(one: Finding) -> Row:
+def _build_row(finding: Finding) -> Row:
     return Row(
-        host=one.host,
-        check=one.check,
-        status=one.status,
-        found=one.found,
-        wanted=one.wanted,
-        hint=one.hint,
-        evidence=one.evidence,
-        threshold=one.verdict.threshold if one.verdict else 0.0,
-        published=one.verdict.origin if one.verdict else "",
-        measurement=one.measurement,
+        host=finding.host,
+        check=finding.check,
+        status=finding.status,
+        found=finding.found,
+        wanted=finding.wanted,
+        hint=finding.hint,
+        evidence=finding.evidence,
+        threshold=finding.verdict.threshold if finding.verdict else 0.0,
+        published=finding.verdict.origin if finding.verdict else "",
+        measurement=finding.measurement,
     )

@@ -1,4 +1,4 @@
-"""The hosts of an acceptance: what is known of each, which are in use, which are left out and why."""
+"""The hosts of an acceptance: their facts, the busy ones, and those that are left out, with the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROBES: tuple[Probe[Any], ...] = (rdma.DEVICES, acceptance.TOOLS, acceptance.NET
 def prepare(
     pairs: Sequence[Pair], gathered: Mapping[str, Facts | UnreachableError], findings: list[Finding]
 ) -> dict[str, Host]:
-    """Each host that answered, by name; of the others a finding."""
+    """Return each host that answered, by name; add a finding for each of the others."""
     hosts: dict[str, Host] = {}
     for raw, spec in pairs:
         facts = gathered[raw.name]
@@ -35,13 +35,11 @@ def prepare(
         try:
             hosts[raw.name] = _host(raw, spec, facts)
         except ProbeFailed as error:
-            hint = "run gpuprov verify, which says what cannot be read"
-            findings.append(
-                Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=hint)
-            )
+            fix = "run gpuprov verify, which shows what cannot be read"
+            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=fix))
         except Exception as error:
-            found, hint = defect("the acceptance of the host", error)
-            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=found, hint=hint))
+            message, fix = defect("the acceptance of the host", error)
+            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=message, hint=fix))
     return hosts
 
 
@@ -72,20 +70,20 @@ def leave_out(
     findings: list[Finding],
     check: str = "acceptance.lock",
 ) -> None:
-    """Take hosts out of the acceptance, each with a finding that says why."""
+    """Take hosts out of the acceptance, each with a finding that gives the reason."""
     for name, why in refused.items():
         hosts.pop(name, None)
         if isinstance(why, UnreachableError):
             findings.append(_unreachable(name, why))
             continue
-        reason, _, hint = why.partition(": ")
-        findings.append(Finding(host=name, check=check, status="fail", found=reason, hint=hint))
+        reason, _, fix = why.partition(": ")
+        findings.append(Finding(host=name, check=check, status="fail", found=reason, hint=fix))
 
 
-def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[str, str | UnreachableError]:
-    """Hosts whose GPUs or HCAs are held by processes that no test may disturb, as far as the tests concern them."""
+def find_busy(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[str, str | UnreachableError]:
+    """Find hosts whose GPUs or HCAs are held by processes that no test may disturb, as far as the tests concern them."""
     kinds = set(kinds)
-    # Of a process that ends meanwhile the scripts complain.
+    # The scripts complain about a process that ends meanwhile.
     script = f"{{\n{acceptance.USERS.script}\necho '=='\n{nvidia.CLIENTS.script}\n}} 2>/dev/null"
     busy: dict[str, str | UnreachableError] = {}
     for name, ran in lock.phase(dict.fromkeys(hosts, (script, 60.0))).items():
@@ -94,29 +92,33 @@ def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[st
             continue
         first, ended, second = ran.text.partition("==\n")
         try:
-            told = _users(hosts[name], kinds, first, second if ended and not ran.status else "")
+            users = _list_users(hosts[name], kinds, first, second if ended and not ran.status else "")
         except (ProbeFailed, *UNREADABLE):
-            busy[name] = "it could not be read who uses it: see fuser -v /dev/nvidia* /dev/infiniband/*, or --in-use"
+            busy[name] = "its users cannot be read: see fuser -v /dev/nvidia* /dev/infiniband/*, or --in-use"
             continue
-        if told:
-            told = list(dict.fromkeys(told))
-            more = f" and {len(told) - 5} more" if len(told) > 5 else ""
-            busy[name] = f"in use by {', '.join(told[:5])}{more}: drain the host, or --in-use, which disturbs them"
+        if users:
+            users = list(dict.fromkeys(users))
+            more = f" and {len(users) - 5} more" if len(users) > 5 else ""
+            busy[name] = f"in use by {', '.join(users[:5])}{more}: drain the host, or --in-use, which disturbs them"
     return busy
 
 
-def _users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list[str]:
-    told, holders = [], nvidia.parse_clients(Output(of_gpus))
+def _list_users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list[str]:
+    users, holders = [], nvidia.parse_clients(Output(of_gpus))
     if "rdma" in kinds and host.block.rdma.tests and host.devices:
-        told += [f"{one.command} (pid {one.pid})" for one in acceptance.parse_users(Output(of_hcas)) if one.command]
+        users += [
+            f"{process.command} (pid {process.pid})"
+            for process in acceptance.parse_users(Output(of_hcas))
+            if process.command
+        ]
     on_gpus = kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and host.block.rdma.memory == "gpu")
     if on_gpus or ("stream" in kinds and host.block.stream.seconds):
-        told += [
-            f"{one.command} (pid {one.pid})"
-            for one in holders
-            if one.command and not is_gpu_service(one.unit, host.spec.site)
+        users += [
+            f"{holder.command} (pid {holder.pid})"
+            for holder in holders
+            if holder.command and not is_gpu_service(holder.unit, host.spec.site)
         ]
-    return told
+    return users
 
 
 def _unreachable(name: str, error: UnreachableError) -> Finding:

@@ -1,7 +1,7 @@
-"""Each host's lock, the same that apply takes; and what gives it back when nobody does.
+"""Each host's lock, the same one that apply takes, and a keeper that releases it if nobody does.
 
-Beside the lock a process on the host waits until the time that every step puts off has passed: then the machine that ran the
-acceptance is gone, or cannot reach the host, and the process ends what was started and releases the lock.
+Beside the lock a process on the host waits for a deadline that every step puts off. When it has passed, the machine that ran the
+acceptance is gone or cannot reach the host: the process ends what was started and releases the lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuprov.plan.host_lock import command
 
 FOLDER = "/run/gpuprov/accept"
 PUT_OFF = 180
-"""Seconds beyond a step's own limit until the host gives its lock back by itself."""
+"""Seconds beyond a step's own limit until the host releases its lock by itself."""
 LOST = 97
 """Exit status of a step whose lock is gone."""
 _STOP = """stop() {
@@ -32,11 +32,11 @@ _STOP = """stop() {
   done
   return $hit
 }"""
-"""Shell: signals the process groups that were noted, unless a number is another process's by now (proc_pid_stat(5), field 22)."""
+"""Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22)."""
 
 
 class Lock:
-    """The lock of one run on many hosts. `held` are the hosts that have it, `away` those that had it when they were last reached."""
+    """The lock of one run on many hosts. `held`: hosts that have it; `away`: those that had it when they were last reached."""
 
     def __init__(self, runner: Runner, run: str, at_a_time: int = AT_A_TIME) -> None:
         self._at_a_time = at_a_time
@@ -46,7 +46,7 @@ class Lock:
         self.away: dict[str, None] = {}
 
     def take(self, hosts: Iterable[str], *, broken: Collection[str] = ()) -> dict[str, str | UnreachableError]:
-        """Take each host's lock. Returns why not, for those where it could not be taken.
+        """Take each host's lock. Returns the reason for those where it could not be taken.
 
         A dead run's lock, and one whose id is in `broken`, is taken over.
         """
@@ -55,7 +55,7 @@ class Lock:
         named = sorted({*broken} - {""})
         steps = [Step(host=host, script=self._taking(host, broken=named)) for host in hosts]
         for host, ran in self._tried(steps).items():
-            answer, why = _answer(ran)
+            answer, why = _parse_answer(ran)
             if why:
                 refused[host] = why
             elif answer.get("taken"):
@@ -65,7 +65,7 @@ class Lock:
             else:
                 refused[host] = ": ".join(refusal(answer, named, "accept with"))
         for host, ran in self._tried(again).items() if again else ():
-            answer, why = _answer(ran)
+            answer, why = _parse_answer(ran)
             if answer.get("taken"):
                 self.held[host] = None
             else:
@@ -73,7 +73,7 @@ class Lock:
         return refused
 
     def _tried(self, steps: list[Step]) -> dict[str, Ran]:
-        """Run them; after an exception nobody knows which locks were taken, and all of them are to be released."""
+        """Run the steps; after an exception nobody knows which locks were taken, and all of them are to be released."""
         try:
             return self._runner(steps)
         except BaseException:
@@ -81,11 +81,11 @@ class Lock:
             raise
 
     def step(self, host: str, script: str, limit: float, phase: float = 0.0) -> Step:
-        """A step that runs only while the lock is held, and puts off its end by what the whole phase may take."""
+        """Make a step that runs only while the lock is held, and puts off its end by the time that the whole phase may take."""
         return Step(host=host, script=self._guarded(host, max(limit, phase)) + script, limit=limit)
 
     def phase(self, steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
-        """Run scripts (with the seconds each may take) on their hosts; on the others the lock's end is put off."""
+        """Run scripts (with the seconds each may take) on their hosts; put off the lock's end on the others."""
         # Hosts beyond those at a time wait for the first: their locks hold until all have had their turn.
         waves = -(-max(len(steps), len(self.held)) // self._at_a_time)
         longest = max((limit for _, limit in steps.values()), default=0.0) * max(waves, 1)
@@ -94,15 +94,15 @@ class Lock:
         made = [self.step(host, script, limit, longest) for host, (script, limit) in steps.items()]
         idle = [self.step(host, ":", 30.0, longest) for host in self.held if host not in steps]
         ran = self._runner([*made, *idle])
-        for host, one in ran.items():
-            if one.lost:
+        for host, result in ran.items():
+            if result.lost:
                 self.away[host] = None
-            if one.lost or one.status == LOST:
+            if result.lost or result.status == LOST:
                 self.held.pop(host, None)
-        return {host: one for host, one in ran.items() if host in steps or one.lost or one.status == LOST}
+        return {host: result for host, result in ran.items() if host in steps or result.lost or result.status == LOST}
 
     def release(self, hosts: Iterable[str] | None = None) -> dict[str, str]:
-        """End what runs, and give the locks back. Returns the hosts that could not be told, and why."""
+        """End running tests and release the locks. Returns the hosts that could not be reached for it, with the reason."""
         names = list({**self.held, **self.away} if hosts is None else hosts)
         if not names:
             return {}
@@ -110,7 +110,7 @@ class Lock:
         for host in names:
             self.held.pop(host, None)
             self.away.pop(host, None)
-        return {host: why for host in names if (why := _untold(ran[host]))}
+        return {host: why for host in names if (why := _explain_unreleased(ran[host]))}
 
     def _request(self, action: str, host: str, **more: object) -> str:
         return command(action, self._owner, host, **more)
@@ -136,7 +136,7 @@ echo "$answer"
 """
 
     def _whose(self, host: str) -> str:
-        """A word of shell for this run and this name of the host: another name of it ends nothing, and runs nothing."""
+        """A shell word for this run and this name of the host: another name of the same host ends nothing, and runs nothing."""
         return shlex.quote(f"{self._run} {host}")
 
     def _guarded(self, host: str, limit: float) -> str:
@@ -155,33 +155,33 @@ rm -rf "$d"
 
 
 def _until(seconds: int) -> str:
-    """Shell: puts the end off. The keeper never sees a half-written file."""
+    """Return shell code that puts the end off. The keeper never sees a half-written file."""
     put = f"echo $((${{now%%.*}} + {seconds}))"
     return f'read -r now _ </proc/uptime; {put} >"$d/until.new" && mv -f "$d/until.new" "$d/until"'
 
 
-def _untold(ran: Ran) -> str:
-    """Why a host did not give its lock back, or nothing."""
+def _explain_unreleased(ran: Ran) -> str:
+    """Explain why a host did not release its lock; empty if it did."""
     if ran.lost:
         return ran.lost.message
     return (" ".join(ran.text.split())[-200:] or f"exit status {ran.status}") if ran.status else ""
 
 
-def _answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
-    """What the lock's program answered, or why it did not."""
+def _parse_answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
+    """Parse the answer of the lock's program, or explain why there is none."""
     if ran.lost:
         return {}, ran.lost
     if ran.status == 3:
-        return {}, "an acceptance needs root there: set ansible_become, or log in as root"
+        return {}, "acceptance tests need root on the host: set ansible_become, or log in as root"
     if ran.status == 127:
-        return {}, "an acceptance needs Python 3 there"
+        return {}, "acceptance tests need Python 3 on the host"
     try:
-        found = reading.json(ran.text)
+        answer = reading.json(ran.text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        answer = None
+    if not isinstance(answer, dict):
         return {}, f"its lock cannot be taken: {' '.join(ran.text.split())[-200:] or f'exit status {ran.status}'}"
-    return found, ""
+    return answer, ""
 
 
 def _mapping(value: object) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""Figures between pairs of hosts as maps: what each pair showed, and how good that is, in levels that a legend can name."""
+"""Figures between pairs of hosts as maps: the result of each pair, and how good it is, in levels that a legend can name."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.capabilities.acceptance.judge import kind
 
 Level = Literal["met", "slow", "missed", "far", "none", "skipped"]
-"""met: as wanted. slow: not missed, but much worse than the others. missed, far: under the threshold, and much so. none: no figure."""
+"""met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far under it.
+none: no figure.
+"""
 MARKS: Mapping[Level, str] = {"met": "", "slow": "~", "missed": "!", "far": "!!", "none": "", "skipped": ""}
-"""What stands beside a number: nothing is told by a colour alone."""
+"""Marks beside a number: no meaning is in colour alone."""
 SAMPLES: Mapping[Level, str] = {**MARKS, "none": "none", "skipped": "skip"}
-"""What stands in a legend's cell."""
+"""Text in a legend's cell."""
 MUCH = 0.10
 """The part of a threshold, or of the median, from which a figure is much worse."""
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What one pair showed: its worst rail's figure (None: there is none), the verdict, words for it, and that rail's threshold."""
+    """Result of one pair: its worst rail's figure (None if there is none), the verdict, a text for it, and that rail's threshold."""
 
     value: float | None
     status: Status
@@ -45,24 +47,24 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def median(self) -> float:
-        """Of the figures that are not missed, which are what this fleet can do; of all where each is."""
-        good = [one.value for one in self.cells.values() if one.value is not None and one.status != "fail"]
-        every = good or [one.value for one in self.cells.values() if one.value is not None]
+        """Median of the figures that are not missed, which show what this fleet can do; of all figures if every one is missed."""
+        good = [cell.value for cell in self.cells.values() if cell.value is not None and cell.status != "fail"]
+        every = good or [cell.value for cell in self.cells.values() if cell.value is not None]
         return median(every) if every else 0.0
 
     @property
     def mixed(self) -> bool:
-        """Whether the thresholds of pairs differ."""
-        return len({one.wanted for one in self.cells.values() if one.wanted}) > 1
+        """True if the thresholds of pairs differ."""
+        return len({cell.wanted for cell in self.cells.values() if cell.wanted}) > 1
 
     def worse(self, value: float, reference: float) -> float:
-        """By which part of the reference a figure is worse than it."""
+        """Return the part of the reference by which a figure is worse than it."""
         if not reference:
             return 1.0 if self.less and value > 0 else 0.0
         return round((value / reference - 1) * (1 if self.less else -1), 6)
 
     def level(self, cell: Cell) -> Level:
-        """How good it is."""
+        """Return the level of a cell."""
         if cell.value is None:
             return "skipped" if cell.status == "skip" else "none"
         if cell.status in ("fail", "error", "unreachable"):
@@ -70,8 +72,8 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return "slow" if self.median and self.worse(cell.value, self.median) >= MUCH else "met"
 
     def legend(self) -> list[tuple[Level, str]]:
-        """The levels that a cell of this map can have, each in words, with figures and unit."""
-        usual, part = f"the median, {figure(self.median)} {self.unit}".strip(), f"{MUCH:.0%}".replace("%", " %")
+        """List the levels that a cell of this map can have, each described with figures and unit."""
+        usual, part = f"the median, {format_figure(self.median)} {self.unit}".strip(), f"{MUCH:.0%}".replace("%", " %")
         limit = self.threshold * (1 + MUCH if self.less else 1 - MUCH)
         over = "more" if self.less else "less"
         rows: list[tuple[Level, str]] = []
@@ -81,7 +83,7 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             rows += [("met", "as wanted: each pair has a threshold of its own")]
             rows += [("missed", f"missed by less than {part}"), ("far", f"missed by {part} or more")]
         elif self.threshold:
-            bound, far = (f"{figure(one)} {self.unit}".strip() for one in (self.threshold, limit))
+            bound, far = (f"{format_figure(value)} {self.unit}".strip() for value in (self.threshold, limit))
             rows.append(("met", f"as wanted: {bound} or {'less' if self.less else 'more'}"))
             rows.append(("missed", f"missed by less than {part}"))
             rows.append(("far", f"missed by {part} or more: {far} or {over}"))
@@ -94,65 +96,75 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         rows.append(("none", "no figure"))
         return (
             [*rows, ("skipped", "not tested: see below")]
-            if any(one.status == "skip" for one in self.cells.values())
+            if any(cell.status == "skip" for cell in self.cells.values())
             else rows
         )
 
 
-def figure(value: float) -> str:
-    """A number in three digits, or all that stand before the point; two where it is small."""
+def format_figure(value: float) -> str:
+    """Format a number in three digits, or all before the point; two if it is small."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def words(cell: Cell | None, level: Level | None) -> str:
-    """What stands in a cell: a number with its mark, or why there is none."""
+def format_cell(cell: Cell | None, level: Level | None) -> str:
+    """Return the text of a cell: a number with its mark, or why there is none."""
     if cell is None or level is None:
         return "-"
     if cell.value is None:
         return "skip" if level == "skipped" else "none"
-    return f"{figure(cell.value)} {MARKS[level]}".strip()
+    return f"{format_figure(cell.value)} {MARKS[level]}".strip()
 
 
 def maps(outcome: Outcome) -> list[Map]:
-    """A map for each test between pairs, in the order of the tests; a cell is the worst rail."""
-    tests = dict.fromkeys(one.measurement.test for one in outcome.findings if one.measurement and one.measurement.peer)
-    return [_map(outcome, test) for test in tests if kind(test) == "rdma"]
+    """Build a map for each test between pairs, in the order of the tests; a cell is the worst rail."""
+    tests = dict.fromkeys(
+        finding.measurement.test for finding in outcome.findings if finding.measurement and finding.measurement.peer
+    )
+    return [_build_map(outcome, test) for test in tests if kind(test) == "rdma"]
 
 
-def _map(outcome: Outcome, test: str) -> Map:
+def _build_map(outcome: Outcome, test: str) -> Map:
     rows = [
-        one for one in outcome.findings if one.measurement and one.measurement.test == test and one.measurement.peer
+        finding
+        for finding in outcome.findings
+        if finding.measurement and finding.measurement.test == test and finding.measurement.peer
     ]
     less = not test.endswith("_bw")
     rails: dict[tuple[str, str], list[Finding]] = {}
-    for one in rows:
-        peer = one.measurement.peer if one.measurement else ""
-        rails.setdefault((one.host, peer), []).append(one)
+    for finding in rows:
+        peer = finding.measurement.peer if finding.measurement else ""
+        rails.setdefault((finding.host, peer), []).append(finding)
         if less:
-            rails.setdefault((peer, one.host), []).append(one)
+            rails.setdefault((peer, finding.host), []).append(finding)
     met = {name for pair in rails for name in pair}
-    unit = next((one.measurement.unit for one in rows if one.measurement and one.measurement.unit), "")
-    thresholds = [one.verdict.threshold for one in rows if one.verdict and one.verdict.threshold]
+    unit = next((finding.measurement.unit for finding in rows if finding.measurement and finding.measurement.unit), "")
+    thresholds = [finding.verdict.threshold for finding in rows if finding.verdict and finding.verdict.threshold]
     way = "between each two" if less else "the row sends, the column receives"
     shown = {"ping": "lost pings"}.get(test, test)
     return Map(
         title=f"{shown}{', ' + unit if unit and test != 'ping' else ''}, {way}; of several rails the worst",
         unit=unit,
         hosts=tuple(name for name in outcome.hosts if name in met),
-        cells={pair: _cell(found, less=less) for pair, found in rails.items()},
+        cells={pair: _build_cell(findings, less=less) for pair, findings in rails.items()},
         threshold=(min(thresholds) if less else max(thresholds)) if thresholds else 0.0,
         less=less,
         test=test,
     )
 
 
-def _cell(found: Sequence[Finding], *, less: bool) -> Cell:
-    status = next(status for status in ORDER if any(one.status == status for one in found))
-    told = "; ".join(f"{one.host} {one.found}" for one in found)
-    figures = [one for one in found if one.measurement and one.measurement.unit and not one.measurement.problem]
-    if len(figures) < len(found):
-        return Cell(None, status, told, 0.0, tuple(found))
-    missed = [one for one in figures if one.status == status] or figures
-    worst = (max if less else min)(missed, key=lambda one: one.measurement.value if one.measurement else 0.0)
+def _build_cell(findings: Sequence[Finding], *, less: bool) -> Cell:
+    status = next(status for status in ORDER if any(finding.status == status for finding in findings))
+    text = "; ".join(f"{finding.host} {finding.found}" for finding in findings)
+    figures = [
+        finding
+        for finding in findings
+        if finding.measurement and finding.measurement.unit and not finding.measurement.problem
+    ]
+    if len(figures) < len(findings):
+        return Cell(None, status, text, 0.0, tuple(findings))
+    missed = [finding for finding in figures if finding.status == status] or figures
+    worst = (max if less else min)(
+        missed, key=lambda finding: finding.measurement.value if finding.measurement else 0.0
+    )
     value = worst.measurement.value if worst.measurement else 0.0
-    return Cell(value, status, told, worst.verdict.threshold if worst.verdict else 0.0, tuple(found))
+    return Cell(value, status, text, worst.verdict.threshold if worst.verdict else 0.0, tuple(findings))

@@ -1,4 +1,4 @@
-"""What an acceptance is asked for, what it knows of its hosts, and what it found."""
+"""Types of an acceptance: its options, the facts of its hosts, and its findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
 GROUP = 8
-"""Hosts up to which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its two neighbours."""
+"""Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its two neighbours.
+"""
 
 Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]
@@ -26,9 +27,9 @@ ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The command's options. `timeout`: seconds that a test may take beyond what it is asked to measure.
+    """The command's options. `timeout`: seconds that a test may take beyond the time it is to measure.
 
-    `break_lock`: ids of locks that are taken over. `forks`: hosts that are talked to at a time; 0 is no limit of the user's.
+    `break_lock`: ids of locks that are taken over. `forks`: hosts that are connected to at a time; 0: the user sets no limit.
     """
 
     only: tuple[str, ...] = KINDS
@@ -54,7 +55,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a step: what it printed and its exit status; or, in `lost`, why the host could not be talked to."""
+    """Result of a step: its output and exit status; or, in `lost`, why the host could not be reached."""
 
     text: str = ""
     status: int = 0
@@ -62,12 +63,12 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Runner = Callable[[Sequence[Step]], dict[str, Ran]]
-"""Runs steps of different hosts at a time; one step for each host. The only way an acceptance talks to hosts."""
+"""Runs steps of different hosts at a time; one step for each host. Every access of an acceptance to its hosts goes through it."""
 Say = Callable[[str], None]
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A host of the acceptance. `devices` are its RDMA devices that the spec means; `model` is a key of the catalogue, or empty."""
+    """A host of the acceptance. `devices`: its RDMA devices that the spec selects; `model`: a key of the catalogue, or empty."""
 
     raw: RawHost
     spec: HostSpec
@@ -100,7 +101,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What an acceptance found, in the order in which it was found; `notes` are for the reader. `seconds`: what it took."""
+    """Results of an acceptance, in the order in which they came; `notes` are for the reader. `seconds`: its duration."""
 
     run: str
     hosts: tuple[str, ...]
@@ -111,13 +112,14 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def counted(self) -> dict[Status, int]:
-        """How many findings there are of each status, the worst first."""
-        return {status: sum(one.status == status for one in self.findings) for status in ORDER}
+        """Number of findings of each status, the worst first."""
+        return {status: sum(finding.status == status for finding in self.findings) for status in ORDER}
 
     @property
     def exit_code(self) -> Literal[0, 1, 4, 130]:
-        """130 interrupted, 4 a host could not be reached, 1 a figure is missed or missing, or there is none at all; else 0."""
+        """Exit code: 130 interrupted, 4 a host could not be reached, 1 a figure is missed or missing, or there is none at all; else
+        0."""
         if self.interrupted:
             return 130
-        statuses = {one.status for one in self.findings}
+        statuses = {finding.status for finding in self.findings}
         return 4 if "unreachable" in statuses else 1 if statuses & {"fail", "error"} or "pass" not in statuses else 0

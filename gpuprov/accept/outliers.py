@@ -1,4 +1,4 @@
-"""What stands out of an acceptance, a sentence each: a host that is slow with all, one slow path, a GPU below what is wanted."""
+"""Outliers of an acceptance, a sentence each: a host that is slow with all others, one slow path, a GPU below its threshold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import median
 
 import msgspec
 
-from gpuprov.accept.maps import MUCH, Cell, Level, Map, figure, maps
+from gpuprov.accept.maps import MUCH, Cell, Level, Map, format_figure, maps
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.inventory.names import folded as names
 from gpuprov.probe.acceptance import Measurement
@@ -16,13 +16,13 @@ from gpuprov.shown import counted
 BAD: tuple[Level, ...] = ("far", "none", "missed", "slow")
 """Levels that stand out, the worst first."""
 MOST_OF = 0.75
-"""The part of a host's pairs from which it, and not its peers, is the one that stands out."""
+"""The part of a host's pairs from which this host, rather than its peers, is the outlier."""
 STATUS: dict[Level, Status] = {"far": "fail", "missed": "fail", "none": "error", "slow": "pass"}
 Pair = tuple[str, str]
 
 
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that stands out. `status` pass: not missed, and much worse than the others. `test`: empty where it is of none."""
+    """One outlier. `status` pass: not missed, but much worse than the others. `test`: empty if it belongs to none."""
 
     status: Status
     sentence: str
@@ -33,33 +33,35 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-def outliers(outcome: Outcome) -> list[Outlier]:
-    """The worst first. Every finding that fails is in one of them."""
+def find_outliers(outcome: Outcome) -> list[Outlier]:
+    """Find all outliers, the worst first. Every finding that fails is in one of them."""
     drawn = maps(outcome)
-    shown = {id(one) for of in drawn for cell in of.cells.values() for one in cell.findings}
-    found = [one for of in drawn for one in _of_map(of)]
-    found += _of_hosts([one for one in outcome.findings if id(one) not in shown])
-    return sorted(found, key=lambda one: ORDER.index(one.status))
+    shown = {id(finding) for of in drawn for cell in of.cells.values() for finding in cell.findings}
+    result = [outlier for of in drawn for outlier in _find_in_map(of)]
+    result += _find_in_hosts([finding for finding in outcome.findings if id(finding) not in shown])
+    return sorted(result, key=lambda outlier: ORDER.index(outlier.status))
 
 
-def _of_map(chart: Map) -> Iterator[Outlier]:
+def _find_in_map(chart: Map) -> Iterator[Outlier]:
     levels = {pair: chart.level(cell) for pair, cell in chart.cells.items()}
     left = {pair: level for pair, level in levels.items() if level in BAD}
     if len(levels) > 2 and all(level in ("far", "missed", "none") for level in levels.values()):
-        yield _told(chart, "no pair of hosts is as wanted", tuple(left), levels, chart.hosts)
+        yield _describe_outlier(chart, "no pair of hosts is as wanted", tuple(left), levels, chart.hosts)
         return
     while left:
-        found = max((_of_host(chart, name, levels, left) for name in chart.hosts), key=lambda host: len(host.pairs))
-        if len(found.peers) < 2:
-            break
-        yield _told(
-            chart,
-            f"{found.name} {found.doing} {_many(len(found.peers), found.met)}",
-            found.pairs,
-            levels,
-            (found.name,),
+        worst = max(
+            (_explain_by_host(chart, name, levels, left) for name in chart.hosts), key=lambda host: len(host.pairs)
         )
-        left = {pair: level for pair, level in left.items() if pair not in found.pairs}
+        if len(worst.peers) < 2:
+            break
+        yield _describe_outlier(
+            chart,
+            f"{worst.name} {worst.doing} {_count_peers(len(worst.peers), worst.met)}",
+            worst.pairs,
+            levels,
+            (worst.name,),
+        )
+        left = {pair: level for pair, level in left.items() if pair not in worst.pairs}
     place = {name: number for number, name in enumerate(chart.hosts)}
     while left:
         pair = min(left, key=lambda pair: (place[pair[0]], place[pair[1]]))
@@ -67,13 +69,15 @@ def _of_map(chart: Map) -> Iterator[Outlier]:
         both = back in left
         pairs = (pair, back) if both and not chart.less else (pair,)
         way = "with" if chart.less else "to and from" if both else "to"
-        then = "" if chart.less or both or back not in chart.cells else f"; back: {_figure(chart, chart.cells[back])}"
-        yield _told(chart, f"{pair[0]} {way} {pair[1]}", pairs, levels, pair, then)
+        then = (
+            "" if chart.less or both or back not in chart.cells else f"; back: {_format_cell(chart, chart.cells[back])}"
+        )
+        yield _describe_outlier(chart, f"{pair[0]} {way} {pair[1]}", pairs, levels, pair, then)
         left = {other: level for other, level in left.items() if other not in {pair, back if both else pair}}
 
 
 class _Host(msgspec.Struct, frozen=True):
-    """A host, what it does badly in words, and the pairs that this explains."""
+    """A host, a text for what it does badly, and the pairs that this explains."""
 
     name: str
     doing: str = ""
@@ -82,7 +86,7 @@ class _Host(msgspec.Struct, frozen=True):
     met: int = 0
 
 
-def _of_host(chart: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, Level]) -> _Host:
+def _explain_by_host(chart: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, Level]) -> _Host:
     ways: list[tuple[str, tuple[Pair, ...]]] = []
     met: set[str] = set()
     for way, place in (("sends", 0), ("receives", 1)):
@@ -100,13 +104,13 @@ def _of_host(chart: Map, name: str, levels: dict[Pair, Level], left: dict[Pair, 
     return _Host(name, doing, pairs, peers, len(met))
 
 
-def _many(count: int, of: int) -> str:
+def _count_peers(count: int, of: int) -> str:
     if count < of:
         return f"{count} of the {of} hosts that it was tested with"
     return f"{'both' if count == 2 else f'all {count}'} hosts that it was tested with"
 
 
-def _told(
+def _describe_outlier(
     chart: Map, who: str, pairs: Sequence[Pair], levels: dict[Pair, Level], hosts: Sequence[str], then: str = ""
 ) -> Outlier:
     worst = min((levels[pair] for pair in pairs), key=BAD.index)
@@ -115,38 +119,36 @@ def _told(
     every = [finding for cell in cells for finding in cell.findings]
     first = next((finding for finding in every if finding.status == STATUS[worst]), every[0] if every else None)
     if not values:
-        told = first.found if first else cells[0].told
-        return _outlier(chart.test, "error", f"{who}: no figure: {told}", hosts, first)
-    unit, shown = chart.unit, f"{figure(median(values))} {chart.unit}"
+        reason = first.found if first else cells[0].told
+        return _make_outlier(chart.test, "error", f"{who}: no figure: {reason}", hosts, first)
+    unit, shown = chart.unit, f"{format_figure(median(values))} {chart.unit}"
     shown = f"{shown} at the median" if len(values) > 1 else shown
     less = len(cells) - len(values)
     shown += f" ({less} of {len(cells)} without a figure)" if less else ""
-    wanted = next((cell.wanted for cell in cells if cell.wanted), chart.threshold)
-    part = f"{chart.worse(median(values), wanted or chart.median):.0%}".replace("%", " %")
+    threshold = next((cell.wanted for cell in cells if cell.wanted), chart.threshold)
+    part = f"{chart.worse(median(values), threshold or chart.median):.0%}".replace("%", " %")
     if worst == "slow":
-        held = "not missed" if wanted else "no threshold is known"
+        held = "not missed" if threshold else "no threshold is known"
         part = f"{chart.worse(median(values), chart.median):.0%}".replace("%", " %")
-        sentence = (
-            f"{who}: {shown}; {held}, but {part} worse than the median of all, {figure(chart.median)} {unit}{then}"
-        )
-    elif wanted:
-        bound = f"{'at most' if chart.less else 'at least'} {figure(wanted)} {unit}"
-        others = f"; the median of those as wanted is {figure(chart.median)} {unit}" if _any_met(chart) else ""
+        sentence = f"{who}: {shown}; {held}, but {part} worse than the median of all, {format_figure(chart.median)} {unit}{then}"
+    elif threshold:
+        bound = f"{'at most' if chart.less else 'at least'} {format_figure(threshold)} {unit}"
+        others = f"; the median of those as wanted is {format_figure(chart.median)} {unit}" if _any_met(chart) else ""
         sentence = f"{who}: {shown}, {part} {'over' if chart.less else 'under'} what is wanted, {bound}{then or others}"
     else:
         sentence = f"{who}: {shown}{then}"
-    return _outlier(chart.test, STATUS[worst], sentence, hosts, first)
+    return _make_outlier(chart.test, STATUS[worst], sentence, hosts, first)
 
 
 def _any_met(chart: Map) -> bool:
     return any(chart.level(cell) == "met" for cell in chart.cells.values())
 
 
-def _figure(chart: Map, cell: Cell) -> str:
-    return "no figure" if cell.value is None else f"{figure(cell.value)} {chart.unit}".strip()
+def _format_cell(chart: Map, cell: Cell) -> str:
+    return "no figure" if cell.value is None else f"{format_figure(cell.value)} {chart.unit}".strip()
 
 
-def _outlier(test: str, status: Status, sentence: str, hosts: Iterable[str], first: Finding | None) -> Outlier:
+def _make_outlier(test: str, status: Status, sentence: str, hosts: Iterable[str], first: Finding | None) -> Outlier:
     return Outlier(
         status=status,
         sentence=sentence,
@@ -154,52 +156,53 @@ def _outlier(test: str, status: Status, sentence: str, hosts: Iterable[str], fir
         test=test,
         wanted=first.wanted if first and status != "pass" else "",
         evidence=first.evidence if first else "",
-        hint=(first.hint if first else "") or "gpuprov topology HOST says what is wired, or trained, another way",
+        hint=(first.hint if first else "") or "gpuprov topology HOST shows links that are wired or trained differently",
     )
 
 
-def _of_hosts(found: Sequence[Finding]) -> Iterator[Outlier]:
-    """Of tests within a host, and of hosts that were left out: equal ones once."""
-    bad = [one for one in found if one.status in ("fail", "error", "unreachable")]
-    for group in _alike(
-        bad, lambda one: (one.check, one.status, one.wanted, "" if _value(one) else one.found)
+def _find_in_hosts(findings: Sequence[Finding]) -> Iterator[Outlier]:
+    """Yield outliers of tests within a host, and hosts that were left out; equal ones once."""
+    bad = [finding for finding in findings if finding.status in ("fail", "error", "unreachable")]
+    for group in _group(
+        bad,
+        lambda finding: (finding.check, finding.status, finding.wanted, "" if _has_value(finding) else finding.found),
     ).values():
         first = group[0]
-        hosts = tuple(dict.fromkeys(one.host for one in group))
-        values = [one.measurement.value for one in group if one.measurement and _value(one)]
-        told = first.found
+        hosts = tuple(dict.fromkeys(finding.host for finding in group))
+        values = [finding.measurement.value for finding in group if finding.measurement and _has_value(finding)]
+        text = first.found
         if len(group) > 1 and values and first.measurement:
-            spread = dict.fromkeys(figure(one) for one in (min(values), max(values)))
-            told = f"{' to '.join(spread)} {first.measurement.unit}"
+            spread = dict.fromkeys(format_figure(value) for value in (min(values), max(values)))
+            text = f"{' to '.join(spread)} {first.measurement.unit}"
         test = first.check.removeprefix("acceptance.")
-        wanted = f"; wanted: {first.wanted}" if first.status == "fail" and first.wanted else ""
+        expected = f"; wanted: {first.wanted}" if first.status == "fail" and first.wanted else ""
         without = "no figure: " if first.status == "error" else ""
-        sentence = f"{names(hosts)}: {without}{told}{wanted}"
-        yield _outlier(test if first.measurement else "", first.status, sentence, hosts, first)
-    yield from _slower([one for one in found if one.status == "pass" and _value(one)])
+        sentence = f"{names(hosts)}: {without}{text}{expected}"
+        yield _make_outlier(test if first.measurement else "", first.status, sentence, hosts, first)
+    yield from _find_slower([finding for finding in findings if finding.status == "pass" and _has_value(finding)])
 
 
-def _slower(found: Sequence[Finding]) -> Iterator[Outlier]:
-    """Hosts that passed, and are much worse than the others with the same GPUs."""
-    for group in _alike(found, lambda one: (one.check, *_same(one.measurement))).values():
-        values = [one.measurement.value for one in group if one.measurement]
+def _find_slower(findings: Sequence[Finding]) -> Iterator[Outlier]:
+    """Yield hosts that passed, and are much worse than the others with the same GPUs."""
+    for group in _group(findings, lambda finding: (finding.check, *_comparison_key(finding.measurement))).values():
+        values = [finding.measurement.value for finding in group if finding.measurement]
         unit = group[0].measurement.unit if group[0].measurement else ""
         usual = median(values)
-        for one, value in zip(group, values, strict=True):
+        for finding, value in zip(group, values, strict=True):
             by = (value / usual - 1) * (1 if unit in ("us", "ns") else -1)
             if len(group) > 2 and by >= MUCH:
-                test, part = one.check.removeprefix("acceptance."), f"{by:.0%}".replace("%", " %")
-                others = f"{part} worse than the median of {counted(len(group), 'host')}, {figure(usual)} {unit}"
-                told = f"{one.host}: {figure(value)} {unit}; not missed, but {others}"
-                yield _outlier(test, "pass", told, (one.host,), one)
+                test, part = finding.check.removeprefix("acceptance."), f"{by:.0%}".replace("%", " %")
+                others = f"{part} worse than the median of {counted(len(group), 'host')}, {format_figure(usual)} {unit}"
+                sentence = f"{finding.host}: {format_figure(value)} {unit}; not missed, but {others}"
+                yield _make_outlier(test, "pass", sentence, (finding.host,), finding)
 
 
-def _same(measurement: Measurement | None) -> tuple[object, ...]:
-    """What figures must have in common to be compared."""
+def _comparison_key(measurement: Measurement | None) -> tuple[object, ...]:
+    """Key of figures that can be compared: they must have it in common."""
     return (measurement.model, measurement.gpus, measurement.size) if measurement else ()
 
 
-def _value(finding: Finding) -> bool:
+def _has_value(finding: Finding) -> bool:
     return bool(
         finding.measurement
         and finding.measurement.unit
@@ -208,8 +211,8 @@ def _value(finding: Finding) -> bool:
     )
 
 
-def _alike(found: Iterable[Finding], key: Callable[[Finding], object]) -> dict[object, list[Finding]]:
+def _group(findings: Iterable[Finding], key: Callable[[Finding], object]) -> dict[object, list[Finding]]:
     groups: dict[object, list[Finding]] = {}
-    for one in found:
-        groups.setdefault(key(one), []).append(one)
+    for finding in findings:
+        groups.setdefault(key(finding), []).append(finding)
     return groups

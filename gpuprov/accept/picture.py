@@ -1,19 +1,19 @@
 """A heat map of pairs as SVG: nothing is loaded from anywhere, everything from a host is escaped.
 
-What is as wanted is quiet, what is missed is orange: a hue that people with any colour-blindness tell from paper and ink. No meaning
-is in colour alone: each cell has its number, with ! where it is missed and a thick border. It follows the reader's light or dark.
+Matching cells are quiet, missed ones are orange: a hue that people with any colour-blindness can tell from paper and ink. No meaning
+is in colour alone: each cell has its number, with ! and a thick border if it is missed. It follows the reader's light or dark mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, words
+from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, format_cell
 from gpuprov.topology.canvas import Canvas
 
 CELL_WIDTH, CELL_HEIGHT, MARGIN, CHARACTER = 64, 34, 16, 7.2
 COLUMNS, WIDE = 6, 1400
-"""Pairs in a line, and pixels, of the list that a sparse map (a ring of many hosts) is drawn as."""
+"""Pairs in a line, and width in pixels, of the list in which a sparse map (a ring of many hosts) is drawn."""
 SPARSE = 16
 STYLE = (
     "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1e22}.h{font-weight:600;font-size:15px}.s{font-size:12px;fill:#59616a}"
@@ -33,15 +33,15 @@ PATTERN = (
 
 
 Size = tuple[float, float]
-"""How wide and high what was drawn is."""
+"""Width and height of a drawing."""
 
 
 def document(maps: Sequence[Map]) -> str:
-    """One SVG file with all maps, one below the other. The same maps give the same text."""
+    """Draw all maps, one below the other, as one SVG file. The same maps give the same text."""
     canvas, width, y = Canvas(STYLE), 320.0, float(MARGIN)
     canvas.parts.append(PATTERN)
-    for one in maps:
-        wide, high = draw(canvas, one, MARGIN, y)
+    for chart in maps:
+        wide, high = draw(canvas, chart, MARGIN, y)
         width, y = max(width, wide), y + high + 2 * MARGIN
     if not maps:
         canvas.text(16, 36, "no pair was tested", "")
@@ -50,19 +50,19 @@ def document(maps: Sequence[Map]) -> str:
 
 
 def is_sparse(chart: Map) -> bool:
-    """Whether it is a list of pairs rather than a table of mostly nothing."""
+    """True if the map is a list of pairs rather than a mostly empty table."""
     return len(chart.hosts) > SPARSE and 2 * len(chart.cells) < len(chart.hosts) * (len(chart.hosts) - 1)
 
 
 def draw(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
-    """One map with its title and its legend: a matrix, or for a sparse map of many hosts a list of pairs."""
+    """Draw one map with its title and its legend: a matrix, or for a sparse map of many hosts a list of pairs."""
     canvas.text(x, y + 14, chart.title, "h")
-    wide, high = (_list if is_sparse(chart) else _matrix)(canvas, chart, x, y + 28)
-    legend, low = _legend(canvas, chart, x, y + high + 44)
+    wide, high = (_draw_list if is_sparse(chart) else _draw_matrix)(canvas, chart, x, y + 28)
+    legend, low = _draw_legend(canvas, chart, x, y + high + 44)
     return max(wide, legend, len(chart.title) * 8.5), high + 44 + low
 
 
-def _matrix(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
+def _draw_matrix(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
     longest = max((len(name) for name in chart.hosts), default=0) * CHARACTER
     left, slanted = longest + 12, longest > CELL_WIDTH - 6
     top = longest * 0.72 + 14 if slanted else 24.0
@@ -74,43 +74,43 @@ def _matrix(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
         canvas.text(x + left - 8, below + CELL_HEIGHT / 2 + 5, name, "e")
         for column, other in enumerate(chart.hosts):
             cell = chart.cells.get((name, other))
-            _cell(canvas, x + left + column * CELL_WIDTH, below, chart, cell, same=name == other)
+            _draw_cell(canvas, x + left + column * CELL_WIDTH, below, chart, cell, same=name == other)
     return left + len(chart.hosts) * CELL_WIDTH + (top if slanted else 0), top + len(chart.hosts) * CELL_HEIGHT
 
 
-def _list(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
-    """Pairs one after the other, in the order of the ring."""
+def _draw_list(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
+    """Draw pairs one after the other, in the order of the ring."""
     wide = max(len(a) + len(b) for a, b in chart.cells) * CHARACTER + 40
     each = wide + CELL_WIDTH + 18
     most = max(1, min(COLUMNS, int(WIDE // each)))
     for number, ((name, other), cell) in enumerate(chart.cells.items()):
         left, top = x + (number % most) * each, y + (number // most) * CELL_HEIGHT
         canvas.text(left + wide - 8, top + CELL_HEIGHT / 2 + 5, f"{name} to {other}", "e")
-        _cell(canvas, left + wide, top, chart, cell)
+        _draw_cell(canvas, left + wide, top, chart, cell)
     return min(most, len(chart.cells)) * each, -(-len(chart.cells) // most) * CELL_HEIGHT
 
 
-def _cell(canvas: Canvas, x: float, y: float, chart: Map, cell: Cell | None, *, same: bool = False) -> None:
+def _draw_cell(canvas: Canvas, x: float, y: float, chart: Map, cell: Cell | None, *, same: bool = False) -> None:
     level = chart.level(cell) if cell else None
     canvas.begin(cell.told if cell else "")
-    told = "" if same and cell is None else words(cell, level)
-    _square(canvas, x, y, level or ("same" if same else "untested"), told)
+    text = "" if same and cell is None else format_cell(cell, level)
+    _draw_square(canvas, x, y, level or ("same" if same else "untested"), text)
     canvas.end()
 
 
-def _square(canvas: Canvas, x: float, y: float, kind: Level | str, told: str, place: str = "c") -> None:
+def _draw_square(canvas: Canvas, x: float, y: float, kind: Level | str, text: str, place: str = "c") -> None:
     width, height = CELL_WIDTH - 2, CELL_HEIGHT - 2
     canvas.rect(kind, x + 1, y + 1, width, height)
     if kind == "none":
         canvas.rect("plate", x + 14, y + 8, width - 26, 18)
     bold = " m" if kind in ("missed", "far", "none") else ""
-    canvas.text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 5, told, f"{place} {kind}{bold}")
+    canvas.text(x + CELL_WIDTH / 2, y + CELL_HEIGHT / 2 + 5, text, f"{place} {kind}{bold}")
 
 
-def _legend(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
+def _draw_legend(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
     rows = chart.legend()
-    for number, (level, told) in enumerate(rows):
+    for number, (level, text) in enumerate(rows):
         top = y + number * (CELL_HEIGHT + 2)
-        _square(canvas, x, top, level, SAMPLES[level], "l")
-        canvas.text(x + CELL_WIDTH + 10, top + CELL_HEIGHT / 2 + 5, told, "")
-    return CELL_WIDTH + 10 + max(len(told) for _, told in rows) * CHARACTER, len(rows) * (CELL_HEIGHT + 2)
+        _draw_square(canvas, x, top, level, SAMPLES[level], "l")
+        canvas.text(x + CELL_WIDTH + 10, top + CELL_HEIGHT / 2 + 5, text, "")
+    return CELL_WIDTH + 10 + max(len(text) for _, text in rows) * CHARACTER, len(rows) * (CELL_HEIGHT + 2)

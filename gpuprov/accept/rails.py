@@ -14,7 +14,7 @@ Speech = Literal["InfiniBand", "RoCE", "iWARP"]
 
 
 class Rail(msgspec.Struct, frozen=True, kw_only=True):
-    """A port. `address` is where the peer opens its TCP connection to; `gid` of RoCE only; `gpu` the nearest GPU's PCI address.
+    """A port. `address`: target of the peer's TCP connection; `gid`: of RoCE only; `gpu`: the nearest GPU's PCI address.
 
     `problem`: why it cannot be tested.
     """
@@ -31,33 +31,33 @@ class Rail(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def rails(host: Host) -> list[Rail]:
-    """The host's ports that are up, in the order of their PCI addresses, which is the order of rails."""
+def list_rails(host: Host) -> list[Rail]:
+    """List the host's ports that are up, in the order of their PCI addresses, which is the order of rails."""
     ordered = sorted(host.devices, key=lambda device: (not device.address, device.address, device.name))
-    return [_rail(host, device, port) for device in ordered for port in device.ports if port.state == "ACTIVE"]
+    return [_make_rail(host, device, port) for device in ordered for port in device.ports if port.state == "ACTIVE"]
 
 
-def down(host: Host) -> str:
-    """Ports that are not up, of the devices that the spec means; or nothing."""
-    found = [(device.name, port) for device in host.devices for port in device.ports if port.state != "ACTIVE"]
-    return ", ".join(f"{name} port {port.number} is {port.state or 'in no state'}" for name, port in found)
+def describe_down(host: Host) -> str:
+    """Describe the ports that are not up, of the devices that the spec selects; empty if all are up."""
+    ports = [(device.name, port) for device in host.devices for port in device.ports if port.state != "ACTIVE"]
+    return ", ".join(f"{name} port {port.number} is {port.state or 'in no state'}" for name, port in ports)
 
 
-def paired(one: list[Rail], other: list[Rail]) -> list[tuple[Rail, Rail]]:
-    """Rail by rail, those that speak the same."""
-    found: list[tuple[Rail, Rail]] = []
-    for speech in dict.fromkeys(rail.speech for rail in one):
-        mine, theirs = ([rail for rail in side if rail.speech == speech] for side in (one, other))
-        found += zip(mine, theirs, strict=False)
-    return found
+def pair_rails(rails: list[Rail], other: list[Rail]) -> list[tuple[Rail, Rail]]:
+    """Pair rails in order, those with the same protocol."""
+    pairs: list[tuple[Rail, Rail]] = []
+    for speech in dict.fromkeys(rail.speech for rail in rails):
+        ours, peers = ([rail for rail in side if rail.speech == speech] for side in (rails, other))
+        pairs += zip(ours, peers, strict=False)
+    return pairs
 
 
-def _rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
+def _make_rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
     speech: Speech = (
         "InfiniBand" if port.link_layer == "InfiniBand" else "iWARP" if device.node_type == "RNIC" else "RoCE"
     )
     on_netdev = [address for name in device.netdevs for address in host.network.addresses.get(name, ())]
-    gid = _gid(device, port, on_netdev) if speech == "RoCE" else None
+    gid = _choose_gid(device, port, on_netdev) if speech == "RoCE" else None
     address, problem = "", ""
     if speech == "InfiniBand":
         address = (on_netdev or [host.network.main])[0]
@@ -80,21 +80,25 @@ def _rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
         lid=port.lid,
         gid=gid.index if gid else None,
         address=address,
-        gpu=nearest(host, device.name),
+        gpu=find_nearest(host, device.name),
         problem=problem,
     )
 
 
-def _gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid | None:
-    """By type and address, since its index differs from device to device: one whose address its interface still has comes first."""
+def _choose_gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid | None:
+    """Choose a GID by type and address, since its index differs from device to device. One whose address its interface still has
+    comes first.
+    """
     usable = [gid for gid in port.gids if gid.kind == "RoCE v2" and gid.ipv4]
-    own = [gid for gid in usable if gid.ipv4 in addresses]
-    return next(iter([*own, *([] if addresses else usable)]), None)
+    current = [gid for gid in usable if gid.ipv4 in addresses]
+    return next(iter([*current, *([] if addresses else usable)]), None)
 
 
-def nearest(host: Host, device: str) -> str:
-    """The PCI address of the GPU that shares the longest way through the PCI tree with an RDMA device; empty for none."""
-    mine = host.network.hcas.get(device, "")
-    shared = {gpu: len(os.path.commonpath([mine, path]).split("/")) for gpu, path in host.network.gpus.items() if mine}
-    # "/sys/devices/pci0000:16" is the root complex: below that, another one.
+def find_nearest(host: Host, device: str) -> str:
+    """Return the PCI address of the GPU that shares the longest path through the PCI tree with an RDMA device; empty if none."""
+    hca_path = host.network.hcas.get(device, "")
+    shared = {
+        gpu: len(os.path.commonpath([hca_path, path]).split("/")) for gpu, path in host.network.gpus.items() if hca_path
+    }
+    # "/sys/devices/pci0000:16" is the root complex: it starts the path below that, too.
     return max(sorted(shared), key=lambda gpu: shared[gpu], default="")

@@ -1,6 +1,6 @@
-"""What runs on a host for a test: a server that is ready when the step ends, a client, and the server's end.
+"""Shell code of a test on a host: a server that is ready when the step ends, a client, and the server's end.
 
-Each program gets a process group of its own, noted with its start time in the lock's folder, so that the lock's end finds it.
+Each program gets a process group of its own, recorded with its start time in the lock's folder, so that the lock's end finds it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from gpuprov.accept.commands import PORT
 TIMED_OUT = 124
 """Exit status of `timeout` from coreutils for a command that it ended."""
 KILLED = 137
-"""And for one that it had to kill."""
+"""Exit status for a command that it had to kill."""
 LONGEST = 4_000_000
-"""Bytes of a program's output that are read; of a longer one whole lines of its beginning and its end, where the figures are."""
+"""Bytes of a program's output that are read; of a longer output whole lines of its beginning and its end, where the figures are."""
 READY = 20
 """Seconds that a server may take until it listens."""
 _START = """p=$!
@@ -32,13 +32,15 @@ def _words(words: Sequence[str]) -> str:
 
 
 def _environment(more: Mapping[str, str]) -> str:
-    """With GPU memory, completions must not scatter data (https://github.com/linux-rdma/perftest); GPUs count by PCI address."""
+    """Format the environment. With GPU memory, completions must not scatter data (https://github.com/linux-rdma/perftest); GPUs are
+    numbered by PCI address.
+    """
     plain = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MLX5_SCATTER_TO_CQE": "0"}
     return shlex.join(["env", *(f"{key}={value}" for key, value in {**plain, **more}.items())])
 
 
 def serve(words: Sequence[str], *, listens: bool, limit: float) -> str:
-    """Start a server and wait until it is ready; prints the port. Fails, with what the server said, if it does not come up."""
+    """Start a server, wait until it is ready and print the port. Fails, with the server's output, if it does not come up."""
     ready = (
         """  grep -qsi "$(printf ':%04X [0-9A-F]*:0000 0A' "$port")" /proc/net/tcp /proc/net/tcp6 && break"""
         if listens
@@ -58,7 +60,7 @@ echo "port $port"
 
 
 def ask(words: Sequence[str], *, port: int = 0, limit: float, more: Mapping[str, str] | None = None) -> str:
-    """Run a client, or a program of one host, to its end or for `limit` seconds; prints its output and ends with its status."""
+    """Run a client, or a program of one host, to its end or for `limit` seconds; print its output and end with its status."""
     return f"""port={port}
 setsid timeout -k 5 {int(limit)} {_environment(more or {})} {_words(words)} </dev/null >"$d/client.log" 2>&1 &
 {_START.replace("NAME", "client")}wait "$p"; s=$?
@@ -86,7 +88,7 @@ fi
 tail -c 2000 "$d/server.log" 2>/dev/null
 true
 """
-"""Ends the server, if it has not ended by itself, and prints what it said last."""
+"""Ends the server, if it has not ended by itself, and prints the end of its output."""
 
 
 def write(path: str, text: str) -> str:

@@ -9,9 +9,9 @@ from statistics import median
 
 from gpuprov import console
 from gpuprov.accept.document import as_json, verdict
-from gpuprov.accept.maps import figure, maps
+from gpuprov.accept.maps import format_figure, maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
-from gpuprov.accept.outliers import Outlier, outliers
+from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
 from gpuprov.errors import GpuprovError
@@ -32,11 +32,11 @@ def check(options: Options) -> None:
 
 
 def report(outcome: Outcome, options: Options, about: About | None = None) -> None:
-    """Write the files, print the result. A file that cannot be written is told after the result. `about`: for the page."""
+    """Write the files, print the result. A file that cannot be written is reported after the result. `about`: for the page."""
     refused: list[GpuprovError] = []
     files: dict[Path, str] = {}
     if options.junit:
-        files[options.junit] = junit.render(results(outcome))
+        files[options.junit] = junit.render(as_results(outcome))
     if options.html:
         files[options.html] = page(outcome, about)
     if options.svg:
@@ -54,39 +54,45 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
 
 
-def results(outcome: Outcome) -> list[Result]:
-    """The findings as results of verify, which the reports of gpuprov take."""
+def as_results(outcome: Outcome) -> list[Result]:
+    """Convert the findings to results of verify, which gpuprov's reports take."""
     return [
         Result(
-            host=one.host,
+            host=finding.host,
             capability="acceptance",
-            check=one.check,
-            status=one.status,
-            expected=one.wanted,
-            found=one.found,
-            evidence=one.evidence,
-            hint=one.hint,
+            check=finding.check,
+            status=finding.status,
+            expected=finding.wanted,
+            found=finding.found,
+            evidence=finding.evidence,
+            hint=finding.hint,
         )
-        for one in outcome.findings
+        for finding in outcome.findings
     ]
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
-    """What stands out, a sentence each; then what was not run, each test in a line, and the verdict. `verbose`: every finding."""
+    """Format the outliers, a sentence each; then skipped tests, each test in a line, and the verdict. `verbose`: every finding."""
     lines: list[str] = []
-    for outlier in outliers(outcome):
-        lines += [*_outlier(outlier), ""]
+    for outlier in find_outliers(outcome):
+        lines += [*_format_outlier(outlier), ""]
     if verbose:
         for status in ("unreachable", "fail", "error"):
-            for one in (one for one in outcome.findings if one.status == status):
-                lines += [*_loud(one), ""]
+            for finding in (finding for finding in outcome.findings if finding.status == status):
+                lines += [*_format_finding(finding), ""]
     skipped: dict[tuple[str, str], list[str]] = {}
-    for one in outcome.findings:
-        if one.status == "skip":
-            test = f"acceptance.{one.measurement.test}" if one.measurement else one.check
+    for finding in outcome.findings:
+        if finding.status == "skip":
+            test = f"acceptance.{finding.measurement.test}" if finding.measurement else finding.check
             skipped.setdefault(
-                (test, one.found.rpartition(": ")[2] if one.measurement and one.measurement.peer else one.found), []
-            ).append(one.host)
+                (
+                    test,
+                    finding.found.rpartition(": ")[2]
+                    if finding.measurement and finding.measurement.peer
+                    else finding.found,
+                ),
+                [],
+            ).append(finding.host)
     for (test, why), hosts in skipped.items():
         lines += wrapped(
             f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(names(dict.fromkeys(hosts)))}]",
@@ -96,32 +102,34 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
     lines += [""] if skipped else []
     if verbose:
         lines += [
-            f"{_paint('pass', 'pass')}  {cleaned(one.host)}  {cleaned(one.check)}  {cleaned(one.found)}"
-            for one in outcome.findings
-            if one.status == "pass"
+            f"{_paint('pass', 'pass')}  {cleaned(finding.host)}  {cleaned(finding.check)}  {cleaned(finding.found)}"
+            for finding in outcome.findings
+            if finding.status == "pass"
         ]
         lines += [""]
-    lines += _tests(outcome)
-    return "\n".join([*lines, _verdict(outcome)])
+    lines += _format_tests(outcome)
+    return "\n".join([*lines, _format_verdict(outcome)])
 
 
-def _outlier(one: Outlier) -> list[str]:
-    head = {"pass": "SLOW"}.get(one.status, one.status.upper())
-    told = f"{head}  {cleaned(one.test)}{': ' * bool(one.test)}{cleaned(one.sentence)}"
-    first, *rest = wrapped(told, max(console.width(), 40), hang=" " * 6)
-    painted = first.replace(head, _paint(head, "error" if one.status == "pass" else one.status), 1)
-    return [painted, *rest, *_labelled((("see", one.evidence), ("fix", one.hint)))]
+def _format_outlier(outlier: Outlier) -> list[str]:
+    head = {"pass": "SLOW"}.get(outlier.status, outlier.status.upper())
+    text = f"{head}  {cleaned(outlier.test)}{': ' * bool(outlier.test)}{cleaned(outlier.sentence)}"
+    first, *rest = wrapped(text, max(console.width(), 40), hang=" " * 6)
+    painted = first.replace(head, _paint(head, "error" if outlier.status == "pass" else outlier.status), 1)
+    return [painted, *rest, *_format_labelled((("see", outlier.evidence), ("fix", outlier.hint)))]
 
 
-def _loud(one: Finding) -> list[str]:
-    head = f"{_paint(one.status.upper(), one.status)}  {cleaned(one.check)}  {cleaned(one.host)}"
+def _format_finding(finding: Finding) -> list[str]:
+    head = f"{_paint(finding.status.upper(), finding.status)}  {cleaned(finding.check)}  {cleaned(finding.host)}"
     return [
         head,
-        *_labelled((("expected", one.wanted), ("found", one.found), ("see", one.evidence), ("fix", one.hint))),
+        *_format_labelled(
+            (("expected", finding.wanted), ("found", finding.found), ("see", finding.evidence), ("fix", finding.hint))
+        ),
     ]
 
 
-def _labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
+def _format_labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
     lines: list[str] = []
     for label, value in pairs:
         if not value:
@@ -133,16 +141,23 @@ def _labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _tests(outcome: Outcome) -> list[str]:
-    """Each test that has figures: how many, the least, the median, the most."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for one in outcome.findings:
-        if one.measurement and one.measurement.unit and not one.measurement.problem:
-            found.setdefault((one.measurement.test, one.measurement.unit), []).append(one.measurement.value)
+def _format_tests(outcome: Outcome) -> list[str]:
+    """List each test that has figures: their number, least, median and most."""
+    by_test: dict[tuple[str, str], list[float]] = {}
+    for finding in outcome.findings:
+        if finding.measurement and finding.measurement.unit and not finding.measurement.problem:
+            by_test.setdefault((finding.measurement.test, finding.measurement.unit), []).append(
+                finding.measurement.value
+            )
     rows: list[tuple[str, ...]] = [("test", "figures", "least", "median", "most", "")]
-    for (test, unit), values in found.items():
+    for (test, unit), values in by_test.items():
         rows.append(
-            (test, str(len(values)), *(figure(one) for one in (min(values), median(values), max(values))), unit)
+            (
+                test,
+                str(len(values)),
+                *(format_figure(value) for value in (min(values), median(values), max(values))),
+                unit,
+            )
         )
     if len(rows) == 1:
         return []
@@ -155,7 +170,7 @@ def _tests(outcome: Outcome) -> list[str]:
     ] + [""]
 
 
-def _verdict(outcome: Outcome) -> str:
+def _format_verdict(outcome: Outcome) -> str:
     words = {
         "unreachable": "unreachable",
         "fail": "missed",

@@ -40,15 +40,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     told: str = ""
 
 
-def nccl(host: Host) -> Task | None:
-    """nccl-tests over all GPUs of the host."""
-    asked = host.block.nccl
-    if asked.test == "none":
+def nccl_task(host: Host) -> Task | None:
+    """Make the task of nccl-tests over all GPUs of the host."""
+    requested = host.block.nccl
+    if requested.test == "none":
         return None
     count = len(host.gpus)
-    size, told = _message(asked.size, [host])
-    task = Task(host=host.name, tests=(asked.test,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=told)
-    program, why = _program(host, "nccl", asked.test)
+    size, note = _choose_size(requested.size, [host])
+    task = Task(host=host.name, tests=(requested.test,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=note)
+    program, why = _find_program(host, "nccl", requested.test)
     if getattr(host.spec.capabilities.get("mig"), "mode", "") == "enabled":
         why = "its GPUs are in MIG mode, without the peer-to-peer copies that NCCL needs"
     if count < 2:
@@ -57,10 +57,11 @@ def nccl(host: Host) -> Task | None:
     return msgspec.structs.replace(task, skipped=why, words=words, environment={"NCCL_DEBUG": "INFO"})
 
 
-def loopback(host: Host) -> Task | None:
-    """The same over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as azurehpc-health-checks does it
-    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc)."""
-    task = nccl(host) if host.block.nccl.loopback else None
+def loopback_task(host: Host) -> Task | None:
+    """Make the same task over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as in azurehpc-health-checks
+    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc).
+    """
+    task = nccl_task(host) if host.block.nccl.loopback else None
     if task is None:
         return None
     environment = {**task.environment, "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET_DISABLE_INTRA": "0"}
@@ -72,32 +73,32 @@ def loopback(host: Host) -> Task | None:
     )
 
 
-def _message(asked: str, hosts: Sequence[Host]) -> tuple[str, str]:
+def _choose_size(requested: str, hosts: Sequence[Host]) -> tuple[str, str]:
     """The message size that the hosts' GPUs have room for, as a power of two where it is less than what is asked for, and why.
 
     nccl-tests has three buffers of it on each GPU beside 1 GiB (src/common.cu); of a GPU's nominal memory a tenth may not be free.
     """
     least = min((min(gpu.memory_gb) for host in hosts if (gpu := find_gpu(host.model)) and gpu.memory_gb), default=0)
     room = int((0.9 * least - 1) * (1 << 30) / 3)
-    if not least or catalogue.in_bytes(asked) <= room:
-        return asked, ""
+    if not least or catalogue.in_bytes(requested) <= room:
+        return requested, ""
     size = f"{1 << (room.bit_length() - 1) >> 20}M"
-    return size, f"with messages of {size}: {least} GB of memory have no room for {asked}"
+    return size, f"with messages of {size}: {least} GB of memory have no room for {requested}"
 
 
-def nvbandwidth(host: Host) -> Task | None:
-    """All test cases of nvbandwidth that are asked for, in one run."""
-    asked = host.block.nvbandwidth
-    if not asked.tests:
+def nvbandwidth_task(host: Host) -> Task | None:
+    """Make one task of all test cases of nvbandwidth in the spec."""
+    requested = host.block.nvbandwidth
+    if not requested.tests:
         return None
-    program, why = _program(host, "nvbandwidth", "nvbandwidth")
+    program, why = _find_program(host, "nvbandwidth", "nvbandwidth")
     why = why or ("" if host.gpus else NO_GPU)
-    words = (program, "-j", "-t", *asked.tests)
-    return Task(host=host.name, tests=asked.tests, words=words, seconds=COPY_SECONDS, skipped=why)
+    words = (program, "-j", "-t", *requested.tests)
+    return Task(host=host.name, tests=requested.tests, words=words, seconds=COPY_SECONDS, skipped=why)
 
 
-def diag(host: Host) -> Task | None:
-    """DCGM's diagnostics, by the host engine that the spec has, else dcgmi's default."""
+def diag_task(host: Host) -> Task | None:
+    """Make the task of DCGM's diagnostics, by the host engine of the spec, else dcgmi's default."""
     level = host.block.dcgm.level
     if not level:
         return None
@@ -114,8 +115,8 @@ def diag(host: Host) -> Task | None:
     )
 
 
-def stream(host: Host) -> Task | None:
-    """STREAM's kernels on all CPUs of the host."""
+def stream_task(host: Host) -> Task | None:
+    """Make the task of STREAM's kernels on all CPUs of the host."""
     seconds = host.block.stream.seconds
     if not seconds:
         return None
@@ -126,36 +127,36 @@ def stream(host: Host) -> Task | None:
 
 
 PARTS: tuple[tuple[str, Callable[[Host], Task | None]], ...] = (
-    ("nccl", nccl),
-    ("nccl", loopback),
-    ("nvbandwidth", nvbandwidth),
-    ("dcgm", diag),
-    ("stream", stream),
+    ("nccl", nccl_task),
+    ("nccl", loopback_task),
+    ("nvbandwidth", nvbandwidth_task),
+    ("dcgm", diag_task),
+    ("stream", stream_task),
 )
-"""What `--only` calls it, and its task on a host; in this order."""
+"""The name in `--only`, and the function that makes its task for a host; in this order."""
 
 
 def run_part(
     part: Callable[[Host], Task | None], hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
 ) -> Iterable[tuple[Task, Measurement]]:
-    """Run one part on all hosts that ask for it, at a time; yield every test's measurement."""
+    """Run one part on all hosts whose spec includes it, at a time; yield every test's measurement."""
     tasks = [task for host in hosts.values() if not host.lost and (task := part(host))]
-    yield from _run(tasks, hosts, lock, timeout, say)
+    yield from _run_tasks(tasks, hosts, lock, timeout, say)
 
 
-def across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> Iterable[tuple[Task, Measurement]]:
-    """nccl-tests over all hosts that ask for it, by mpirun on the first of them."""
+def run_across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> Iterable[tuple[Task, Measurement]]:
+    """Run nccl-tests over all hosts whose spec includes it, by mpirun on the first of them."""
     joined = [
         host for host in hosts.values() if host.block.nccl.across and not host.lost and host.block.nccl.test != "none"
     ]
     if not joined:
         return
     first = joined[0]
-    asked = first.block.nccl
-    name = f"{ACROSS}.{asked.test}"
-    size, told = _message(asked.size, joined)
-    task = Task(host=first.name, tests=(name,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=told)
-    programs = {_program(host, "nccl", asked.test) for host in joined}
+    requested = first.block.nccl
+    name = f"{ACROSS}.{requested.test}"
+    size, note = _choose_size(requested.size, joined)
+    task = Task(host=first.name, tests=(name,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=note)
+    programs = {_find_program(host, "nccl", requested.test) for host in joined}
     lacking = [host.name for host in joined if "mpirun" not in host.tools.found]
     why = next((why for _, why in programs if why), "")
     if len(joined) < 2:
@@ -170,17 +171,17 @@ def across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> I
         why = why or "two hosts have the same address on their default route"
     say(f"{name} over {counted(len(joined), 'host')}")
     if not why:
-        why = _reached(first, joined[1:], lock)
+        why = _explain_unreached(first, joined[1:], lock)
     ranks = sum(len(host.gpus) for host in joined)
     places = ",".join(f"{host.network.main}:{len(host.gpus)}" for host in joined)
     program = next(iter(programs))[0]
     words = ("mpirun", "--allow-run-as-root", "-np", str(ranks), "--host", places, "-x", "NCCL_DEBUG=INFO",
              program, "-b", size, "-e", size, "-g", "1")  # fmt: skip
-    yield from _run([msgspec.structs.replace(task, words=words, skipped=why)], hosts, lock, timeout, say)
+    yield from _run_tasks([msgspec.structs.replace(task, words=words, skipped=why)], hosts, lock, timeout, say)
 
 
-def _reached(first: Host, others: Sequence[Host], lock: Lock) -> str:
-    """Why mpirun on the first host cannot start its daemons on the others, or nothing."""
+def _explain_unreached(first: Host, others: Sequence[Host], lock: Lock) -> str:
+    """Explain why mpirun on the first host cannot start its daemons on the others; empty if it can."""
     # What one host says of itself runs on another: as one word, and never as an option.
     words = [shlex.quote(host.network.main) for host in others]
     tries = "\n".join(
@@ -192,27 +193,27 @@ def _reached(first: Host, others: Sequence[Host], lock: Lock) -> str:
     return f"mpirun on {first.name} cannot log in to {failed} by ssh without a password" if failed else ""
 
 
-def _program(host: Host, name: Literal["nccl", "nvbandwidth"], program: str) -> tuple[str, str]:
-    """The path of a program, or why there is none: what was built from the spec's source, its `path`, or PATH."""
-    asked = host.block.nccl if name == "nccl" else host.block.nvbandwidth
-    if asked.source.sha256:
+def _find_program(host: Host, name: Literal["nccl", "nvbandwidth"], program: str) -> tuple[str, str]:
+    """Return the path of a program, or why there is none: built from the spec's source, its `path`, or PATH."""
+    requested = host.block.nccl if name == "nccl" else host.block.nvbandwidth
+    if requested.source.sha256:
         folder = folder_of(host.block, name)
         lost = host.tools.built.get(folder.rpartition("/")[2])
         if lost is None:
             return "", f"{folder} is not built: gpuprov apply"
         return f"{folder}/bin/{program}", f"{folder} does not find {', '.join(lost)}" if lost else ""
-    if asked.path:
-        return f"{asked.path.rstrip('/')}/{program}", ""
-    found = host.tools.found.get(program, "")
+    if requested.path:
+        return f"{requested.path.rstrip('/')}/{program}", ""
+    path = host.tools.found.get(program, "")
     return (
-        found,
+        path,
         ""
-        if found
+        if path
         else f"no {program} in PATH: acceptance.{name}.source builds it, acceptance.{name}.path names its folder",
     )
 
 
-def _run(
+def _run_tasks(
     tasks: Sequence[Task], hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
 ) -> Iterable[tuple[Task, Measurement]]:
     ready = [task for task in tasks if not task.skipped]
@@ -231,9 +232,9 @@ def _run(
                 for task in ready
             }
         )
-    for name, one in ran.items():
-        if one.lost or one.status == LOST:
-            hosts[name].lost = one.lost.message if one.lost else "the lock of this acceptance is gone there"
+    for name, result in ran.items():
+        if result.lost or result.status == LOST:
+            hosts[name].lost = result.lost.message if result.lost else "the lock of this acceptance is gone on the host"
     for task in tasks:
         host = hosts[task.host]
         for test in task.tests:
@@ -244,22 +245,22 @@ def _run(
                 yield task, plain
                 continue
             try:
-                yield task, _figure(task, ran[task.host], host, plain)
+                yield task, _parse_figure(task, ran[task.host], host, plain)
             except Unreadable as error:
                 yield task, msgspec.structs.replace(plain, problem=str(error))
 
 
-def _figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement:
+def _parse_figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement:
     if ran.lost or ran.status == LOST:
         raise Unreadable(host.lost)
     if ran.status in (scripts.TIMED_OUT, scripts.KILLED):
         raise Unreadable(f"it did not end within {task.seconds:.0f} s and its time-out")
     if plain.test == "dcgm":
-        said = outputs.diagnostics(ran.text)
-        told = f"skipped: {', '.join(said.skipped)}" if said.skipped else ""
-        problem = "; ".join(said.failed)
+        diagnostics = outputs.diagnostics(ran.text)
+        detail = f"skipped: {', '.join(diagnostics.skipped)}" if diagnostics.skipped else ""
+        problem = "; ".join(diagnostics.failed)
         return msgspec.structs.replace(
-            plain, value=float(said.passed), unit="tests passed", detail=told, problem=problem
+            plain, value=float(diagnostics.passed), unit="tests passed", detail=detail, problem=problem
         )
     if plain.test == "stream":
         rate, count = outputs.stream(ran.text)

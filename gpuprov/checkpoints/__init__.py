@@ -1,4 +1,4 @@
-"""The states of hosts that verify called green: kept by apply on each host, and what a host would go back to."""
+"""The states of hosts that verify called green: kept by apply on each host, as targets of a rollback."""
 
 from gpuprov.checkpoints.choose import Back, Refused, back
 from gpuprov.checkpoints.keep import is_kept, keep

@@ -1,4 +1,4 @@
-"""After an apply, hosts that verify calls green keep what they are: the spec that was applied, with the versions that came of it."""
+"""Keeping of checkpoints: after an apply, green hosts keep the spec that was applied, with the resulting versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME
-from gpuprov.checkpoints.choose import current
+from gpuprov.checkpoints.choose import find_current
 from gpuprov.checkpoints.program import on_hosts
 from gpuprov.errors import UnreachableError
 from gpuprov.fleet import build_spec, with_site
@@ -26,32 +26,32 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 
 def is_kept(reading: Reading) -> bool:
-    """Whether the host is at the checkpoint that it was at when verify was last green."""
+    """True if the host is at the checkpoint that it was at when verify was last green."""
     try:
-        found, receipt = reading.facts.get(CHECKPOINTS), reading.facts.get(house.RECEIPT)
+        checkpoints, receipt = reading.facts.get(CHECKPOINTS), reading.facts.get(house.RECEIPT)
     except ProbeFailed:
         return True  # nobody knows: nothing is written
-    now = current(found, receipt)
-    return now is not None and now is found.last
+    now = find_current(checkpoints, receipt)
+    return now is not None and now is checkpoints.last
 
 
 def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None = None) -> dict[str, str]:
-    """Write a checkpoint of the run on each host; by host, why there is none."""
+    """Write a checkpoint of the run on each host. Returns the problem, by host, of those where it failed."""
     run = str(owner["run"])
-    versioned = {raw.name: _versioned(spec) for raw, spec in pairs}
-    asked = [
+    versioned = {raw.name: _list_versioned(spec) for raw, spec in pairs}
+    probes_by_host = [
         (raw, tuple(dict.fromkeys(probe for name in versioned[raw.name] for probe in BY_NAME[name].export_probes)))
         for raw, _ in pairs
     ]
-    found = gather([one for one in asked if one[1]], pace=pace)
+    gathered = gather([entry for entry in probes_by_host if entry[1]], pace=pace)
     requests: dict[str, tuple[RawHost, dict[str, Any]]] = {}
     problems: dict[str, str] = {}
     for raw, spec in pairs:
-        facts = found.get(raw.name, Facts({}))
+        facts = gathered.get(raw.name, Facts({}))
         if isinstance(facts, UnreachableError):
             problems[raw.name] = facts.message
             continue
-        exact = pinned(raw, spec, facts)
+        exact = pin_versions(raw, spec, facts)
         made = [digests(each) for each in (spec, exact[1])]
         checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
         requests[raw.name] = (
@@ -59,13 +59,13 @@ def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None =
             {"action": "keep", "run": run, "owner": of_host(owner, raw.name), "checkpoint": checkpoint},
         )
     answers = on_hosts(requests, pace)
-    return problems | {name: str(one["problem"]) for name, one in answers.items() if "problem" in one}
+    return problems | {name: str(answer["problem"]) for name, answer in answers.items() if "problem" in answer}
 
 
-def pinned(raw: RawHost, spec: HostSpec, facts: Facts) -> Pair:
-    """The host with the versions that it has in its spec: a branch, or any, says too little to come back to."""
+def pin_versions(raw: RawHost, spec: HostSpec, facts: Facts) -> Pair:
+    """Pin the versions that the host has in its spec: a branch, or any, is too vague to come back to."""
     values = dict(raw.values)
-    for name, version in _versions(spec, facts):
+    for name, version in _read_versions(spec, facts):
         block = values.get(name)
         tried = {**values, name: {**(block if isinstance(block, dict) else {}), "version": version}}
         if build_spec(msgspec.structs.replace(raw, values=tried))[0] is not None:
@@ -75,14 +75,14 @@ def pinned(raw: RawHost, spec: HostSpec, facts: Facts) -> Pair:
     return (exact, with_site(built, exact)) if built else (raw, spec)
 
 
-def _versions(spec: HostSpec, facts: Facts) -> Iterable[tuple[str, str]]:
-    for name in _versioned(spec):
+def _read_versions(spec: HostSpec, facts: Facts) -> Iterable[tuple[str, str]]:
+    for name in _list_versioned(spec):
         with contextlib.suppress(ProbeFailed):
             exported = BY_NAME[name].export(facts)
             if version := getattr(exported, "version", ""):
                 yield name, version
 
 
-def _versioned(spec: HostSpec) -> Collection[str]:
-    """The capabilities whose spec names a version."""
+def _list_versioned(spec: HostSpec) -> Collection[str]:
+    """List the capabilities whose spec names a version."""
     return [name for name, block in spec.capabilities.items() if hasattr(block, "version")]

@@ -32,14 +32,19 @@ def on_hosts(
     requests: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return the answers by host; `problem` in one is the reason why the host did not do it."""
-    found = run_on_hosts(checkpoints, requests, CheckpointsAnswer, limit=LIMIT, pace=pace)
-    return {name: _plain(one.answer) if one.answer else {"problem": one.problem} for name, one in found.items()}
+    results = run_on_hosts(checkpoints, requests, CheckpointsAnswer, limit=LIMIT, pace=pace)
+    return {
+        name: _plain(result.answer) if result.answer else {"problem": result.problem}
+        for name, result in results.items()
+    }
 
 
 def _plain(answer: CheckpointsAnswer) -> dict[str, Any]:
-    return {key: one if key == "locked" else _in_one_line(one) for key, one in msgspec.to_builtins(answer).items()}
+    return {
+        key: value if key == "locked" else _in_one_line(value) for key, value in msgspec.to_builtins(answer).items()
+    }
 
 
 def _in_one_line(value: Any) -> Any:
     """Put each text in one line. That of a lock stays as it is: it is compared with an earlier one."""
-    return [_in_one_line(one) for one in value] if isinstance(value, list | tuple) else " ".join(value.split())
+    return [_in_one_line(text) for text in value] if isinstance(value, list | tuple) else " ".join(value.split())

@@ -1,7 +1,7 @@
-"""Taking a host out of its scheduler and giving it back: one interface, whatever the scheduler is.
+"""Taking a host out of its scheduler and giving it back: one interface for all schedulers.
 
-Each step can be done again: whoever was killed calls it once more, and a step that finds its work done says so. What a step
-says was read back from the scheduler after it changed something. What is somebody else's stays as it is, to the byte.
+Each step can be repeated: whoever was killed calls it once more, and a step that finds its work done reports so. The result of a
+step was read back from the scheduler after the change. What belongs to somebody else stays as it is, to the byte.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ import msgspec
 from gpuprov.errors import GpuprovError
 
 State = Literal["done", "waiting", "refused", "unknown"]
-"""done: as asked, and read back. waiting: ask again, `waits_for` says what holds it. refused: a person decides; asking again
-changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again."""
+"""done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides; asking again
+changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again.
+"""
 
 Holds = Literal["", "jobs", "a person"]
-"""What a host waits for. jobs: they may take days. a person: nothing else lets it go on. Nothing: what ends within minutes."""
+"""Kind of thing that a host waits for. jobs: they may take days. a person: nothing else lets it go on. Empty: it ends within
+minutes."""
 
 MARK = "gpuprov"
 RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""What a run may be called: also a label's value in Kubernetes, and one word of a reason in Slurm."""
+"""Allowed names of a run: also a label's value in Kubernetes, and one word of a reason in Slurm."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one step. `read`: what the scheduler said of the node after it, in its own words; data, never cleaned here.
-    `untold`: why the host itself does not know that it is out, or in service again (`noted`)."""
+    """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned here.
+    `untold`: why the host itself does not know that it is out, or in service again (`noted`).
+    """
 
     host: str
     node: str
@@ -42,19 +45,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adapter(Protocol):
-    """One scheduler. `host` is the inventory's name, `run` the id of the run, by which is known what is ours."""
+    """One scheduler. `host` is the inventory's name, `run` the id of the run, which marks what is ours."""
 
     @property
     def name(self) -> str:
-        """As it is written in a policy and after --by."""
+        """The name in a policy and after --by."""
         ...
 
     def drain(self, host: str, run: str) -> Step:
-        """Take the host out: nothing new starts on it. Ends no job. Done: no new work comes; `drained` says when the last has left."""
+        """Take the host out: nothing new starts on it. Ends no job. Done: no new work comes; `drained` reports when the last has
+        left."""
         ...
 
     def drained(self, host: str, run: str) -> Step:
-        """Whether the last job has left. In Kubernetes it asks once more for the eviction of what is still there."""
+        """Report whether the last job has left. In Kubernetes it asks once more for the eviction of pods still on the node."""
         ...
 
     def returned(self, host: str, run: str, green: bool) -> Step:
@@ -63,7 +67,7 @@ class Adapter(Protocol):
 
 
 def checked_run(run: str) -> str:
-    """The run's id. Raises GpuprovError where it cannot stand in a reason, an annotation or a label."""
+    """Check the run's id and return it. Raises GpuprovError if it cannot be part of a reason, an annotation or a label."""
     if not RUN.fullmatch(run):
         raise GpuprovError(
             f"the run {run[:80]!r} cannot be named in a scheduler",
@@ -72,6 +76,6 @@ def checked_run(run: str) -> str:
     return run
 
 
-def node_of(host: str, names: Mapping[str, str]) -> str:
-    """What the scheduler calls this host: what `names` has for it, else the inventory's name."""
+def find_node_name(host: str, names: Mapping[str, str]) -> str:
+    """Return the scheduler's name of this host: that in `names`, else the inventory's name."""
     return names.get(host) or host

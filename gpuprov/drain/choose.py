@@ -1,4 +1,4 @@
-"""The adapter for a scheduler's name, with the names that hosts have there."""
+"""Choice of the adapter for a scheduler's name, with the scheduler's names of hosts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Literal
 from gpuprov.drain.base import Adapter
 from gpuprov.drain.command import Command
 from gpuprov.drain.kubernetes.adapter import Kubernetes
-from gpuprov.drain.program import needs
+from gpuprov.drain.program import require_program
 from gpuprov.drain.slurm.adapter import Slurm
 from gpuprov.errors import GpuprovError
 
 By = Literal["slurm", "kubernetes", "command"]
 VARIABLES: dict[By, str] = {"slurm": "host_slurm_node", "kubernetes": "host_kubernetes_node"}
-"""Host variables with the name of a node, where it is not the inventory's."""
+"""Host variables with the name of a node, if it differs from the inventory's."""
 
 CLIENTS: dict[By, str] = {"slurm": "scontrol", "kubernetes": "kubectl"}
-"""The program by which a scheduler is asked."""
+"""The client program of each scheduler."""
 
 
 def check_client(by: By) -> None:
-    """Raise GpuprovError where this machine cannot ask the scheduler."""
+    """Raise GpuprovError if this machine cannot ask the scheduler."""
     if by in CLIENTS:
-        needs(CLIENTS[by])
+        require_program(CLIENTS[by])
 
 
 def adapter(
@@ -34,10 +34,10 @@ def adapter(
     context: str = "",
     empty_dir: bool = False,
 ) -> Adapter:
-    """The adapter. `variables`: those of each host, by its name. Raises GpuprovError for an option that it does not have."""
+    """Make the adapter. `variables`: those of each host, by its name. Raises GpuprovError for an option that it does not have."""
     if bool(command) != (by == "command"):
-        told = "--by command wants the site's command" if by == "command" else f"{by} takes no command"
-        raise GpuprovError(told, "gpuprov drain ... --by command --command 'COMMAND'")
+        message = "--by command wants the site's command" if by == "command" else f"{by} takes no command"
+        raise GpuprovError(message, "gpuprov drain ... --by command --command 'COMMAND'")
     if by != "kubernetes" and (context or empty_dir):
         raise GpuprovError(
             f"--by {by} does not use kubectl", "--context and --delete-emptydir-data go with --by kubernetes"

@@ -1,6 +1,6 @@
-"""A site's own command: asked for each step with the same words, and told apart by its exit status.
+"""A site's own command: the same words for each step, with a result by exit status.
 
-It runs here, in a shell, as the operator has written it. What it is about stands in its environment, never in its text: GPUPROV_STEP
+It runs here, in a shell, as the operator has written it. Its subject is passed in its environment, never in its text: GPUPROV_STEP
 (drain, drained, return), GPUPROV_HOST, GPUPROV_NODE and GPUPROV_RUN.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpuprov.drain.base import State, Step, checked_run, node_of
-from gpuprov.drain.program import Unanswered, ask, said
+from gpuprov.drain.base import State, Step, checked_run, find_node_name
+from gpuprov.drain.program import Unanswered, ask, format_complaint
 
 LIMIT = 300.0
-"""Seconds for one call; what takes longer says NOT_YET, and is asked again."""
+"""Seconds for one call; a step that takes longer returns NOT_YET, and is called again."""
 NOT_YET = 75
 """EX_TEMPFAIL of sysexits.h."""
 
 
 class Command:
-    """The command, and names that its site has for hosts."""
+    """The command, and the site's names of hosts."""
 
     name = "command"
 
@@ -26,32 +26,32 @@ class Command:
         self._command, self._nodes, self._limit = command, nodes or {}, limit
 
     def drain(self, host: str, run: str) -> Step:
-        """The command with GPUPROV_STEP=drain."""
+        """Run the command with GPUPROV_STEP=drain."""
         return self._step("drain", host, run)
 
     def drained(self, host: str, run: str) -> Step:
-        """The command with GPUPROV_STEP=drained."""
+        """Run the command with GPUPROV_STEP=drained."""
         return self._step("drained", host, run)
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        """The command with GPUPROV_STEP=return; it is not run for a host that is not green."""
+        """Run the command with GPUPROV_STEP=return; not for a host that is not green."""
         if not green:
-            told = "it stays out: it is not known to be as its spec says"
-            return Step(host=host, node=node_of(host, self._nodes), state="refused", message=told)
+            message = "it stays out: it is not known to be as its spec says"
+            return Step(host=host, node=find_node_name(host, self._nodes), state="refused", message=message)
         return self._step("return", host, run)
 
     def _step(self, step: str, host: str, run: str) -> Step:
-        node = node_of(host, self._nodes)
-        told = {"STEP": step, "HOST": host, "NODE": node, "RUN": checked_run(run)}
+        node = find_node_name(host, self._nodes)
+        variables = {"STEP": step, "HOST": host, "NODE": node, "RUN": checked_run(run)}
         if "\0" in host + node:
             return Step(host=host, node=node, state="refused", message="its name cannot be handed to a command")
         try:
-            environment = {f"GPUPROV_{name}": value for name, value in told.items()}
+            environment = {f"GPUPROV_{name}": value for name, value in variables.items()}
             ended = ask(["sh", "-c", self._command], limit=self._limit, environment=environment)
         except Unanswered as problem:
             return Step(host=host, node=node, state="unknown", message=f"the site's command: {problem}")
         state: State = "done" if ended.status == 0 else "waiting" if ended.status == NOT_YET else "refused"
-        words = said(ended)
+        words = format_complaint(ended)
         if state == "waiting":
             return Step(host=host, node=node, state=state, waits_for=(words,) if words else (), message="not yet")
         message = "" if state == "done" else f"the site's command ended with {ended.status}: {words or 'nothing said'}"

@@ -1,4 +1,4 @@
-"""Which hosts may go back into service: those of which verify has proven that they are as they should be."""
+"""Hosts that may go back into service: those that verify has proven to match their specs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from gpuprov.verify.verify import Pairs, verify
 
 
 def green(pairs: Pairs, pace: Pace | None, on_done: Callable[[str], None]) -> dict[str, bool]:
-    """By host: whether all its checks pass, and something was proven."""
-    found: dict[str, list[Result]] = {raw.name: [] for raw, _ in pairs}
-    for one in verify(pairs, pace=pace, on_done=lambda name, _: on_done(name)):
-        found[one.host].append(one)
-    return {name: exit_code(results) == 0 for name, results in found.items()}
+    """Return, by host, whether all its checks pass, and at least one was proven."""
+    by_host: dict[str, list[Result]] = {raw.name: [] for raw, _ in pairs}
+    for result in verify(pairs, pace=pace, on_done=lambda name, _: on_done(name)):
+        by_host[result.host].append(result)
+    return {name: exit_code(results) == 0 for name, results in by_host.items()}

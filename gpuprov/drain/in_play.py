@@ -1,4 +1,4 @@
-"""`apply --drain 'kubernetes [OPTION]...'`: a node taken out while a play holds its host's lock, and given back by the same run."""
+"""`apply --drain 'kubernetes [OPTION]...'`: a node is drained while a play holds its host's lock, and given back by the same run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.drain.kubernetes.adapter import NOT_OURS, Kubernetes
 from gpuprov.errors import GpuprovError
 
 POLL = 5.0
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 PATIENCE = 300.0
 """Seconds for what ends by itself within minutes: operands that end, an API server that comes back."""
 ALLOWED = "allowed: --delete-emptydir-data, --timeout=20m (s, m, h; default: no end), --context=NAME"
@@ -21,7 +21,7 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What stands behind the word `kubernetes`. timeout: seconds in which jobs have to leave; None: no end."""
+    """Options after the word `kubernetes`. timeout: seconds in which jobs have to leave; None: no end."""
 
     timeout: float | None = None
     context: str = ""
@@ -29,9 +29,9 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def asked(command: str, run: str) -> Asked | None:
-    """The options of a drain command `kubernetes [OPTION]...`; None where it is a site's own. Raises GpuprovError.
+    """Parse the options of a drain command `kubernetes [OPTION]...`; None for a site's own command. Raises GpuprovError.
 
-    run: whose name the node will have.
+    run: the id that the node will be marked with.
     """
     if command.split()[:1] != ["kubernetes"]:
         return None
@@ -41,24 +41,24 @@ def asked(command: str, run: str) -> Asked | None:
         words = shlex.split(command)[1:]
     except ValueError as error:
         raise GpuprovError(f"--drain {command!r} cannot be read: {str(error).lower()}", "close the quote") from error
-    found = Asked()
+    options = Asked()
     while words:
         name, has_value, value = words.pop(0).partition("=")
         if name in ("--timeout", "--context") and not has_value and words:
             has_value, value = "=", words.pop(0)
         if name == "--delete-emptydir-data" and not has_value:
-            found = msgspec.structs.replace(found, empty_dir=True)
+            options = msgspec.structs.replace(options, empty_dir=True)
         elif name == "--timeout" and (time_ := re.fullmatch(r"(\d{1,9})([smh]?)", value)):
-            found = msgspec.structs.replace(found, timeout=(int(time_[1]) * UNITS[time_[2]]) or None)
+            options = msgspec.structs.replace(options, timeout=(int(time_[1]) * UNITS[time_[2]]) or None)
         elif name == "--context" and value:
-            found = msgspec.structs.replace(found, context=value)
+            options = msgspec.structs.replace(options, context=value)
         else:
             raise GpuprovError(f"--drain kubernetes has no {name[:80]}{has_value}{value[:80]}", ALLOWED)
-    return found
+    return options
 
 
 def take_out(given: Asked, node: str, run: str) -> str:
-    """Cordon the node and wait until pods and GPU operands have left. Returns what should be known of it. Raises GpuprovError."""
+    """Cordon the node and wait until pods and GPU operands have left. Returns a note for the user. Raises GpuprovError."""
     adapter = Kubernetes(context=given.context, empty_dir=given.empty_dir, apply=True)
     step = adapter.drain(node, run)
     if step.state != "done":
@@ -78,7 +78,7 @@ def take_out(given: Asked, node: str, run: str) -> str:
 
 
 def left(given: Asked, node: str, run: str) -> str:
-    """Which apply's run has the node out; empty where none has. Raises GpuprovError."""
+    """Return the id of the apply that has the node out; empty if none has. Raises GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).left(node, run)
     if step.state != "done":
         raise GpuprovError(f"node {step.node} was not looked at: {step.message}", step.hint or "apply again")
@@ -86,19 +86,19 @@ def left(given: Asked, node: str, run: str) -> str:
 
 
 def take_over(given: Asked, node: str, run: str) -> None:
-    """Have a node that an earlier apply has left be this run's, which has the host's lock. Raises GpuprovError."""
+    """Take over a node that an earlier apply has left: this run has the host's lock. Raises GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).drain(node, run)
     if step.state != "done":
         raise _not_free(step)
 
 
 def stays(node: str, run: str) -> str:
-    """Of a node whose host is not green."""
+    """Describe a node that stays out because its host is not green."""
     return f"node {node} stays cordoned: its host is not known to be as its spec says. {later(run)}"
 
 
 def later(run: str) -> str:
-    """How a node comes back that stays out."""
+    """Describe how to give back a node that stays out."""
     return f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}"
 
 
@@ -113,6 +113,6 @@ def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, 
 
 
 def _not_free(step: Step) -> GpuprovError:
-    told = "; ".join((*step.waits_for[:5], *([f"and {len(step.waits_for) - 5} more"] if step.waits_for[5:] else [])))
-    message = f"node {step.node} is not free: {step.message}{f': {told}' if told else ''}"
+    reasons = "; ".join((*step.waits_for[:5], *([f"and {len(step.waits_for) - 5} more"] if step.waits_for[5:] else [])))
+    message = f"node {step.node} is not free: {step.message}{f': {reasons}' if reasons else ''}"
     return GpuprovError(message, step.hint or "see to what holds it, and apply again")

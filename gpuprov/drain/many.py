@@ -1,4 +1,4 @@
-"""Several hosts at a time: taken out and waited for, or given back. What one host does keeps no other one."""
+"""Several hosts at a time: drained and waited for, or given back. No host is held up by another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE = 8
 SETTLING = 60.0
 """Seconds in which a node that was given back should answer its scheduler."""
 CODES: dict[State, int] = {"done": 0, "waiting": 1, "refused": 3, "unknown": 4}
-"""Exit codes, of which the highest of all hosts counts."""
+"""Exit codes; the highest of all hosts counts."""
 
 Tell = Callable[[Step], None]
 Ask = Callable[[str], Step]
@@ -23,23 +23,23 @@ Ask = Callable[[str], Step]
 def take_out(
     adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float, tell: Tell
 ) -> list[Step]:
-    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` hears of each answer."""
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` gets each answer."""
 
     def ask(host: str) -> Step:
         step = adapter.drain(host, run)
         return adapter.drained(host, run) if step.state == "done" else step
 
-    return _until(hosts, ask, wait, poll, tell)
+    return _poll(hosts, ask, wait, poll, tell)
 
 
 def give_back(
     adapter: Adapter, green: Mapping[str, bool], run: str, *, poll: float, tell: Tell, wait: float = SETTLING
 ) -> list[Step]:
-    """Give back the hosts that are green, and say of the others that they stay out."""
-    return _until(green, lambda host: adapter.returned(host, run, green[host]), wait, poll, tell)
+    """Give back the hosts that are green, and report that the others stay out."""
+    return _poll(green, lambda host: adapter.returned(host, run, green[host]), wait, poll, tell)
 
 
-def _until(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell: Tell) -> list[Step]:
+def _poll(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell: Tell) -> list[Step]:
     steps: dict[str, Step] = {}
     left = list(hosts)
     order = list(left)
@@ -58,23 +58,23 @@ def _until(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell
 
 
 def exit_code(steps: Iterable[Step]) -> int:
-    """0 as asked; 1 jobs are still there; 3 refused; 4 a scheduler did not answer."""
+    """Return 0: done; 1: jobs are still running; 3: refused; 4: a scheduler did not answer."""
     return max((CODES[step.state] for step in steps), default=0)
 
 
 def as_text(steps: Iterable[Step], done: str) -> str:
-    """A line for each host, and what it waits for below it. `done`: the word for what is."""
+    """Format a line for each host, and below it what it waits for. `done`: the word for success."""
     lines = []
     for step in steps:
         node = f" (node {step.node})" if step.node != step.host else ""
         words = done if step.state == "done" else step.state
-        told = "; ".join(part for part in (step.message, step.read) if part)
-        lines.append(f"{step.host}{node}: {words}{': ' if told else ''}{told}")
-        lines += [f"  {one}" for one in step.waits_for]
+        text = "; ".join(part for part in (step.message, step.read) if part)
+        lines.append(f"{step.host}{node}: {words}{': ' if text else ''}{text}")
+        lines += [f"  {reason}" for reason in step.waits_for]
         lines += [f"  hint: {step.hint}"] if step.hint else []
     return "\n".join(lines)
 
 
 def as_json(steps: Iterable[Step], run: str) -> str:
-    """The same for programs."""
+    """Format the same as JSON."""
     return as_document({"run": run, "hosts": list(steps)})

@@ -1,8 +1,8 @@
-"""An adapter that has each host itself know that it is out of its scheduler: a host that nobody gives back would look fine, and idle.
+"""An adapter that records on each host that it is out of its scheduler: a host that nobody gives back would look fine, and idle.
 
-The note is written before the host is taken out, and goes when it is in service again: who is killed leaves one too many, never one
-too few. One login of the host, as a rule, each time. verify and plan read it. A host that cannot be reached is taken out all the same;
-`untold` says of which nobody knows then.
+The note is written before the host is taken out, and removed when it is in service again: a run that is killed leaves a note too
+many, never one too few. As a rule this takes one login on the host each time. verify and plan read it. A host that cannot be
+reached is taken out all the same; `untold` then gives the reason why it has no current note.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from gpuprov.reading import Unreadable, typed_json
 from gpuprov.spec.model import RawHost
 
 LIMIT = 20.0
-"""Seconds for one host: to take it out does not wait longer for it."""
+"""Seconds for one host: draining does not wait longer for it."""
 NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
-"""Whose note a host has, as `written` prints it: this run's, written now or before; another run's, which is left; or this run's by
-another name of the host, with that note behind it."""
+"""Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left; or this run's
+by another name of the host, followed by that note.
+"""
 
 
 class Noted:
@@ -41,17 +42,17 @@ class Noted:
 
     @property
     def name(self) -> str:
-        """The adapter's."""
+        """The adapter's name."""
         return self._adapter.name
 
     def drain(self, host: str, run: str) -> Step:
-        """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote goes."""
+        """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote is removed."""
         key = (host, run)
         if key not in self._found:
             whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
             if whose == TWIN:
-                told, fix = machine.refusal(_name_in(note, self._hosts))
-                return Step(host=host, node=host, state="refused", message=f"it is {told}", hint=fix)
+                message, fix = machine.refusal(_name_in(note, self._hosts))
+                return Step(host=host, node=host, state="refused", message=f"it is {message}", hint=fix)
             self._found[key] = whose
         step = self._adapter.drain(host, run)
         if step.state == "refused":
@@ -62,11 +63,11 @@ class Noted:
         return self._with_untold(host, step)
 
     def drained(self, host: str, run: str) -> Step:
-        """Whether the last job has left."""
+        """Report whether the last job has left."""
         return self._with_untold(host, self._adapter.drained(host, run))
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        """Give the host back; what is in service is not noted any more."""
+        """Give the host back; the note of a host in service is removed."""
         step = self._adapter.returned(host, run, green)
         if step.state == "done":
             self._found.pop((host, run), None)
@@ -77,39 +78,40 @@ class Noted:
         return msgspec.structs.replace(step, untold=self.untold.get(host, ""))
 
     def _tell(self, host: str, script: str) -> str:
-        """What the script says; empty where it could not be run."""
+        """Run the script and return its output; empty if it could not be run."""
         said = ""
         try:
             text = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
             output = (split(text.encode()) or {}).get("drained", Output("", 1))
-            told = output.error.strip() or f"exit status {output.status}" if output.status else ""
-            said = "" if told else output.text.strip()
+            problem = output.error.strip() or f"exit status {output.status}" if output.status else ""
+            said = "" if problem else output.text.strip()
         except GpuprovError as error:
-            told = error.message
+            problem = error.message
         self.untold.pop(host, None)
-        if told:
-            self.untold[host] = " ".join(told.split())
+        if problem:
+            self.untold[host] = " ".join(problem.split())
         return said
 
 
 def written(by: str, run: str, host: str, *, over: bool) -> str:
-    """Shell that writes the note, and says whose it is now; `over`: also over one of another run. Of two that write at the same time
-    one is first: link(2)."""
+    """Return shell code that writes the note, and prints whose it is now; `over`: also over one of another run. Of two that write at
+    the same time one is first: link(2).
+    """
     text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "host": host})
     fresh, name = f"{DRAINED_FILE}.$$", f'"host": {json.dumps(host)}'
     named = f"grep -qsF {shlex.quote(name)} {DRAINED_FILE} || ! grep -qsF '\"host\": ' {DRAINED_FILE}"
-    mine = f"if {named}; then echo {MINE}; else echo {TWIN}; cat {DRAINED_FILE}; fi"
-    theirs = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}\n"
+    if_ours = f"if {named}; then echo {MINE}; else echo {TWIN}; cat {DRAINED_FILE}; fi"
+    if_others = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}\n"
     return f"""umask 022
 put() {{ mkdir -p {DRAINED_FILE.rpartition("/")[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && "$@" {fresh} {DRAINED_FILE}; }}
 [ -s {DRAINED_FILE} ] || {{ put ln 2>/dev/null && rm -f {fresh} && echo {NEW} && exit; }}
-if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then {mine}
-{theirs}else put mv && echo {NEW}; fi
+if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then {if_ours}
+{if_others}else put mv && echo {NEW}; fi
 s=$?; rm -f {fresh}; exit $s"""
 
 
 def _name_in(note: str, known: Mapping[str, RawHost]) -> str:
-    """The name in a host's note, if it is one of the run's."""
+    """Return the name in a host's note, if it is one of the run's."""
     try:
         name = typed_json(note, Drained).host
     except Unreadable:
@@ -118,7 +120,7 @@ def _name_in(note: str, known: Mapping[str, RawHost]) -> str:
 
 
 def gone(run: str = "") -> str:
-    """Shell that takes the note away; with `run` only this run's."""
+    """Return shell code that removes the note; with `run` only this run's."""
     only = f"grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE} || exit 0; " if run else ""
     return f"{only}rm -f {DRAINED_FILE}"
 

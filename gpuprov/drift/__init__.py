@@ -1,4 +1,4 @@
-"""What differs on hosts from what was applied and from what is asked for, and who or what did it where their own logs say."""
+"""Drift of hosts: differences from the last apply and from the spec, and who or what caused them if the hosts' own logs say so."""
 
 from gpuprov.drift.drift import drift
 from gpuprov.drift.model import HostDrift

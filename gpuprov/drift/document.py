@@ -1,4 +1,4 @@
-"""Drift as one JSON document: what `gpuprov drift --json` prints. docs/reference/drift.schema.json is made from these types."""
+"""Drift as one JSON document, printed by `gpuprov drift --json`. docs/reference/drift.schema.json is made from these types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.model import ORDER, HostDrift
-from gpuprov.drift.text import summary
+from gpuprov.drift.text import format_summary
 from gpuprov.reading import as_document
 
 FORMAT = 1
@@ -19,7 +19,7 @@ WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
 
 
 class Summary(msgspec.Struct, kw_only=True, rename=WITH_SPACES):
-    """The fleet in a sentence, and hosts by state. `lost_at_next_boot`: those known not to come back from it as their specs ask."""
+    """The fleet in a sentence, and hosts by state. `lost_at_next_boot`: hosts known not to match their specs after the next boot."""
 
     sentence: str
     unreachable: int
@@ -32,7 +32,7 @@ class Summary(msgspec.Struct, kw_only=True, rename=WITH_SPACES):
 
 
 class Drift(msgspec.Struct, kw_only=True):
-    """The document. `seconds`: what reading the hosts took."""
+    """The document. `seconds`: the time that reading the hosts took."""
 
     gpuprov_drift: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -42,19 +42,19 @@ class Drift(msgspec.Struct, kw_only=True):
     summary: Summary
 
 
-def document(hosts: Sequence[HostDrift], seconds: float | None = None) -> Drift:
-    """The document."""
-    counted = Counter(one.state for one in hosts)
+def build_document(hosts: Sequence[HostDrift], seconds: float | None = None) -> Drift:
+    """Build the document."""
+    counted = Counter(host.state for host in hosts)
     states = {name: counted[state] for name, state in zip(WITH_SPACES, ORDER, strict=True)}
-    lost = sum(one.is_lost for one in hosts)
+    lost = sum(host.is_lost for host in hosts)
     return Drift(
         exit_code=exit_code(hosts),
         seconds=None if seconds is None else round(seconds, 3),
         hosts=tuple(hosts),
-        summary=Summary(sentence=summary(hosts), lost_at_next_boot=lost, **states),
+        summary=Summary(sentence=format_summary(hosts), lost_at_next_boot=lost, **states),
     )
 
 
 def as_json(hosts: Sequence[HostDrift], seconds: float | None = None) -> str:
-    """The document as text."""
-    return as_document(document(hosts, seconds))
+    """Format the document as text."""
+    return as_document(build_document(hosts, seconds))

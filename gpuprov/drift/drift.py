@@ -1,4 +1,4 @@
-"""A fleet -> how each host has drifted. Hosts are read once, with the checks of verify; nothing is changed on them."""
+"""Drift of each host of a fleet. Hosts are read once, with the checks of verify; nothing is changed on them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def drift(
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostDrift]:
-    """In the order of the fleet. `since`: only what package managers did after this time counts as a cause, instead of after the last
-    apply."""
+    """Find the drift of each host, in the order of the fleet. `since`: only actions of package managers after this time count as a
+    cause, instead of those after the last apply.
+    """
     specs = {raw.name: spec for raw, spec in fleet}
     judged: dict[str, HostDrift] = {}
 
-    def note(name: str, results: list[Result], found: Facts | UnreachableError) -> None:
-        if isinstance(found, UnreachableError):
+    def note(name: str, results: list[Result], facts: Facts | UnreachableError) -> None:
+        if isinstance(facts, UnreachableError):
             judged[name] = HostDrift(host=name, state="unreachable", why=results[0].found)
         else:
             try:
-                judged[name] = judge(specs[name], results, found, only=only, since=since)
+                judged[name] = judge(specs[name], results, facts, only=only, since=since)
             except Exception as error:
-                told, hint = defect("the search for drift", error)
-                judged[name] = HostDrift(host=name, state="unknown", why=f"{told}; {hint}")
+                message, fix = defect("the search for drift", error)
+                judged[name] = HostDrift(host=name, state="unknown", why=f"{message}; {fix}")
         if on_done:
             on_done(name)
 
@@ -47,6 +48,6 @@ def drift(
 
 
 def exit_code(hosts: Collection[HostDrift]) -> Literal[0, 1, 4]:
-    """4 if any host was unreachable, else 1 if any is not as it was applied and asked for, else 0."""
-    states = {one.state for one in hosts}
+    """Return 4 if any host was unreachable, else 1 if any differs from what was applied or from its spec, else 0."""
+    states = {host.state for host in hosts}
     return 4 if "unreachable" in states else 0 if states == {"as applied"} else 1

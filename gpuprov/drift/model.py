@@ -1,4 +1,4 @@
-"""A host's drift, as it is told and as it stands in JSON."""
+"""Types of a host's drift, for the text and the JSON document."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import msgspec
 from gpuprov.verify.unmanaged import Unmanaged
 
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
-"""drifted: the host is not what was applied, though the spec asks for the same. spec changed: what differs, or would be applied anew,
-is of capabilities whose spec changed. unknown: nothing differs, but not all could be read."""
+"""drifted: the host differs from what was applied, though the spec is the same. spec changed: what differs, or would be applied
+again, belongs to capabilities whose spec changed. unknown: nothing differs, but not everything could be read.
+"""
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
 """The worst first."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601.
-    Of a reading of the host's own: what changed before `at` and `after` the reading before it; `spans_apply`: gpuprov applied
-    something between them, which may be what changed it."""
+    """One command of a package manager, with those of its packages that concern a difference. `at`: in the host's own time, ISO
+    8601. For a reading of the host's own: it changed before `at` and after the reading at `after`; `spans_apply`: gpuprov applied
+    something between them, which may be what changed it.
+    """
 
     at: str
     after: str = ""
@@ -30,9 +32,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A check that fails now; `unread`: of which nobody knows, because the host could not be read. `reboot_fixes`: the next boot
-    brings it right. `spec_changed`: its capability is asked for otherwise than it was applied. `follows`: the failing check without
-    which this one would not fail."""
+    """A check that fails now; `unread`: its result is unknown, because the host could not be read. `reboot_fixes`: the next boot
+    fixes it. `spec_changed`: the spec of its capability is not the one that was applied. `follows`: the failing check without
+    which this one would not fail.
+    """
 
     capability: str
     check: str
@@ -48,10 +51,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host's drift comes to. `applied_at` and `applied_with`: of its receipt. `spec_changed`: by capability, what is another.
-    `harmless`: packages that were changed since then, and that no check minds; None where the host has no log of them that is read.
-    `noted`: what the host's own readings say beside that, of files, units, modules and the kernel. `unmanaged`: what was applied, is
-    there, and is of no capability of the spec. `why`: of a host that cannot be judged."""
+    """The drift of one host. `applied_at` and `applied_with`: from its receipt. `spec_changed`: what has changed, by capability.
+    `harmless`: packages changed since then that concern no check; None if the host has no readable log of them.
+    `noted`: what the host's own readings add, about files, units, modules and the kernel. `unmanaged`: what was applied, is
+    still present, and belongs to no capability of the spec. `why`: the reason why a host cannot be judged.
+    """
 
     host: str
     state: State
@@ -69,5 +73,5 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host is known not to come back from its next boot as its spec asks."""
+        """True if the host is known not to match its spec after its next boot."""
         return self.next_boot == "wrong" and self.state != "unreachable"

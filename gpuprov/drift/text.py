@@ -22,78 +22,80 @@ WORDS: dict[State, str] = {
 }
 MARGIN = 12
 MOST = 4
-"""Packages of a command that are named."""
+"""Number of packages of a command that are named."""
 
 
 def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
-    """Equal hosts once, the worst first; then one line that sums up. Times are the hosts' own."""
+    """Format equal hosts once, the worst first; then one line that sums up. Times are the hosts' own."""
     alike: dict[object, list[HostDrift]] = {}
-    for one in sorted(hosts, key=_rank):
-        alike.setdefault(_key(one), []).append(one)
+    for host in sorted(hosts, key=_rank):
+        alike.setdefault(_key(host), []).append(host)
     rows: list[str] = []
     for group in alike.values():
-        rows += [*_group(group, width), ""]
-    return "\n".join([*rows, summary(hosts)]) + "\n"
+        rows += [*_format_group(group, width), ""]
+    return "\n".join([*rows, format_summary(hosts)]) + "\n"
 
 
-def _state(one: HostDrift) -> str:
-    """What differs though its spec changed may be what the spec changed, or not: then the host is not called as applied."""
-    words = WORDS[one.state]
-    differs = one.state == "spec changed" and any(not each.unread for each in one.differences)
+def _describe_state(host: HostDrift) -> str:
+    """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host is not called
+    as applied.
+    """
+    words = WORDS[host.state]
+    differs = host.state == "spec changed" and any(not each.unread for each in host.differences)
     return words.removeprefix("as applied, but ") if differs else words
 
 
-def _rank(one: HostDrift) -> tuple[int, int]:
-    return ORDER.index(one.state), one.next_boot != "wrong"
+def _rank(host: HostDrift) -> tuple[int, int]:
+    return ORDER.index(host.state), host.next_boot != "wrong"
 
 
-def _key(one: HostDrift) -> object:
-    """What is told of a host but for the times and numbers of its own."""
-    found = tuple((each.check, each.expected, each.found, each.spec_changed) for each in one.differences)
+def _key(host: HostDrift) -> object:
+    """Key of hosts that read the same, except for times and numbers of their own."""
+    differences = tuple((each.check, each.expected, each.found, each.spec_changed) for each in host.differences)
     return (
-        one.state,
-        one.why,
-        one.cut_off,
-        one.next_boot,
-        tuple(one.spec_changed.items()),
-        found,
-        one.applied_with,
-        one.unmanaged,
+        host.state,
+        host.why,
+        host.cut_off,
+        host.next_boot,
+        tuple(host.spec_changed.items()),
+        differences,
+        host.applied_with,
+        host.unmanaged,
     )
 
 
-def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
+def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     first = group[0]
-    names = folded(one.host for one in group)
-    yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {_state(first)}"
+    names = folded(host.host for host in group)
+    yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {_describe_state(first)}"
     if first.why:
-        yield from _labelled("why", first.why, width)
+        yield from _format_labelled("why", first.why, width)
     if first.applied_at:
         of = f" ({first.host})" if group[1:] else ""
-        yield from _labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
+        yield from _format_labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
     if first.cut_off:
-        yield from _labelled("cut off", "the last apply did not end: apply again", width)
+        yield from _format_labelled("cut off", "the last apply did not end: apply again", width)
     for name, what in first.spec_changed.items():
-        yield from _labelled("spec", f"{name}: {what}", width)
-    roots = [one for one in first.differences if not one.follows]
-    for one in roots:
-        yield from _difference(
-            one, [each.check for each in first.differences if each.follows == one.check], group, width
+        yield from _format_labelled("spec", f"{name}: {what}", width)
+    roots = [difference for difference in first.differences if not difference.follows]
+    for root in roots:
+        yield from _format_difference(
+            root, [each.check for each in first.differences if each.follows == root.check], group, width
         )
     if first.state == "unreachable":
         return
     if first.harmless:
         count = first.harmless
-        yield from _labelled(
+        yield from _format_labelled(
             "also",
             f"{count} other package{'s' * (count != 1)} changed since; no check minds {'it' if count == 1 else 'them'}",
             width,
         )
     of = f" ({first.host})" if group[1:] else ""
     for cause in first.noted:
-        yield from _labelled("noted", cause_in_words(cause) + of, width)
+        yield from _format_labelled("noted", format_cause(cause) + of, width)
     for line in lines(first.unmanaged):
-        yield from _labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
+        yield from _format_labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
     verdict = {
         "right": "right: a reboot leaves or makes it as the spec asks",
         "wrong": "WRONG: the host will not come back as the spec asks",
@@ -101,39 +103,41 @@ def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     reasons = (
         f": {'; '.join(first.next_boot_reasons)}" if first.next_boot_reasons and first.next_boot != "right" else ""
     )
-    yield from _labelled("next boot", verdict + reasons, width)
+    yield from _format_labelled("next boot", verdict + reasons, width)
 
 
-def _difference(one: Difference, followers: Sequence[str], group: Sequence[HostDrift], width: int) -> Iterator[str]:
-    yield f"  {cleaned(one.check)}"
-    yield from _labelled("expected", one.expected, width)
-    yield from _labelled("found", one.found, width)
+def _format_difference(
+    difference: Difference, followers: Sequence[str], group: Sequence[HostDrift], width: int
+) -> Iterator[str]:
+    yield f"  {cleaned(difference.check)}"
+    yield from _format_labelled("expected", difference.expected, width)
+    yield from _format_labelled("found", difference.found, width)
     of = f" ({group[0].host})" if group[1:] else ""
-    for cause in one.causes:
-        yield from _labelled("by", cause_in_words(cause) + of, width)
-    if not one.causes and not one.unread:
-        said = (
+    for cause in difference.causes:
+        yield from _format_labelled("by", format_cause(cause) + of, width)
+    if not difference.causes and not difference.unread:
+        reason = (
             "the spec changed; no log and no reading of the host names another cause"
-            if one.spec_changed
+            if difference.spec_changed
             else "no log of the host's package managers names it, and no reading of its own"
         )
-        yield from _labelled("by", said, width)
+        yield from _format_labelled("by", reason, width)
     if followers:
-        yield from _labelled(
+        yield from _format_labelled(
             f"and {len(followers)}", f"{that_follow(len(followers)).partition(' ')[2]}: {', '.join(followers)}", width
         )
-    yield from _labelled("fix", one.fix, width)
+    yield from _format_labelled("fix", difference.fix, width)
 
 
-def cause_in_words(cause: Cause) -> str:
-    """`Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
+def format_cause(cause: Cause) -> str:
+    """Format a cause: `Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
     at = datetime.fromisoformat(cause.at)
     zone = at.isoformat()[-6:]
     when = f"{at:%a %Y-%m-%d %H:%M} {zone}"
     if cause.after:
         after = datetime.fromisoformat(cause.after)
-        told = f"{after:%a %Y-%m-%d %H:%M}"
-        when = f"between {told} and {when}" if after <= at else f"after {told} {zone}, when the clock was set back"
+        start = f"{after:%a %Y-%m-%d %H:%M}"
+        when = f"between {start} and {when}" if after <= at else f"after {start} {zone}, when the clock was set back"
         when += ", while gpuprov applied, too" if cause.spans_apply else ""
     more = f" and {len(cause.packages) - MOST} more" if len(cause.packages) > MOST else ""
     user = f", by {cause.user}" if cause.user else ""
@@ -141,16 +145,16 @@ def cause_in_words(cause: Cause) -> str:
     return f"{when}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
 
 
-def summary(hosts: Sequence[HostDrift]) -> str:
-    """`4 hosts: 1 drifted, 3 as applied`."""
-    counts = Counter(_state(one) for one in sorted(hosts, key=_rank))
+def format_summary(hosts: Sequence[HostDrift]) -> str:
+    """Format the summary: `4 hosts: 1 drifted, 3 as applied`."""
+    counts = Counter(_describe_state(host) for host in sorted(hosts, key=_rank))
     parts = [f"{count} {words}" for words, count in counts.items()]
-    lost = [one.host for one in hosts if one.is_lost]
-    told = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
-    return told + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")
+    lost = [host.host for host in hosts if host.is_lost]
+    line = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
+    return line + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")
 
 
-def _labelled(label: str, value: str, width: int) -> Iterator[str]:
+def _format_labelled(label: str, value: str, width: int) -> Iterator[str]:
     pieces = [piece for line in cleaned(value).splitlines() for piece in wrapped(line, max(width - MARGIN, 30)) or [""]]
     for number, piece in enumerate(pieces):
         yield f"  {label if not number else '':<{MARGIN - 2}}{piece}"

@@ -1,4 +1,4 @@
-"""What is in a bundle, for those who keep lists of software: CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/"""
+"""Bill of materials of a bundle: CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/"""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from gpuprov.offline.licences import FREE, classes
 from gpuprov.offline.model import Named, Package, Repository
 
 
-def bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Any]:
-    """The document. Its number follows from its content: the same packages have the same one."""
-    made = [_component(one, each) for one in repositories for each in one.packages] + [_file(one) for one in downloads]
+def build_bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Any]:
+    """Build the document. Its number follows from its content: the same packages have the same one."""
+    made = [_describe_package(entry, each) for entry in repositories for each in entry.packages] + [
+        _describe_file(entry) for entry in downloads
+    ]
     rows = {row["bom-ref"]: row for row in made}
     named = "\n".join(f"{reference} {row['hashes'][0]['content']}" for reference, row in sorted(rows.items()))
     return {
@@ -31,13 +33,13 @@ def bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made
     }
 
 
-def _component(one: Repository, package: Package) -> dict[str, Any]:
+def _describe_package(repository: Repository, package: Package) -> dict[str, Any]:
     # https://github.com/package-url/purl-spec/blob/main/types-doc: deb-definition.md, rpm-definition.md
-    debian = one.family == "debian"
-    words = f"arch={package.architecture}&distro={one.distribution}-{one.release}"
+    debian = repository.family == "debian"
+    words = f"arch={package.architecture}&distro={repository.distribution}-{repository.release}"
     epoch, _, version = ("", "", package.version) if debian else package.version.rpartition(":")
     words += f"&epoch={epoch}" if epoch else ""
-    name = f"{'deb' if debian else 'rpm'}/{one.distribution}/{quote(package.name, safe='')}"
+    name = f"{'deb' if debian else 'rpm'}/{repository.distribution}/{quote(package.name, safe='')}"
     purl = f"pkg:{name}@{quote(version, safe='')}?{words}"
     row: dict[str, Any] = {
         "type": "library",
@@ -53,16 +55,16 @@ def _component(one: Repository, package: Package) -> dict[str, Any]:
     return row
 
 
-def _file(one: Named) -> dict[str, Any]:
-    """What a spec names by its address."""
-    name = one.url.rpartition("/")[2] or one.of
-    words = f"checksum=sha256:{one.sha256}&download_url={quote(one.url, safe='')}"
+def _describe_file(file: Named) -> dict[str, Any]:
+    """Describe a file that a spec names by its address."""
+    name = file.url.rpartition("/")[2] or file.of
+    words = f"checksum=sha256:{file.sha256}&download_url={quote(file.url, safe='')}"
     return {
         "type": "file",
-        "bom-ref": f"{one.of}:{one.sha256}",
+        "bom-ref": f"{file.of}:{file.sha256}",
         "name": name,
         "purl": f"pkg:generic/{quote(name, safe='')}?{words}",
-        "hashes": [{"alg": "SHA-256", "content": one.sha256}],
-        "description": f"named by the spec as {one.of}",
-        "externalReferences": [{"type": "distribution", "url": one.url}],
+        "hashes": [{"alg": "SHA-256", "content": file.sha256}],
+        "description": f"named by the spec as {file.of}",
+        "externalReferences": [{"type": "distribution", "url": file.url}],
     }

@@ -1,4 +1,4 @@
-"""Make a bundle: what each host's package manager resolves, in a signed repository for each release, under a signed manifest."""
+"""Making of a bundle: what each host's package manager resolves, in a signed repository per release, under a signed manifest."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet
 from gpuprov.offline import licences, opened, repository, resolve
 from gpuprov.offline import wanted as asking
-from gpuprov.offline.bom import bom
+from gpuprov.offline.bom import build_bom
 from gpuprov.offline.model import BOM, FILES, KEY, KEYS, MANIFEST, SIGNERS, Manifest, Named, Repository
-from gpuprov.offline.opened import files
+from gpuprov.offline.opened import list_files
 from gpuprov.offline.specs import identifier
 from gpuprov.onhost import fetched, repository_key
 from gpuprov.onhost.packages.model import Refused
@@ -29,12 +29,12 @@ from gpuprov.pull import signing
 from gpuprov.report.files import write_atomic
 
 MOST = 1 << 33
-"""Bytes of a file that a spec names."""
+"""Largest size, in bytes, of a file that a spec names."""
 SECONDS = 60
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """`accepted`: classes of licences that the site says it may copy. `days`: until the bundle expires."""
+    """Options. `accepted`: classes of licences that the site says it may copy. `days`: until the bundle expires."""
 
     out: Path
     key: Path
@@ -44,7 +44,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written; `licences`: classes in it that are no free software. `kept`: files of the bundle before it."""
+    """Result of the run; `licences`: classes in it that are no free software. `kept`: number of files from the previous bundle."""
 
     manifest: Manifest
     licences: tuple[str, ...]
@@ -52,23 +52,23 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make(fleet: Fleet, options: Options, now: float) -> Made:
-    """Write the bundle, whole or not at all; one that is there already is replaced, and what it has is not fetched again.
+    """Write the bundle, whole or not at all; an existing one is replaced, and its files are not fetched again.
 
     Raises GpuprovError.
     """
-    signers = signing.allowed_signers(options.key)
-    signing.signature(options.key, b"")
-    old = _before(options.out, signers)
+    signers = signing.format_allowed_signers(options.key)
+    signing.sign(options.key, b"")
+    old = _open_previous(options.out, signers)
     asking.refuse_unsupported(fleet.pairs)
-    asked = asking.read(fleet.pairs, options.forks)
+    needs = asking.read_needs(fleet.pairs, options.forks)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{options.out.name}.", dir=options.out.parent) as place:
             folder = Path(place) / "bundle"
             folder.mkdir()
-            made = _written(fleet, asked, folder, old, options, now)
+            made = _write_bundle(fleet, needs, folder, old, options, now)
             data = msgspec.json.encode(made.manifest)
-            (folder / MANIFEST).write_bytes(signing.signature(options.key, data) + data)
+            (folder / MANIFEST).write_bytes(signing.sign(options.key, data) + data)
             os.sync()  # a power cut after the rename must not leave files without their content
             write_atomic(options.out.with_name(options.out.name + SIGNERS), signers)
             if options.out.is_dir():
@@ -82,8 +82,8 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     return made
 
 
-def _before(out: Path, signers: str) -> Manifest | None:
-    """What an older bundle of the same key has. Another folder is not touched."""
+def _open_previous(out: Path, signers: str) -> Manifest | None:
+    """Open an older bundle of the same key. Another folder is not touched."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     with tempfile.TemporaryDirectory(prefix="gpuprov-bundle-") as scratch:
@@ -97,26 +97,28 @@ def _before(out: Path, signers: str) -> Manifest | None:
             ) from error
 
 
-def _written(
-    fleet: Fleet, asked: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options, now: float
+def _write_bundle(
+    fleet: Fleet, needs: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options, now: float
 ) -> Made:
     kinds: dict[str, list[asking.Wanted]] = {}
-    there = {one.folder: one for one in old.repositories} if old else {}
+    previous = (
+        {previous_repository.folder: previous_repository for previous_repository in old.repositories} if old else {}
+    )
     for raw, _ in fleet.pairs:
-        one = asked[raw.name]
-        place = folder / one.folder
+        need = needs[raw.name]
+        place = folder / need.folder
         place.mkdir(exist_ok=True)
-        kinds.setdefault(one.folder, []).append(one)
-        if one.packages:
-            before = options.out / one.folder if one.folder in there else None
-            known = {each.file: each.sha256 for each in there[one.folder].packages} if before else {}
-            resolve.fetched(raw, one, place, before, known)
+        kinds.setdefault(need.folder, []).append(need)
+        if need.packages:
+            before = options.out / need.folder if need.folder in previous else None
+            known = {each.file: each.sha256 for each in previous[need.folder].packages} if before else {}
+            resolve.fetch_packages(raw, need, place, before, known)
     until = now + options.days * 86_400
     repositories = []
-    with repository.signer() as key:
+    with repository.make_signer() as key:
         for name, hosts in kinds.items():
             about = hosts[0]
-            repository.index(folder / name, about, until, now, key)
+            repository.write_index(folder / name, about, until, now, key)
             repositories.append(
                 Repository(
                     folder=name,
@@ -125,61 +127,61 @@ def _written(
                     release=about.release,
                     architecture=about.architecture,
                     kernels=tuple(sorted({kernel for host in hosts for kernel in host.kernels})),
-                    packages=repository.packages(folder / name, about.family),
+                    packages=repository.list_packages(folder / name, about.family),
                 )
             )
         (folder / KEY).write_text(key.public(), encoding="utf-8")
         fingerprint = key.fingerprint
-    told = tuple(repositories)
-    used = licences.judge(((p.name, p.section) for each in told for p in each.packages), options.accepted)
-    downloads = tuple(sorted({each for one in asked.values() for each in one.downloads}))
+    built = tuple(repositories)
+    used = licences.judge(((p.name, p.section) for each in built for p in each.packages), options.accepted)
+    downloads = tuple(sorted({each for need in needs.values() for each in need.downloads}))
     for each in {each.sha256: each for each in downloads}.values():
         _download(each, folder / FILES / each.sha256, options.out / FILES / each.sha256)
-    keys = sorted({key for one in asked.values() for key in one.keys})
-    _keys(keys, folder / KEYS)
-    (folder / BOM).write_text(json.dumps(bom(told, downloads, _time(now)), indent=1) + "\n", encoding="utf-8")
+    keys = sorted({key for need in needs.values() for key in need.keys})
+    _fetch_keys(keys, folder / KEYS)
+    (folder / BOM).write_text(json.dumps(build_bom(built, downloads, _time(now)), indent=1) + "\n", encoding="utf-8")
     manifest = Manifest(
         made_at=_time(now),
         expires_at=_time(until),
         key=fingerprint,
         specs=tuple(sorted({identifier(raw) for raw, _ in fleet.pairs})),
-        repositories=told,
+        repositories=built,
         accepted=tuple(name for name in used if name in options.accepted),
         downloads=downloads,
-        keys=tuple(one.url for one in keys),
-        files=files(folder),
+        keys=tuple(source_key.url for source_key in keys),
+        files=list_files(folder),
     )
     kept = sum(1 for name, file in manifest.files.items() if old and old.files.get(name) == file)
     return Made(manifest=manifest, licences=tuple(used), kept=kept)
 
 
-def _download(one: Named, target: Path, before: Path) -> None:
-    """The file at the address, or that of the bundle before, which is known to be whole."""
+def _download(source: Named, target: Path, before: Path) -> None:
+    """Fetch the file at the address, or link that of the previous bundle, which is known to be whole."""
     target.parent.mkdir(exist_ok=True)
     if before.exists():
-        resolve.linked(before, target)
+        resolve.link(before, target)
         return
     try:
-        wanted = fetched.Wanted(str(target), one.sha256, MOST, 0o644)
-        fetched.put_answer(wanted, lambda: urllib.request.urlopen(one.url, timeout=SECONDS))
+        request = fetched.Wanted(str(target), source.sha256, MOST, 0o644)
+        fetched.put_answer(request, lambda: urllib.request.urlopen(source.url, timeout=SECONDS))
     except (fetched.Refused, OSError, ValueError) as error:
         if getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise GpuprovError(
-            f"{one.of}: {one.url} did not come: {error}", "correct the url, its sha256, or https_proxy here"
+            f"{source.of}: {source.url} did not come: {error}", "correct the url, its sha256, or https_proxy here"
         ) from error
 
 
-def _keys(wanted: Iterable[asking.Key], folder: Path) -> None:
-    """The keys of package sources that the specs name by their address, judged by their fingerprints."""
-    for one in wanted:
-        block = {"of": "the bundle", "url": one.source, "key_url": one.url, "fingerprint": one.fingerprint}
+def _fetch_keys(keys: Iterable[asking.Key], folder: Path) -> None:
+    """Fetch the keys of package sources that the specs name by their address, and check their fingerprints."""
+    for key in keys:
+        block = {"of": "the bundle", "url": key.source, "key_url": key.url, "fingerprint": key.fingerprint}
         try:
             data, _ = repository_key.key(block, os.environ, repository_key.over_https)
         except Refused as error:
             raise GpuprovError(str(error)) from error
         folder.mkdir(exist_ok=True)
-        (folder / hashlib.sha256(one.url.encode()).hexdigest()).write_bytes(base64.b64decode(data))
+        (folder / hashlib.sha256(key.url.encode()).hexdigest()).write_bytes(base64.b64decode(data))
 
 
 def _time(at: float) -> str:

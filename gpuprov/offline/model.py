@@ -1,4 +1,4 @@
-"""What a bundle of packages says of itself: the manifest, which the site's ssh key signs."""
+"""Manifest of a bundle of packages, which the site's ssh key signs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ FORMAT = 1
 MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
 """Files of a bundle; `manifest` begins with its signature."""
 FILES, KEYS = "files", "keys"
-"""Folders of it: what the specs name by address, called by its SHA-256; keys of package sources, by the SHA-256 of their address."""
+"""Folders of it: files that the specs name by address, called by their SHA-256; keys of package sources, by the SHA-256 of their
+address."""
 FOLDER = r"[a-z0-9][a-z0-9._-]*"
-"""What the folder of a release may be called."""
+"""Allowed names of a release's folder."""
 SIGNERS = ".allowed_signers"
-"""The end of the file beside a bundle with the line by which its key is known: in it, it would prove nothing."""
+"""Suffix of the file beside a bundle with the line that identifies its key: in the bundle it would prove nothing."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Package(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """A package of a repository, at its one version. `licence`: by which class of `licences` it may be copied."""
+    """A package of a repository, at its one version. `licence`: the class of `licences` that permits the copy."""
 
     name: str
     version: str
@@ -59,8 +60,9 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """For which specs a bundle is, until when, and every file of it. `key`: fingerprint of the key of its package repositories.
-    `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package sources' keys in it."""
+    """The specs of a bundle, its expiry, and every file of it. `key`: fingerprint of the key of its package repositories.
+    `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package sources' keys in it.
+    """
 
     gpuprov_bundle: int = FORMAT
     kind: Literal["packages"] = "packages"

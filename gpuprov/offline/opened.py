@@ -1,4 +1,4 @@
-"""A bundle as it lies here: read only once its signature holds, and believed only when every file is what the manifest says."""
+"""Opening of a bundle: it is read only after its signature is verified, and accepted only if every file matches the manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST = 64 << 20
 
 
 def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
-    """What the bundle is, if one of the signers made it, it is whole, and its time has not come. Raises GpuprovError."""
+    """Read the manifest, if one of the signers made the bundle, it is whole, and it has not expired. Raises GpuprovError."""
     place = folder / MANIFEST
     if signers.resolve().is_relative_to(folder.resolve()):
         raise GpuprovError(f"{signers} lies in the bundle, and proves nothing of it", TRUST)
@@ -54,27 +54,29 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
             f"{folder} has format {manifest.gpuprov_bundle}, this gpuprov reads {FORMAT}",
             f"use gpuprov {manifest.gpuprov_version}, or make the bundle again",
         )
-    told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if now is None else now))
-    if told >= manifest.expires_at:
-        raise GpuprovError(f"{folder} expired at {manifest.expires_at}; it is {told}", f"correct the clock, or {AGAIN}")
-    _whole(folder, manifest)
+    now_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if now is None else now))
+    if now_text >= manifest.expires_at:
+        raise GpuprovError(
+            f"{folder} expired at {manifest.expires_at}; it is {now_text}", f"correct the clock, or {AGAIN}"
+        )
+    _check_files(folder, manifest)
     return manifest
 
 
-def files(folder: Path) -> dict[str, File]:
-    """Every file of a bundle that its manifest answers for."""
-    found = {}
+def list_files(folder: Path) -> dict[str, File]:
+    """List every file of a bundle that its manifest answers for."""
+    listed = {}
     for path in sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()):
         name = str(path.relative_to(folder))
         if path.is_symlink() or not path.is_file():
             raise GpuprovError(f"{path} is no plain file", "make the bundle again")
         if name != MANIFEST:
-            found[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
-    return found
+            listed[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
+    return listed
 
 
 def read(data: bytes, folder: Path) -> Manifest:
-    """What was signed, as a manifest. Raises GpuprovError."""
+    """Parse the signed data as a manifest. Raises GpuprovError."""
     try:
         return msgspec.convert(reading.json(data.decode(), MOST), Manifest)
     except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
@@ -83,15 +85,18 @@ def read(data: bytes, folder: Path) -> Manifest:
         ) from error
 
 
-def _whole(folder: Path, manifest: Manifest) -> None:
+def _check_files(folder: Path, manifest: Manifest) -> None:
     try:
-        found = files(folder)
+        present = list_files(folder)
     except OSError as error:
         raise GpuprovError(f"{folder} cannot be read: {error}", AGAIN) from error
     for what, names in (
-        ("is missing", manifest.files.keys() - found.keys()),
-        ("is not of the bundle", found.keys() - manifest.files.keys()),
-        ("is not what was signed", {name for name in found if manifest.files.get(name, found[name]) != found[name]}),
+        ("is missing", manifest.files.keys() - present.keys()),
+        ("is not of the bundle", present.keys() - manifest.files.keys()),
+        (
+            "is not what was signed",
+            {name for name in present if manifest.files.get(name, present[name]) != present[name]},
+        ),
     ):
         if names:
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
@@ -99,7 +104,7 @@ def _whole(folder: Path, manifest: Manifest) -> None:
 
 
 def keep_keys(folder: Path, manifest: Manifest) -> None:
-    """Have the bundle's keys of package sources where this machine keeps those that it has fetched. Roles judge them anyway."""
+    """Copy the bundle's keys of package sources to this machine's cache of fetched keys. Roles check them anyway."""
     for url in manifest.keys:
         place = Path(repository_key.cached(url, os.environ))
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,7 +112,7 @@ def keep_keys(folder: Path, manifest: Manifest) -> None:
 
 
 def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
-    """Raise GpuprovError where a host has another spec than those that the bundle was made for."""
+    """Raise GpuprovError if a host has another spec than those that the bundle was made for."""
     foreign = [raw.name for raw, _ in pairs if identifier(raw) not in manifest.specs]
     if foreign:
         raise GpuprovError(
@@ -119,19 +124,20 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
 def matching(
     manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
 ) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
-    """The repository of each host, and why a host has none: it does not answer, or has another release, architecture or kernel. Raises
-    GpuprovError where one has another spec."""
+    """Match each host to its repository, or explain why it has none: it does not answer, or has another release, architecture or
+    kernel. Raises GpuprovError if a host has another spec.
+    """
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
-    found = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))
+    gathered = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))
     answers: dict[str, Repository] = {}
     refused: dict[str, GpuprovError] = {}
-    for name, facts in found.items():
+    for name, facts in gathered.items():
         if isinstance(facts, UnreachableError):
             refused[name] = facts  # if it is back for the run, it has no packages
             continue
         try:
-            answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
+            answers[name] = of(manifest, name, kind(facts), _find_kernels(facts.get(system.PLATFORM).kernel, facts))
         except ProbeFailed as error:
             refused[name] = GpuprovError(f"{name}: {error}", error.hint)
         except GpuprovError as error:
@@ -139,23 +145,28 @@ def matching(
     return answers, refused
 
 
-def _kernels(running: str, facts: Facts) -> frozenset[str]:
-    """The running kernel; in a container, whose machine runs another, those that are installed."""
-    there = frozenset(kernel.release for kernel in facts.get(modules.KERNELS))
-    return frozenset((running,)) if running in there else there
+def _find_kernels(running: str, facts: Facts) -> frozenset[str]:
+    """Return the running kernel; in a container, whose machine runs another, the installed ones."""
+    installed = frozenset(kernel.release for kernel in facts.get(modules.KERNELS))
+    return frozenset((running,)) if running in installed else installed
 
 
-def of(manifest: Manifest, name: str, there: tuple[str, str, str], kernels: frozenset[str]) -> Repository:
+def of(manifest: Manifest, name: str, host_kind: tuple[str, str, str], kernels: frozenset[str]) -> Repository:
     """The packages for a host of this release and architecture (`there`) with these kernels. Raises GpuprovError."""
-    for one in manifest.repositories:
-        if (one.distribution, one.release, one.architecture) == there:
-            if one.kernels and not kernels & set(one.kernels):
+    for repository in manifest.repositories:
+        if (repository.distribution, repository.release, repository.architecture) == host_kind:
+            if repository.kernels and not kernels & set(repository.kernels):
                 raise GpuprovError(
-                    f"{name} has kernel {', '.join(sorted(kernels)) or 'none'}; the bundle has headers for {', '.join(one.kernels)}",
+                    f"{name} has kernel {', '.join(sorted(kernels)) or 'none'}; "
+                    f"the bundle has headers for {', '.join(repository.kernels)}",
                     "make it again on a host with this kernel; nothing was changed",
                 )
-            return one
-    had = ", ".join(f"{one.distribution} {one.release} {one.architecture}" for one in manifest.repositories)
+            return repository
+    had = ", ".join(
+        f"{repository.distribution} {repository.release} {repository.architecture}"
+        for repository in manifest.repositories
+    )
     raise GpuprovError(
-        f"{name} is {' '.join(there)}; the bundle is for {had}", "make it again with such a host; nothing was changed"
+        f"{name} is {' '.join(host_kind)}; the bundle is for {had}",
+        "make it again with such a host; nothing was changed",
     )

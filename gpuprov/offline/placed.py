@@ -1,4 +1,4 @@
-"""A bundle's packages on a host: carried there over the connection, proven there, and all that its package manager sees."""
+"""A bundle's packages on a host: carried over the connection, verified there, and the only ones its package manager sees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
 BLOCK = 4096
 MARGIN = 256 << 20
-"""Bytes that stay free on the host beside the packages: lists are made of them there, and services go on writing."""
+"""Bytes that stay free on the host beside the packages: package lists are made of them, and services go on writing."""
 TEXTS: dict[Family, dict[str, str]] = {
     "debian": {
         "apt.conf.new": """Dir::Etc::sourcelist "/dev/null";
@@ -83,7 +83,7 @@ APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sand
   printf 'packagesdir = %s/cache\nservicesdir = %s/services.d\n' "$d" "$d"; }} > "$d/zypp.conf"
 ZYPP_CONF="$d/zypp.conf" zypper --non-interactive --quiet refresh --force >&2""",
 }
-"""Shell: what makes the family's package manager see the folder, once all of it is there."""
+"""Shell: makes the family's package manager see the folder, once all of it is present."""
 # `ready` comes last: what a cut left half there is never used. Another bundle may be another run's, which may last for days: it goes a
 # week after its last use.
 SCRIPT = r"""set -eu
@@ -115,9 +115,10 @@ echo there
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host gets: the bundle's files by where they lie there, their checksums, and the bytes that they take.
+    """Content for a host: the bundle's files by their place on it, their checksums, and their size in bytes.
 
-    `mark` tells it from any other."""
+    `mark` distinguishes it from any other.
+    """
 
     family: Family
     names: dict[str, str]
@@ -129,24 +130,28 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 def place(
     folder: Path, manifest: Manifest, pairs: Sequence[Pair], repositories: Mapping[str, Repository]
 ) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
-    """Have each host's packages on it. The hosts with the place that apt takes them from, and why a host does not have them: it is
-    not among the others then, as none is that has no repository. Raises GpuprovError."""
+    """Copy each host's packages to it. Returns the hosts, with the place that apt takes them from, and the errors of those that do
+    not have them: these are not among the others, nor is any without a repository. Raises GpuprovError.
+    """
     refused: dict[str, GpuprovError] = {}
     number = identifier(manifest)
     left = [pair for pair in pairs if pair[0].name in repositories]
     loads = {raw.name: load(manifest, repositories[raw.name], spec) for raw, spec in left}
     with tempfile.TemporaryDirectory(prefix="gpuprov-bundle-") as scratch:
         archives = {
-            one.mark: packed(folder, one, number, Path(scratch)) for one in {x.mark: x for x in loads.values()}.values()
+            host_load.mark: pack(folder, host_load, number, Path(scratch))
+            for host_load in {x.mark: x for x in loads.values()}.values()
         }
 
         def carry(raw: RawHost) -> None:
-            one = loads[raw.name]
+            host_load = loads[raw.name]
             try:
-                said = transfer.run(raw, script(number, one.mark)).split()
-                if said != ["there"]:
-                    _refuse_full(raw.name, one, said)
-                    transfer.run(raw, script(number, one.mark, one.family), given=archives[one.mark])
+                answer = transfer.run(raw, make_script(number, host_load.mark)).split()
+                if answer != ["there"]:
+                    _refuse_full(raw.name, host_load, answer)
+                    transfer.run(
+                        raw, make_script(number, host_load.mark, host_load.family), given=archives[host_load.mark]
+                    )
             except GpuprovError as error:
                 refused[raw.name] = error
 
@@ -161,20 +166,26 @@ def place(
     return placed, refused
 
 
-def load(manifest: Manifest, one: Repository, spec: HostSpec) -> Load:
-    """The packages of the host's release, and the files that its own spec names."""
+def load(manifest: Manifest, repository: Repository, spec: HostSpec) -> Load:
+    """Select the packages of the host's release, and the files that its own spec names."""
     also = [KEY, *(f"{FILES}/{each.sha256}" for each in sorted(set(downloads(spec))))]
-    names = {name: f"packages/{name.partition('/')[2]}" for name in manifest.files if name.startswith(f"{one.folder}/")}
+    names = {
+        name: f"packages/{name.partition('/')[2]}"
+        for name in manifest.files
+        if name.startswith(f"{repository.folder}/")
+    }
     names |= {name: name for name in also if name in manifest.files}
     sums = "".join(f"{manifest.files[name].sha256}  {at}\n" for name, at in names.items())
-    mark = f"{one.folder}-{hashlib.sha256(sums.encode()).hexdigest()}"
+    mark = f"{repository.folder}-{hashlib.sha256(sums.encode()).hexdigest()}"
     size = sum(manifest.files[name].size // BLOCK * BLOCK + BLOCK for name in names)
-    return Load(family=one.family, names=names, sums=sums, mark=mark, size=size)
+    return Load(family=repository.family, names=names, sums=sums, mark=mark, size=size)
 
 
-def _refuse_full(name: str, one: Load, said: Sequence[str]) -> None:
-    """`said`: that they are absent, and the KiB that are free. A host that does not say may try: it takes all or nothing."""
-    free, needed = reading.whole(said[-1]) if said else None, one.size + MARGIN
+def _refuse_full(name: str, load: Load, answer: Sequence[str]) -> None:
+    """Refuse a host that is too full. `answer`: that the packages are absent, and the free KiB. A host that reports none may try: it
+    takes all or nothing.
+    """
+    free, needed = reading.whole(answer[-1]) if answer else None, load.size + MARGIN
     if free is not None and free * 1024 < needed:
         raise GpuprovError(
             f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need {needed / 1e6:.0f} MB",
@@ -183,32 +194,32 @@ def _refuse_full(name: str, one: Load, said: Sequence[str]) -> None:
 
 
 def identifier(manifest: Manifest) -> str:
-    """The bundle's name on hosts: of its key, which no other bundle has."""
+    """Return the bundle's name on hosts: derived from its key, which no other bundle has."""
     if not manifest.key.isalnum():
         raise GpuprovError("the bundle's manifest names no key", "make it again")
     return manifest.key[-16:].lower()
 
 
-def script(number: str, mark: str, family: Family | None = None) -> str:
-    """What runs on the host: asks whether the packages are there, or takes those of this family from its standard input."""
-    told = {"@PREPARE@": PREPARE[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
-    told |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number, "@MARK@": shlex.quote(mark), "@READY@": READY}
+def make_script(number: str, mark: str, family: Family | None = None) -> str:
+    """Make the host's script: it checks whether the packages are present, or takes those of this family from its standard input."""
+    values = {"@PREPARE@": PREPARE[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
+    values |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number, "@MARK@": shlex.quote(mark), "@READY@": READY}
     text = SCRIPT
-    for name, value in told.items():
+    for name, value in values.items():
         text = text.replace(name, value)
     return text
 
 
-def packed(folder: Path, one: Load, number: str, scratch: Path) -> Path:
-    """The archive that hosts get which have the same of the bundle."""
-    made = scratch / f"{one.mark}.tar"
+def pack(folder: Path, load: Load, number: str, scratch: Path) -> Path:
+    """Pack the archive for hosts that get the same part of the bundle."""
+    made = scratch / f"{load.mark}.tar"
     here = f"{PLACE}/{number}"
     with tarfile.open(made, "w", format=tarfile.PAX_FORMAT) as archive:
-        for name, text in {**TEXTS[one.family], "SHA256SUMS": one.sums}.items():
+        for name, text in {**TEXTS[load.family], "SHA256SUMS": load.sums}.items():
             file = scratch / "text"
             file.write_text(text.replace("@/", f"{here}/"), encoding="utf-8")
             archive.add(file, arcname=name, filter=_plain)
-        for name, at in one.names.items():
+        for name, at in load.names.items():
             archive.add(folder / name, arcname=at, filter=_plain, recursive=False)
     return made
 

@@ -1,7 +1,8 @@
-"""The packages themselves: resolved and fetched by a host's own package manager, from its own signed sources, in a folder of its own.
+"""The packages themselves: resolved and fetched by a host's own package manager, from its own signed sources, in a folder of its
+own.
 
-Each script gets on its standard input what a bundle before this one has, and hands over a tar archive: what is new, `kept`, the names
-of what is not, and for apt their index.
+Each script gets on its standard input what a previous bundle has, and returns a tar archive: new packages; `kept`, the names of
+those that are not new; and for apt their index.
 """
 
 from __future__ import annotations
@@ -118,11 +119,11 @@ fi
 END = "tar -cf - *\n"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_-]*\.(deb|rpm)")
 MOST = 64 << 30
-"""Bytes that one host may hand over."""
+"""Bytes that one host may return."""
 INDEX = "Packages"
 TEXTS = (INDEX, "kept", "modules.yaml")
 LARGEST = 64 << 20
-"""Bytes of a text: an index, for one."""
+"""Largest size, in bytes, of a text such as an index."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
 ODD = re.compile(r"[\x00\r]|^[ \t]+$|(?:\A|\n\n)[ \t]|^(?!$|[ \t]|(?![#-])[!-9;-~]+:)", re.MULTILINE)
 """In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a colon of a later
@@ -131,43 +132,44 @@ WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", r
 """Fields of one word: apt reads a value to the end of the lines that continue it."""
 
 
-def script(wanted: Wanted) -> str:
-    """What the host runs."""
-    pin = Pin(str(wanted.pin["version"]), tuple(wanted.pin["patterns"])) if wanted.pin.get("patterns") else None
-    told = {
+def make_script(need: Wanted) -> str:
+    """Make the host's script."""
+    pin = Pin(str(need.pin["version"]), tuple(need.pin["patterns"])) if need.pin.get("patterns") else None
+    values = {
         "@PREFERENCES@": shlex.quote(apt_settings.records(pin) + "\n" if pin else ""),
-        "@NAMES@": shlex.join(wanted.packages),
+        "@NAMES@": shlex.join(need.packages),
         "@PROGRAM@": shlex.quote(dnf.BEGIN),
     }
     bodies: dict[Family, str] = {"debian": APT, "redhat": DNF, "suse": ZYPPER}
-    text = BEGIN + bodies[wanted.family] + END
-    for mark, value in told.items():
+    text = BEGIN + bodies[need.family] + END
+    for mark, value in values.items():
         text = text.replace(mark, value)
     return text
 
 
-def asked(wanted: Wanted, known: Mapping[str, str]) -> str:
-    """What it reads: packages that are here already, by name with their SHA-256; of dnf its whole request."""
-    if wanted.family != "redhat":
+def make_input(need: Wanted, known: Mapping[str, str]) -> str:
+    """Make the script's input: packages that are here already, by name with their SHA-256; for dnf its whole request."""
+    if need.family != "redhat":
         return "".join(f"{digest}  {name}\n" for name, digest in known.items())
-    pin = {"version": wanted.pin["version"], "patterns": list(wanted.pin["patterns"])} if wanted.pin else {}
-    request = {"action": "collect", "timeout": 300, "install": list(wanted.packages), "remove": [], "pin": pin}
-    return json.dumps({"program": dnf.program(), "request": {**request, "module": wanted.stream, "known": dict(known)}})
+    pin = {"version": need.pin["version"], "patterns": list(need.pin["patterns"])} if need.pin else {}
+    request = {"action": "collect", "timeout": 300, "install": list(need.packages), "remove": [], "pin": pin}
+    return json.dumps({"program": dnf.program(), "request": {**request, "module": need.stream, "known": dict(known)}})
 
 
-def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
-    """Add what this host resolves to the packages in the folder, and what its index says of them. `before`: the same folder of an
-    older bundle, whose files are `known`. Raises GpuprovError."""
+def fetch_packages(raw: RawHost, need: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
+    """Add what this host resolves to the packages in the folder, with their entries of its index. `before`: the same folder of an
+    older bundle, whose files are `known`. Raises GpuprovError.
+    """
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
         given, kept = Path(scratch) / "known", Path(scratch) / "archives.tar"
-        given.write_text(asked(wanted, known), encoding="utf-8")
-        transfer.run(raw, script(wanted), given=given, kept=kept, most=MOST)
+        given.write_text(make_input(need, known), encoding="utf-8")
+        transfer.run(raw, make_script(need), given=given, kept=kept, most=MOST)
         try:
             with tarfile.open(kept, "r:", tarinfo=Member) as archive:
                 texts, files = _unpacked(archive, folder, raw.name)
-            if strange := [name for name in files if name.endswith(".deb") != (wanted.family == "debian")]:
+            if strange := [name for name in files if name.endswith(".deb") != (need.family == "debian")]:
                 raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
-            fresh = judged(texts.get(INDEX, ""), files) if wanted.family == "debian" else {}
+            fresh = judged(texts.get(INDEX, ""), files) if need.family == "debian" else {}
         except (tarfile.TarError, ValueError, EOFError, OverflowError, RecursionError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
     again = texts.get("kept", "").splitlines()
@@ -175,27 +177,27 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, kno
         if before is None or name not in known:
             raise GpuprovError(f"{raw.name}: it left out {name[:80]!r}, which is not here", "make the bundle again")
         if not (folder / name).exists():
-            linked(before / name, folder / name)
+            link(before / name, folder / name)
     if texts.get("modules.yaml"):
         (folder / "modules.yaml").write_text(texts["modules.yaml"], encoding="utf-8")
-    if wanted.family == "debian":
+    if need.family == "debian":
         old = {f"./{name}" for name in again}
-        stood = {one["Filename"]: one for one in stanzas(_text(before / INDEX) if before else "")}
-        _indexed(raw.name, folder, {name: stood[name] for name in old if name in stood} | fresh)
+        stood = {stanza["Filename"]: stanza for stanza in read_stanzas(_text(before / INDEX) if before else "")}
+        _extend_index(raw.name, folder, {name: stood[name] for name in old if name in stood} | fresh)
 
 
-def _indexed(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) -> None:
-    """Add what apt's index says of these packages to the folder's."""
+def _extend_index(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) -> None:
+    """Add the entries of these packages in apt's index to the folder's index."""
     for name, stanza in fresh.items():
         file = folder / name.removeprefix("./")
         if file.stat().st_size != int(stanza["Size"]) or digest(str(file)) != stanza["SHA256"]:
             raise GpuprovError(f"{host}: {name} is not what the host's index says of it", "make the bundle again")
-    told = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))} | dict(fresh)
-    (folder / INDEX).write_text("".join(told[name][""] + "\n" for name in sorted(told)), encoding="utf-8")
+    merged = {stanza["Filename"]: stanza for stanza in read_stanzas(_text(folder / INDEX))} | dict(fresh)
+    (folder / INDEX).write_text("".join(merged[name][""] + "\n" for name in sorted(merged)), encoding="utf-8")
 
 
 def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[str, str], set[str]]:
-    """The texts, and the names of the packages, which are in the folder then."""
+    """Unpack the archive into the folder. Returns the texts, and the names of the packages."""
     texts: dict[str, str] = {}
     files = set[str]()
     total = 0
@@ -223,51 +225,53 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
             texts[member.name] = data.read().decode()
             continue
         files.add(member.name)
-        aside, there = folder / f".{member.name}", folder / member.name
+        aside, target = folder / f".{member.name}", folder / member.name
         with aside.open("wb") as file:
             shutil.copyfileobj(data, file, 1 << 20)
-        if there.exists() and digest(str(there)) != digest(str(aside)):
+        if target.exists() and digest(str(target)) != digest(str(aside)):
             raise GpuprovError(
                 f"{host}: {member.name} is another file than on a host before it, at the same version",
                 "have all hosts of a release take it from the same sources",
             )
-        aside.replace(there)
+        aside.replace(target)
     return texts, files
 
 
 def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
-    """The stanzas of an index by file: one for each package that came with it, which apt reads as it is read here, so no field twice.
+    """Check the stanzas of an index and return them by file: one for each package that came with it. apt must read them as they are
+    read here, so no field may appear twice.
 
-    Raises ValueError."""
+    Raises ValueError.
+    """
     if odd := ODD.search(index):
         number = index.count("\n", 0, odd.end()) + 1
         raise ValueError(f"its index has in line {number} what apt may read as something else")
-    found: dict[str, dict[str, str]] = {}
-    for stanza in stanzas(index):
+    by_file: dict[str, dict[str, str]] = {}
+    for stanza in read_stanzas(index):
         name = stanza.get("Filename", "")
         words = dict(WORDS.findall(stanza[""]))
         missing = [field for field in NEEDED if field not in words]
         names = [line.partition(":")[0].casefold() for line in stanza[""].split("\n") if line[:1] not in (" ", "\t")]
-        if missing or len(names) != len({*names}) or name in found or not reading.is_whole(stanza["Size"]):
+        if missing or len(names) != len({*names}) or name in by_file or not reading.is_whole(stanza["Size"]):
             raise ValueError(
                 f"its index says of {name[:80]!r} something twice, or not {', '.join(missing) or 'its size'}"
             )
-        found[name] = stanza
-    if strange := {name.removeprefix("./") for name in found} ^ files:
+        by_file[name] = stanza
+    if strange := {name.removeprefix("./") for name in by_file} ^ files:
         raise ValueError(f"its index and its packages differ in {min(strange)[:80]!r}")
-    return found
+    return by_file
 
 
-def linked(source: Path, target: Path) -> None:
-    """Have a file of an older bundle in this one, too."""
+def link(source: Path, target: Path) -> None:
+    """Link a file of an older bundle into this one."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
 
 
-def stanzas(text: str) -> Iterator[dict[str, str]]:
-    """Fields of each package in an index; its whole text under the empty name. What continues a field is left out."""
+def read_stanzas(text: str) -> Iterator[dict[str, str]]:
+    """Yield the fields of each package in an index; its whole text under the empty name. Continuation lines are left out."""
     for stanza in re.split(r"\n{2,}", text.strip("\n")):
         rows = (line.partition(":") for line in stanza.split("\n") if line[:1] not in (" ", "\t", ""))
         fields = {name: value.strip() for name, _, value in rows}

@@ -1,4 +1,4 @@
-"""Which spec a bundle was made for: its values, whatever the host is called, and wherever the inventory lies."""
+"""Identity of the spec that a bundle was made for: its values, whatever the host is called, and wherever the inventory lies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from gpuprov.spec.repository import FILES, located_values
 
 
 def identifier(raw: RawHost) -> str:
-    """Equal specs have equal ones. What a site may change without other packages (whether to reboot) is left out. A file
-    beside the inventory counts by what is in it: it is brought to the site with the inventory."""
+    """Return the same id for equal specs. What a site may change without other packages (whether to reboot) is left out. A file
+    beside the inventory counts by its content: it is brought to the site with the inventory.
+    """
     values = located_values(raw.values, raw.origins)
     return spec_id({name: _content(value) for name, value in values.items() if name != "reboot"})
 
@@ -24,8 +25,10 @@ def _content(value: Any) -> Any:
         return value
     named = "sha256" in value
     return {
-        key: (None if named else _digest(one)) if key in FILES and isinstance(one, str) and one else _content(one)
-        for key, one in value.items()
+        key: (None if named else _digest(inner))
+        if key in FILES and isinstance(inner, str) and inner
+        else _content(inner)
+        for key, inner in value.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Bytes to and from a host, over the connection that reads it: a folder of packages is no text of a script."""
+"""Bytes to and from a host, over the connection that reads it: a folder of packages does not fit into the text of a script."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gpuprov.gather.settings import Settings
 from gpuprov.spec.model import RawHost
 
 LIMIT = 1800.0
-"""Seconds for all of a bundle on a slow line."""
+"""Seconds for a whole bundle on a slow line."""
 LONGEST = 1 << 16
-"""Bytes of what is no bundle."""
+"""Bytes of output other than a bundle."""
 
 
 def argv(raw: RawHost, script: str) -> list[str]:
-    """What runs a script on the host as root, with its standard input left to the bytes. Raises GpuprovError."""
+    """Return the command that runs a script on the host as root, with its standard input left to the bytes. Raises GpuprovError."""
     settings = Settings(raw)
     if settings.sudo and settings.text("become_password"):
         raise GpuprovError(
@@ -43,8 +43,9 @@ def argv(raw: RawHost, script: str) -> list[str]:
 
 
 def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | None = None, most: int = LONGEST) -> str:
-    """Run it; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. What it printed, unless kept.
-    Raises GpuprovError."""
+    """Run the script; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. Returns its output,
+    unless kept. Raises GpuprovError.
+    """
     source = given.open("rb") if given else subprocess.DEVNULL
     target = kept.open("wb") if kept else io.BytesIO()
     late, tail = threading.Event(), bytearray()
@@ -56,11 +57,11 @@ def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | No
                 child.kill()
 
             timer = threading.Timer(LIMIT, give_up)
-            errors = threading.Thread(target=_last_words, args=(child.stderr, tail), daemon=True)
+            errors = threading.Thread(target=_read_tail, args=(child.stderr, tail), daemon=True)
             timer.start()
             errors.start()
             try:
-                size = _copied(child.stdout, target, most)
+                size = _copy(child.stdout, target, most)
                 if size > most:
                     raise GpuprovError(
                         f"{raw.name}: it sent more than {most} bytes", "look at what its root's shell prints"
@@ -73,9 +74,9 @@ def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | No
         if late.is_set():
             raise GpuprovError(f"{raw.name} did not end within {LIMIT:g} s", "run it again")
         if child.returncode:
-            said = " ".join(tail.decode(errors="replace").split())[-600:]
+            message = " ".join(tail.decode(errors="replace").split())[-600:]
             raise GpuprovError(
-                f"{raw.name}: {said or f'status {child.returncode}'}", "correct it on the host, then run it again"
+                f"{raw.name}: {message or f'status {child.returncode}'}", "correct it on the host, then run it again"
             )
         return target.getvalue().decode(errors="replace") if isinstance(target, io.BytesIO) else ""
     finally:
@@ -84,8 +85,8 @@ def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | No
                 file.close()
 
 
-def _copied(source: IO[bytes] | None, target: IO[bytes], most: int) -> int:
-    """How many bytes came, of which no more than `most`, and a block, are read."""
+def _copy(source: IO[bytes] | None, target: IO[bytes], most: int) -> int:
+    """Copy at most `most` bytes, and a block. Returns the number of bytes."""
     size = 0
     assert source is not None
     while size <= most and (block := source.read(1 << 16)):
@@ -94,7 +95,7 @@ def _copied(source: IO[bytes] | None, target: IO[bytes], most: int) -> int:
     return size
 
 
-def _last_words(source: IO[bytes], tail: bytearray) -> None:
+def _read_tail(source: IO[bytes], tail: bytearray) -> None:
     while block := source.read(1 << 12):
         tail += block
         del tail[:-LONGEST]

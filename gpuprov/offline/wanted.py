@@ -1,4 +1,4 @@
-"""What a host's spec needs of packages, by gpuprov's own judge; and what no bundle can hold yet, by name."""
+"""Packages that a host's spec needs, by gpuprov's own preflight; and what no bundle can hold yet, by name."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from gpuprov.verify.evaluate import probes_of
 
 Pair = tuple[RawHost, HostSpec]
 FIELDS = ("try_install", "install", "download")
-"""Of what is desired of a capability: packages, as its role gives them to the package manager."""
+"""Fields of a capability's desired state with packages, as its role gives them to the package manager."""
 INSTALLERS = ("efa", "erdma-vendor")
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """The key of a package source of the spec's, that the machine with gpuprov fetches."""
+    """The key of a package source in the spec, which the machine with gpuprov fetches."""
 
     url: str
     fingerprint: str
@@ -39,7 +39,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host asks of its package manager: `packages` as NAME or NAME=VERSION, the driver's `pin`, and its `stream` (dnf)."""
+    """Needs of one host from its package manager: `packages` as NAME or NAME=VERSION, the driver's `pin`, and its `stream` (dnf)."""
 
     family: Family
     release: str
@@ -59,13 +59,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind(facts: Facts) -> tuple[str, str, str]:
-    """What a bundle tells hosts apart by: distribution, release, architecture."""
+    """Return the kind of host that a bundle distinguishes: distribution, release, architecture."""
     release, machine = facts.get(system.OS_RELEASE), facts.get(system.PLATFORM).machine
     return release.id, release.version, ARCHITECTURES.get(machine, machine) if family(release) == "debian" else machine
 
 
 def refuse_unsupported(pairs: tuple[Pair, ...]) -> None:
-    """Raise GpuprovError for what the specs ask for and no bundle can hold."""
+    """Raise GpuprovError for parts of the specs that no bundle can hold."""
     for raw, spec in pairs:
         lacking = [name for name in spec.capabilities if BY_NAME[name].from_site]
         driver: Any = spec.capabilities.get("nvidia_driver")
@@ -81,29 +81,29 @@ def refuse_unsupported(pairs: tuple[Pair, ...]) -> None:
             )
 
 
-def probes(spec: HostSpec) -> tuple[Probe[Any], ...]:
-    """What has to be read of a host for `wanted`."""
-    found = [*probes_of(spec, stops=True), system.OS_RELEASE, system.PLATFORM]
+def list_probes(spec: HostSpec) -> tuple[Probe[Any], ...]:
+    """List the probes that `wanted` needs."""
+    probe_list = [*probes_of(spec, stops=True), system.OS_RELEASE, system.PLATFORM]
     for name in spec.capabilities:
         if desired := BY_NAME[name].desired:
-            found += (probe.of(spec) for probe in desired.probes)
-    return tuple(dict.fromkeys(found))
+            probe_list += (probe.of(spec) for probe in desired.probes)
+    return tuple(dict.fromkeys(probe_list))
 
 
-def read(pairs: tuple[Pair, ...], forks: int) -> dict[str, Wanted]:
-    """What each host asks for, as it is judged now. Raises the first error of a host."""
-    found = gather([(raw, probes(spec)) for raw, spec in pairs], pace=Pace(forks))
+def read_needs(pairs: tuple[Pair, ...], forks: int) -> dict[str, Wanted]:
+    """Read the present needs of each host. Raises the first error of a host."""
+    gathered = gather([(raw, list_probes(spec)) for raw, spec in pairs], pace=Pace(forks))
     answers = {}
     for raw, spec in pairs:
-        facts = found[raw.name]
+        facts = gathered[raw.name]
         if isinstance(facts, Exception):
             raise facts
-        answers[raw.name] = wanted(raw.name, spec, facts)
+        answers[raw.name] = determine_need(raw.name, spec, facts)
     return answers
 
 
-def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
-    """What this host asks for. Raises GpuprovError."""
+def determine_need(name: str, spec: HostSpec, facts: Facts) -> Wanted:
+    """Determine the needs of this host. Raises GpuprovError."""
     release = facts.get(system.OS_RELEASE)
     kin = family(release)
     if kin is None:
@@ -115,7 +115,11 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
     if verdict.refusals:
         raise GpuprovError(f"{name}: {'; '.join(verdict.refusals)}", "correct it, then make the bundle again")
     made = verdict.desired
-    if later := [one["later"]["told"] for one in made.values() if isinstance(one.get("later"), dict) and one["later"]]:
+    if later := [
+        desired["later"]["told"]
+        for desired in made.values()
+        if isinstance(desired.get("later"), dict) and desired["later"]
+    ]:
         raise GpuprovError(
             f"{name}: its package sources do not have all that the spec needs: {'; '.join(later)}",
             "gpuprov apply --act prepare adds them on a host that may change; then make the bundle again",
@@ -123,27 +127,27 @@ def wanted(name: str, spec: HostSpec, facts: Facts) -> Wanted:
     driver = made.get("nvidia_driver", {})
     _refuse_installed(name, made)
     distribution, version, architecture = kind(facts)
-    found = Wanted(
+    need = Wanted(
         family=kin,
         release=version,
         distribution=distribution,
         architecture=architecture,
         kernels=tuple(driver.get("kernels", ())),
-        packages=tuple(sorted({*_packages(made), *_headers(spec, facts, driver)})),
+        packages=tuple(sorted({*_list_packages(made), *_list_headers(spec, facts, driver)})),
         pin=driver.get("pin", {}),
         stream=driver.get("stream", ""),
         downloads=tuple(sorted(set(downloads(spec)))),
-        keys=tuple(sorted(set(_keys(spec)))),
+        keys=tuple(sorted(set(_list_keys(spec)))),
     )
-    if not re.fullmatch(FOLDER, found.folder):
+    if not re.fullmatch(FOLDER, need.folder):
         raise GpuprovError(
-            f"{name} says that it is {found.folder[:80]!r}, which can be no folder of a bundle",
+            f"{name} says that it is {need.folder[:80]!r}, which can be no folder of a bundle",
             "correct ID and VERSION_ID in its /etc/os-release: lower-case letters, digits, and . _ -",
         )
-    return found
+    return need
 
 
-def _packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _list_packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for desired in made.values():
         for field in FIELDS:
             yield from desired.get(field) or ()
@@ -152,8 +156,8 @@ def _packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield from desired.get("gdrcopy", {}).get("install", ())
 
 
-def _headers(spec: HostSpec, facts: Facts, driver: Mapping[str, Any]) -> list[str]:
-    """Also where this host has them already: another one may not."""
+def _list_headers(spec: HostSpec, facts: Facts, driver: Mapping[str, Any]) -> list[str]:
+    """List the kernel headers, also if this host has them already: another one may not."""
     if not driver.get("builds"):
         return []
     block: Any = spec.capabilities["nvidia_driver"]
@@ -161,13 +165,13 @@ def _headers(spec: HostSpec, facts: Facts, driver: Mapping[str, Any]) -> list[st
     return package_lists.header_packages(forms, driver["kernels"], facts.get(BUILDING).offered)
 
 
-def _blocks(spec: HostSpec) -> Iterator[tuple[str, Any]]:
-    """The blocks in the spec's capabilities, however deep, each with its name."""
+def _walk_blocks(spec: HostSpec) -> Iterator[tuple[str, Any]]:
+    """Yield the blocks in the spec's capabilities, however deep, each with its name."""
 
-    def inside(place: str, one: Any) -> Iterator[tuple[str, Any]]:
-        yield place, one
-        for field in one.__struct_fields__:
-            if isinstance(inner := getattr(one, field), msgspec.Struct):
+    def inside(place: str, block: Any) -> Iterator[tuple[str, Any]]:
+        yield place, block
+        for field in block.__struct_fields__:
+            if isinstance(inner := getattr(block, field), msgspec.Struct):
                 yield from inside(f"{place}.{field}", inner)
 
     for name, fragment in spec.capabilities.items():
@@ -175,28 +179,28 @@ def _blocks(spec: HostSpec) -> Iterator[tuple[str, Any]]:
 
 
 def downloads(spec: HostSpec) -> Iterator[Named]:
-    """The files that the spec names by their address."""
-    for place, one in _blocks(spec):
-        if getattr(one, "sha256", "") and getattr(one, "url", ""):
-            yield Named(of=place, url=one.url, sha256=one.sha256.lower())
+    """Yield the files that the spec names by their address."""
+    for place, block in _walk_blocks(spec):
+        if getattr(block, "sha256", "") and getattr(block, "url", ""):
+            yield Named(of=place, url=block.url, sha256=block.sha256.lower())
 
 
-def _keys(spec: HostSpec) -> Iterator[Key]:
-    for _, one in _blocks(spec):
-        if getattr(one, "key_url", ""):
-            yield Key(one.key_url, one.fingerprint, one.url)
+def _list_keys(spec: HostSpec) -> Iterator[Key]:
+    for _, block in _walk_blocks(spec):
+        if getattr(block, "key_url", ""):
+            yield Key(block.key_url, block.fingerprint, block.url)
 
 
 def _refuse_installed(name: str, made: Mapping[str, Mapping[str, Any]]) -> None:
-    """What is installed already is not asked for, so that it would be missing in the bundle."""
+    """Raise GpuprovError for installed packages: nothing requests them, so they would be missing from the bundle."""
     driver = made.get("nvidia_driver", {})
-    asked = {one.partition("=")[0] for one in _packages(made)}
-    there = [one for one in driver.get("packages", {}) if one not in asked]
+    requested = {package.partition("=")[0] for package in _list_packages(made)}
+    installed = [package for package in driver.get("packages", {}) if package not in requested]
     for desired in made.values():
         if not desired.get("install") and "release" in desired:
-            there += [one for one in (*desired["hold"], *desired["release"]) if one not in asked]
-    if there:
+            installed += [package for package in (*desired["hold"], *desired["release"]) if package not in requested]
+    if installed:
         raise GpuprovError(
-            f"{name} has {', '.join(dict.fromkeys(there))} already, so that it does not show what a fresh host needs",
+            f"{name} has {', '.join(dict.fromkeys(installed))} already, so that it does not show what a fresh host needs",
             "resolve on a host of the same release without them: --limit HOST, or gpuprov rehearse's kind of host",
         )

@@ -28,13 +28,13 @@ from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
 from gpuprov.spec.repository import files_of
 
 IDENTITY = {f"pull_{what}": what for what in (*FILES, DECLARED)}
-"""Variables of a host that say by what it is known."""
+"""Variables of a host that hold its identity."""
 OLDEST_PYTHON = (3, 11)
-"""requires-python of pyproject.toml, which a test compares."""
+"""requires-python of pyproject.toml, compared by a test."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What all bundles have in common. `reboot`: whatever a spec says. `days`: until they expire. `serial` 0: the time."""
+    """Options of all bundles. `reboot`: whatever a spec says. `days`: until they expire. `serial` 0: the time."""
 
     out: Path
     key: Path
@@ -48,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written. `files`: what specs name and a host must have at the same place, by host."""
+    """Result of the run. `files`: files that specs name and a host must have at the same place, by host."""
 
     hosts: int
     serial: int
@@ -57,19 +57,17 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make(fleet: Fleet, options: Options, now: float) -> Made:
-    """Write bundles, wheels and user-data. Raises GpuprovError before anything is written, where something is missing."""
+    """Write bundles, wheels and user-data. Raises GpuprovError before anything is written, if something is missing."""
     for name in PLACES:
         if why := misplaced(name, getattr(options, name)):
             raise GpuprovError(f"--{name} {why}", "put the token or the password into a file of the hosts")
-    known = {raw.name: identity(raw) for raw, _ in fleet.pairs}
-    if nameless := [name for name, one in known.items() if not one]:
-        hint = f"give it one of the variables {', '.join(IDENTITY)}: a name alone can be taken by another machine"
-        raise GpuprovError(
-            f"{nameless[0]}: nothing says by what the host is known ({counted(len(nameless), 'host')})", hint
-        )
-    found = wheels.read(options.wheels)
-    signers = signing.allowed_signers(options.key)
-    signing.signature(options.key, b"")
+    known = {raw.name: read_identity(raw) for raw, _ in fleet.pairs}
+    if nameless := [name for name, values in known.items() if not values]:
+        fix = f"give it one of the variables {', '.join(IDENTITY)}: a name alone can be taken by another machine"
+        raise GpuprovError(f"{nameless[0]}: the host has no identity ({counted(len(nameless), 'host')})", fix)
+    wheel_list = wheels.read_wheels(options.wheels)
+    signers = signing.format_allowed_signers(options.key)
+    signing.sign(options.key, b"")
     fleet = msgspec.structs.replace(fleet, pairs=tuple((_without_identity(raw), spec) for raw, spec in fleet.pairs))
     jobs = cut.cut(frozen.freeze(fleet), size=1)
     serial = options.serial or int(now)
@@ -78,7 +76,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     )
     manifests = []
     for (raw, spec), job in zip(fleet.pairs, jobs, strict=True):
-        mine = local(job, spec)
+        local_job = make_local_job(job, spec)
         manifest = Manifest(
             host=raw.name,
             identity=known[raw.name],
@@ -88,84 +86,86 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
             mode=options.mode,
             reboot=options.mode == "apply" and (options.reboot or spec.reboot == "if-needed"),
             services=tuple(gpu_services(raw.connection)),
-            job=mine.digest,
-            fleet=mine.fleet,
+            job=local_job.digest,
+            fleet=local_job.fleet,
             python=OLDEST_PYTHON,
-            wheels=tuple(found),
+            wheels=tuple(wheel_list),
         )
-        data = cloud_init.user_data(_config(manifest, options), signers)
-        manifests.append((manifest, mine, data))
-    _write(manifests, found, signers, options)
-    files = {raw.name: sorted(set(_files(spec))) for raw, spec in fleet.pairs if any(_files(spec))}
+        data = cloud_init.format_user_data(_make_config(manifest, options), signers)
+        manifests.append((manifest, local_job, data))
+    _write(manifests, wheel_list, signers, options)
+    files = {raw.name: sorted(set(_list_files(spec))) for raw, spec in fleet.pairs if any(_list_files(spec))}
     return Made(hosts=len(manifests), serial=serial, expires_at=expires_at, files=files)
 
 
-def identity(raw: RawHost) -> dict[str, str]:
-    """By what the host is known, as the inventory says it."""
-    found = {}
+def read_identity(raw: RawHost) -> dict[str, str]:
+    """Return the host's identity, as the inventory states it."""
+    values = {}
     for variable, what in IDENTITY.items():
         value = raw.connection.get(variable, "")
         if not isinstance(value, str):
             raise GpuprovError(f"{raw.name}: {variable} is {show(value)}, which is no text", "quote it")
         if value.strip():
-            found[what] = value.strip()
-    return found
+            values[what] = value.strip()
+    return values
 
 
 def _without_identity(raw: RawHost) -> RawHost:
-    """So that the fleet's digest is the one that gpuprov fleet freeze writes."""
+    """Remove the identity, so that the fleet's digest is the one that gpuprov fleet freeze writes."""
     return msgspec.structs.replace(
-        raw, connection={name: one for name, one in raw.connection.items() if name not in IDENTITY}
+        raw, connection={name: value for name, value in raw.connection.items() if name not in IDENTITY}
     )
 
 
-def local(job: Job, spec: HostSpec) -> Job:
-    """The job as the host itself does it: over no connection, without secrets, and without a reboot inside of the run.
+def make_local_job(job: Job, spec: HostSpec) -> Job:
+    """Make the job that the host itself runs: over no connection, without secrets, and without a reboot inside of the run.
 
-    The puller reboots when the run has ended, where the bundle permits it.
+    The puller reboots after the run, if the bundle permits it.
     """
     (host,), (values,) = job.hosts, job.specs.values()
     plain = {name: value for name, value in values.items() if name != "reboot"}
     name = spec_id(plain)
     reached = {key: value for key, value in host.connection.items() if key in SITE_VARIABLES or key == RACK}
-    mine = Host(
+    local_host = Host(
         name=host.name,
         groups=host.groups,
         spec=name,
         connection={**reached, "ansible_connection": "local"},
         domains=host.domains,
     )
-    named = set(_files(spec))
+    named = set(_list_files(spec))
     files = {path: digest for path, digest in job.files.items() if path in named}
-    made = msgspec.structs.replace(job, hosts=(mine,), specs={name: plain}, files=files, number=1, of=1)
+    made = msgspec.structs.replace(job, hosts=(local_host,), specs={name: plain}, files=files, number=1, of=1)
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 
-def _files(spec: HostSpec) -> Iterator[str]:
+def _list_files(spec: HostSpec) -> Iterator[str]:
     for fragment in spec.capabilities.values():
         yield from files_of(fragment)
 
 
-def _config(manifest: Manifest, options: Options) -> dict[str, str]:
+def _make_config(manifest: Manifest, options: Options) -> dict[str, str]:
     config = {"name": manifest.host, "source": options.source, "results": options.results}
     config |= {"result": file_name(manifest.host), "declared": manifest.identity.get(DECLARED, "")}
     return {name: value for name, value in config.items() if value}
 
 
-def _write(made: Sequence[tuple[Manifest, Job, str]], found: Sequence[Wheel], signers: str, options: Options) -> None:
-    """Wheels first: a host that sees a bundle finds what it names."""
-    wheels.lay(found, options.wheels, options.out / "wheels")
+def _write(
+    made: Sequence[tuple[Manifest, Job, str]], wheel_list: Sequence[Wheel], signers: str, options: Options
+) -> None:
+    """Write all files, wheels first: a host that sees a bundle finds what it names."""
+    wheels.copy_wheels(wheel_list, options.wheels, options.out / "wheels")
     put(options.out / "allowed_signers", signers.encode())
     for manifest, job, data in made:
         stem = file_name(manifest.host).removesuffix(END)
-        archive = packed(manifest, job)
-        put(options.out / f"{stem}.bundle", signing.signature(options.key, archive) + archive)
+        archive = pack(manifest, job)
+        put(options.out / f"{stem}.bundle", signing.sign(options.key, archive) + archive)
         put(options.out / "cloud-init" / f"{stem}.yaml", data.encode(), mode=0o600)
-        put(options.out / "cloud-init" / f"{stem}.yaml.gz", cloud_init.compressed(data), mode=0o600)
+        put(options.out / "cloud-init" / f"{stem}.yaml.gz", cloud_init.compress(data), mode=0o600)
 
 
-def packed(manifest: Manifest, job: Job) -> bytes:
-    """The archive: manifest first, then the job."""
+def pack(manifest: Manifest, job: Job) -> bytes:
+    """Pack the archive: manifest first, then the job."""
     files = {onhost.MANIFEST: msgspec.json.encode(manifest), onhost.JOB: stored.text(job).encode()}
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:

@@ -1,4 +1,4 @@
-"""What makes a host a puller, as user-data of cloud-init: program, configuration, units, and the commands that enable them.
+"""User-data of cloud-init that makes a host a puller: program, configuration, units, and the commands that enable them.
 
 https://docs.cloud-init.io/en/latest/reference/modules.html#write-files
 """
@@ -29,33 +29,33 @@ COMMANDS = (
 )
 
 
-def user_data(config: Mapping[str, str], signers: str) -> str:
-    """The snippet of one host. Raises GpuprovError where it is larger than a cloud takes, also once it is compressed."""
+def format_user_data(config: Mapping[str, str], signers: str) -> str:
+    """Format the snippet of one host. Raises GpuprovError if it is larger than a cloud takes, even compressed."""
     import yaml
 
-    texts = {CONFIG: json.dumps(config, indent=2) + "\n", SIGNERS: signers, **_units()}
-    files = [{"path": PROGRAM, "permissions": "0755", "encoding": "gz+b64", "content": _program()}]
+    texts = {CONFIG: json.dumps(config, indent=2) + "\n", SIGNERS: signers, **_read_units()}
+    files = [{"path": PROGRAM, "permissions": "0755", "encoding": "gz+b64", "content": _encode_program()}]
     for path, text in texts.items():
         files.append({"path": path, "permissions": "0600" if path == CONFIG else "0644", "content": text})
-    told = {"write_files": files, "runcmd": [list(words) for words in COMMANDS]}
-    made = "#cloud-config\n" + yaml.safe_dump(told, sort_keys=False, width=160)
-    if (size := len(compressed(made))) > LARGEST:
+    document = {"write_files": files, "runcmd": [list(words) for words in COMMANDS]}
+    made = "#cloud-config\n" + yaml.safe_dump(document, sort_keys=False, width=160)
+    if (size := len(compress(made))) > LARGEST:
         message = f"the user-data of {config['name']} has {size} bytes, compressed; clouds take {LARGEST}"
         raise GpuprovError(message, "shorten --source or --results")
     return made
 
 
-def compressed(text: str) -> bytes:
-    """As cloud-init takes user-data, too; the same bytes for the same text."""
+def compress(text: str) -> bytes:
+    """Compress user-data, which cloud-init takes as well; the same bytes for the same text."""
     return gzip.compress(text.encode(), 9, mtime=0)
 
 
 @cache
-def _program() -> str:
-    return base64.b64encode(gzip.compress(program.archive(), 9, mtime=0)).decode()
+def _encode_program() -> str:
+    return base64.b64encode(gzip.compress(program.build_archive(), 9, mtime=0)).decode()
 
 
 @cache
-def _units() -> dict[str, str]:
+def _read_units() -> dict[str, str]:
     folder = Path(__file__).parent / "units"
     return {f"{UNITS}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}

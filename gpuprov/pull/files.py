@@ -1,4 +1,4 @@
-"""Files of a folder that a server gives to hosts: there whole or not at all."""
+"""Files of a folder that a server gives to hosts: complete or absent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuprov.onhost.pull import kept
 
 
 def put(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Replace the file in one step, unless it is this already."""
+    """Replace the file in one step, unless it has this content already."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):

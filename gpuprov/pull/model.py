@@ -1,4 +1,4 @@
-"""What a bundle says of itself: the first file of its archive."""
+"""Manifest of a bundle: the first file of its archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose bundle it is, until when, and what may be done. `identity`: all of it must be the host's."""
+    """The bundle's host, its expiry, and the permitted actions. `identity`: all of it must be the host's."""
 
     gpuprov_bundle: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     kind: Literal["pull"] = "pull"
@@ -50,5 +50,5 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schema_text() -> str:
-    """The JSON Schema of the manifest."""
+    """Format the JSON Schema of the manifest."""
     return document_text(Manifest, "gpuprov bundle --pull, manifest.json")

@@ -1,6 +1,6 @@
-"""The puller as one file: a zip archive that Python runs, of nothing but `gpuprov.onhost.pull`.
+"""The puller as one file: a zip archive for Python, with nothing but `gpuprov.onhost.pull`.
 
-It goes to hosts in user-data, of which clouds take 16 KiB: so it goes without docstrings and comments.
+It goes to hosts in user-data, of which clouds take 16 KiB; so it has no docstrings and comments.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ sys.exit(main())
 """
 
 
-def archive() -> bytes:
-    """The same bytes for the same gpuprov."""
+def build_archive() -> bytes:
+    """Build the archive: the same bytes for the same gpuprov."""
     folder = Path(str(pull.__file__)).parent
     files = {"__main__.py": START}
     for path in sorted(folder.glob("*.py")):
         if path.name not in LEFT_OUT:
-            files[f"{PACKAGE}/{path.name}"] = bare(path.read_text(encoding="utf-8"))
+            files[f"{PACKAGE}/{path.name}"] = strip_docs(path.read_text(encoding="utf-8"))
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:  # not compressed here: all of it together is, later
         for name, text in files.items():
@@ -37,11 +37,15 @@ def archive() -> bytes:
     return made.getvalue()
 
 
-def bare(source: str) -> str:
-    """The same program without what is for readers."""
+def strip_docs(source: str) -> str:
+    """Strip docstrings and comments from a program."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            kept = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+            kept = [
+                statement
+                for statement in body
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            ]
             node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
     return ast.unparse(tree)

@@ -11,20 +11,22 @@ from gpuprov.onhost.pull.signed import BEGIN, NAMESPACE, PRINCIPAL
 HINT = "ssh-keygen -t ed25519 -f KEY makes one; with a passphrase, add it to an agent and give KEY.pub"
 
 
-def signature(key: Path, data: bytes) -> bytes:
-    """The signature of a bundle's archive."""
-    made = _keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, data=data)
+def sign(key: Path, data: bytes) -> bytes:
+    """Sign a bundle's archive."""
+    made = _run_keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, data=data)
     if not made.startswith(BEGIN):
         raise GpuprovError(f"ssh-keygen made no signature with {key}", HINT)
     return made
 
 
-def allowed_signers(key: Path) -> str:
-    """The line by which hosts know the key: for bundles, and for nothing else."""
+def format_allowed_signers(key: Path) -> str:
+    """Format the line by which hosts know the key: for bundles, and for nothing else."""
     public = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
     try:
         text = (
-            public.read_text(encoding="utf-8") if public.is_file() else _keygen("-y", "-P", "", "-f", str(key)).decode()
+            public.read_text(encoding="utf-8")
+            if public.is_file()
+            else _run_keygen("-y", "-P", "", "-f", str(key)).decode()
         )
     except (OSError, UnicodeDecodeError) as error:
         raise GpuprovError(f"{public} cannot be read: {error}", HINT) from error
@@ -34,12 +36,12 @@ def allowed_signers(key: Path) -> str:
     return f'{PRINCIPAL} namespaces="{NAMESPACE}" {words[0]} {words[1]}\n'
 
 
-def _keygen(*words: str, data: bytes = b"") -> bytes:
+def _run_keygen(*words: str, data: bytes = b"") -> bytes:
     try:
         ran = subprocess.run(["ssh-keygen", *words], input=data, capture_output=True, check=False)
     except FileNotFoundError as error:
         raise GpuprovError("ssh-keygen is not installed, which signs bundles", "install openssh-client") from error
     if ran.returncode:
-        said = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
-        raise GpuprovError(f"ssh-keygen cannot sign with it: {said}", HINT)
+        message = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
+        raise GpuprovError(f"ssh-keygen cannot sign with it: {message}", HINT)
     return ran.stdout

@@ -1,4 +1,4 @@
-"""The wheels that hosts need: judged, and laid beside the bundles."""
+"""The wheels that hosts need: checked, and copied beside the bundles."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", o
 NEEDED = ("gpuprov", "ansible_core", "ansible_runner", "msgspec")
 
 
-def read(folder: Path) -> list[Wheel]:
-    """The wheels of a folder. Raises GpuprovError where they are not gpuprov of this version with what it needs, or are too much."""
+def read_wheels(folder: Path) -> list[Wheel]:
+    """Read the wheels of a folder. Raises GpuprovError if they are not gpuprov of this version with its dependencies, or are too
+    large."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
-        found = [_wheel(path, reading.contents(str(path), WHEEL)) for path in paths]
+        wheels = [_make_wheel(path, reading.contents(str(path), WHEEL)) for path in paths]
     except (OSError, reading.Unreadable) as error:
         raise GpuprovError(f"--wheels {folder} cannot be read: {error}", HINT) from error
-    names = [wheel.name.split("-")[0].lower() for wheel in found]
+    names = [wheel.name.split("-")[0].lower() for wheel in wheels]
     if missing := [name for name in NEEDED if name not in names]:
         raise GpuprovError(f"--wheels {folder} has no wheel of {', '.join(missing)}", HINT)
-    versions = {wheel.name.split("-")[1] for wheel in found if wheel.name.startswith("gpuprov-")}
+    versions = {wheel.name.split("-")[1] for wheel in wheels if wheel.name.startswith("gpuprov-")}
     if versions != {__version__}:
         raise GpuprovError(f"--wheels {folder} has gpuprov {', '.join(sorted(versions))}; this is {__version__}", HINT)
-    if sum(wheel.size for wheel in found) > WHEELS:
+    if sum(wheel.size for wheel in wheels) > WHEELS:
         raise GpuprovError(f"--wheels {folder} has more than {WHEELS >> 20} MiB", "take out what hosts do not need")
-    return found
+    return wheels
 
 
-def _wheel(path: Path, data: bytes) -> Wheel:
+def _make_wheel(path: Path, data: bytes) -> Wheel:
     made = Wheel(name=path.name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
     if not is_wheel({"name": made.name, "sha256": made.sha256, "size": made.size}):
         raise GpuprovError(f"{path} is empty, or its name is no wheel's", HINT)
     return made
 
 
-def lay(wheels: Sequence[Wheel], source: Path, out: Path) -> None:
-    """Copy those that are not there yet. What older bundles name stays."""
+def copy_wheels(wheels: Sequence[Wheel], source: Path, out: Path) -> None:
+    """Copy wheels that are not present yet. Those that older bundles name stay."""
     from gpuprov.pull.files import put
 
     for wheel in wheels:

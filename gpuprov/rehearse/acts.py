@@ -1,4 +1,4 @@
-"""The acts of a rehearsal: bring up, apply, verify, reboot, verify again, apply again; then everything is put away."""
+"""The acts of a rehearsal: bring up, apply, verify, reboot, verify again, apply again; then everything is removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verify
 
 LOG_LINES = 15
-"""Lines of a lost host's log that its step tells."""
+"""Number of lines of a lost host's log in its step."""
 
 
 def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Show | None = None) -> Rehearsed:
@@ -36,18 +36,18 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
     run = secrets.token_hex(2)
     made = shapes(pairs, options, run)
     rehearsals = {
-        one.name: Rehearsal(
-            name=one.name,
-            hosts=one.hosts,
-            description=one.description,
-            notes=one.notes,
-            problem=one.problem,
-            hint=one.hint,
+        shape.name: Rehearsal(
+            name=shape.name,
+            hosts=shape.hosts,
+            description=shape.description,
+            notes=shape.notes,
+            problem=shape.problem,
+            hint=shape.hint,
         )
-        for one in made
+        for shape in made
     }
     whole = Rehearsed(run=run, rehearsals=list(rehearsals.values()), kept=options.keep)
-    possible = [one for one in made if one.description is not None]
+    possible = [shape for shape in made if shape.description is not None]
     stages: list[Stage] = []
     with one_interrupt(tell.say), apart():
         ended = False
@@ -72,7 +72,7 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
 
 
 def _clear(stages: list[Stage], show: Show) -> tuple[str, ...]:
-    """Remove the hosts of all stages; names of those that stayed."""
+    """Remove the hosts of all stages. Returns the names of those that stayed."""
     if stages:
         show.say("removing the simulated hosts")
     left: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class _Rehearsing:
         show: Show,
         whole: Rehearsed,
     ) -> None:
-        self.shapes = {one.name: one for one in shapes}
+        self.shapes = {shape.name: shape for shape in shapes}
         self.rehearsals, self.stage, self.backend = rehearsals, stage, backend
         self.options, self.show, self.whole = options, show, whole
         self.pairs: dict[str, Pair] = {}
@@ -127,10 +127,10 @@ class _Rehearsing:
             self.show.say(f"{name}: {act}: {told}")
 
     def _bring_up(self) -> None:
-        wanted = {name: one.description for name, one in self.shapes.items() if one.description is not None}
-        self.show.say(f"bringing up {_count(wanted)}: {', '.join(wanted)}")
+        descriptions = {name: shape.description for name, shape in self.shapes.items() if shape.description is not None}
+        self.show.say(f"bringing up {_count(descriptions)}: {', '.join(descriptions)}")
         started = time.monotonic()
-        hosts = self.stage.up(wanted)
+        hosts = self.stage.up(descriptions)
         seconds = time.monotonic() - started
         for name, host in hosts.items():
             if isinstance(host, SimulatedHost):
@@ -145,7 +145,7 @@ class _Rehearsing:
     def _first_apply(self) -> None:
         if not (pairs := self._going()):
             return
-        plans = {one.host: one for one in plan(pairs, exact=False)}
+        plans = {host_plan.host: host_plan for host_plan in plan(pairs, exact=False)}
         before = self._snapshots(pairs)
         ran = self._apply(pairs)
         after = self._snapshots(pairs)
@@ -154,13 +154,13 @@ class _Rehearsing:
             if name in before and name in after and outcome.state in ("changed", "unchanged"):
                 shape = self.shapes[name]
                 blind = blind_to(shape.spec, shape.description or Description())
-                found = seen(before[name], after[name], plans.get(name), outcome, blind=blind)
-                self.rehearsals[name].seen = found
+                changes = seen(before[name], after[name], plans.get(name), outcome, blind=blind)
+                self.rehearsals[name].seen = changes
             if outcome.state in ("changed", "unchanged"):
-                told = (
+                message = (
                     f"{outcome.state} ({counted(len(outcome.changed), 'task')})" if outcome.changed else outcome.state
                 )
-                self._note(name, "apply", "ok", ran.seconds, told)
+                self._note(name, "apply", "ok", ran.seconds, message)
             else:
                 self._failed(outcome, "apply", ran.seconds, plans.get(name))
 
@@ -188,32 +188,35 @@ class _Rehearsing:
             results = verify(pairs, on_done=lambda name, _: done(name))
         seconds = time.monotonic() - started
         for raw, _ in pairs:
-            mine = [one for one in results if one.host == raw.name]
-            self._judge(self.rehearsals[raw.name], act, mine, seconds)
+            own_results = [result for result in results if result.host == raw.name]
+            self._judge(self.rehearsals[raw.name], act, own_results, seconds)
 
-    def _judge(self, one: Rehearsal, act: str, results: list[Result], seconds: float) -> None:
-        described = one.description or Description()
+    def _judge(self, rehearsal: Rehearsal, act: str, results: list[Result], seconds: float) -> None:
+        described = rehearsal.description or Description()
         judged = waivers.judge(results, described.kind, gpu=described.gpu is not None, nvswitch=described.nvswitch)
-        one.results, one.judged = results, judged
+        rehearsal.results, rehearsal.judged = results, judged
         details = list(waivers.complaints(judged))
         if any(row.status == "unreachable" for row in judged.failed):
-            self._note(one.name, act, "unreachable", seconds, judged.failed[0].found, details)
+            self._note(rehearsal.name, act, "unreachable", seconds, judged.failed[0].found, details)
         elif judged.green:
-            self._note(one.name, act, "ok", seconds, judged.summary)
+            self._note(rehearsal.name, act, "ok", seconds, judged.summary)
         elif act == "verify" and judged.proved and not (judged.failed or judged.contradicted):
-            self._note(one.name, act, "ok", seconds, f"{judged.summary} (asked again after the reboot)")
-        elif act == "verify" and self._only_waits(one, results):
-            self._note(one.name, act, "waiting", seconds, f"waits for a reboot: {judged.summary}", details)
+            self._note(rehearsal.name, act, "ok", seconds, f"{judged.summary} (asked again after the reboot)")
+        elif act == "verify" and self._only_waits(rehearsal, results):
+            self._note(rehearsal.name, act, "waiting", seconds, f"waits for a reboot: {judged.summary}", details)
         else:
-            self._note(one.name, act, "differs", seconds, judged.summary, details)
+            self._note(rehearsal.name, act, "differs", seconds, judged.summary, details)
 
-    def _only_waits(self, one: Rehearsal, results: Sequence[Result]) -> bool:
-        """Whether the spec forbids the reboot that fixes all that fails."""
+    def _only_waits(self, rehearsal: Rehearsal, results: Sequence[Result]) -> bool:
+        """Return whether the spec forbids the reboot that fixes every failure."""
         failing = [r for r in results if r.status in ("fail", "error")]
-        judged = one.judged
+        judged = rehearsal.judged
         alone = judged is not None and not judged.unproved and not judged.contradicted
         return (
-            alone and self.shapes[one.name].spec.reboot == "never" and bool(failing) and all(r.reboot for r in failing)
+            alone
+            and self.shapes[rehearsal.name].spec.reboot == "never"
+            and bool(failing)
+            and all(r.reboot for r in failing)
         )
 
     def _reboot(self) -> None:
@@ -230,7 +233,7 @@ class _Rehearsing:
                 self._note(name, "reboot", "unreachable", seconds, error.message, self._logs(name))
 
     def _logs(self, name: str) -> list[str]:
-        """The last that a host said."""
+        """Return the last lines of a host's log."""
         try:
             return self.backend.logs(name).splitlines()[-LOG_LINES:]
         except GpuprovError as error:
@@ -247,23 +250,23 @@ class _Rehearsing:
                 details = [f"{capability}: {why}" for capability, why in outcome.ran.items()]
                 details += [f"changed {task}" for task in outcome.changed]
                 ran_again, tasks = counted(len(outcome.ran), "role"), counted(len(outcome.changed), "task")
-                told = f"not idempotent: {ran_again} ran again, {tasks} changed something"
-                self._note(outcome.host, "second apply", "differs", ran.seconds, told, details)
+                message = f"not idempotent: {ran_again} ran again, {tasks} changed something"
+                self._note(outcome.host, "second apply", "differs", ran.seconds, message, details)
             elif ran.seconds > FAST:
-                told = f"unchanged, but it took more than {FAST:g} s"
-                self._note(outcome.host, "second apply", "differs", ran.seconds, told)
+                message = f"unchanged, but it took more than {FAST:g} s"
+                self._note(outcome.host, "second apply", "differs", ran.seconds, message)
             else:
                 self._note(outcome.host, "second apply", "ok", ran.seconds, "unchanged, Ansible was not started")
 
     def _snapshots(self, pairs: Sequence[Pair]) -> dict[str, Snapshot]:
-        """The hosts as they are; one that cannot be asked is left out, the next act tells why."""
-        found: dict[str, Snapshot] = {}
+        """Take snapshots of the hosts; one that cannot be asked is left out, and the next act reports why."""
+        snapshots: dict[str, Snapshot] = {}
         for raw, _ in pairs:
             try:
-                found[raw.name] = Snapshot.of(self.backend.run(raw.name, SNAPSHOT))
+                snapshots[raw.name] = Snapshot.of(self.backend.run(raw.name, SNAPSHOT))
             except GpuprovError as error:
                 self.show.say(f"{raw.name}: not looked at: {error.message}")
-        return found
+        return snapshots
 
 
 def _count(names: Sequence[str] | dict[str, Description]) -> str:

@@ -1,4 +1,4 @@
-"""How the simulated hosts are reached, and nothing else: no variable, setting or file that reaches real hosts is used."""
+"""Connection to the simulated hosts, and nothing else: no variable, setting or file that reaches real hosts is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuprov.spec.model import RawHost, site_variables
 
 
 def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
-    """The shape's spec on the simulated host: of the real host's variables only those that roles read are left."""
+    """Return the shape's spec on the simulated host: of the real host's variables only those that roles read are left."""
     connection: dict[str, object] = {
         **site_variables(shape.raw.connection),
         "ansible_connection": "ssh",
@@ -37,16 +37,16 @@ def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Inside, the user's Ansible environment and ansible.cfg do not count: they say how real hosts are reached."""
-    theirs = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
+    """Ignore the user's Ansible environment and ansible.cfg inside: they describe how real hosts are reached."""
+    saved = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_")}
     with tempfile.TemporaryDirectory(prefix="gpuprov-rehearse-") as folder:
         empty = Path(folder) / "ansible.cfg"
         empty.write_text("[defaults]\n", encoding="utf-8")
-        for name in theirs:
+        for name in saved:
             del os.environ[name]
         os.environ["ANSIBLE_CONFIG"] = str(empty)
         try:
             yield
         finally:
             del os.environ["ANSIBLE_CONFIG"]
-            os.environ.update(theirs)
+            os.environ.update(saved)

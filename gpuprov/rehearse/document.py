@@ -1,4 +1,4 @@
-"""A rehearsal as one JSON document: what `gpuprov rehearse --json` prints.
+"""A rehearsal as one JSON document, printed by `gpuprov rehearse --json`.
 
 docs/reference/rehearse.schema.json is made from these types.
 """
@@ -24,7 +24,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Told(msgspec.Struct, kw_only=True):
-    """What one check says of the simulated host, at the end."""
+    """Result of one check of the simulated host, at the end."""
 
     check: str
     status: ResultStatus
@@ -33,7 +33,7 @@ class Told(msgspec.Struct, kw_only=True):
 
 
 class Thing(msgspec.Struct, kw_only=True):
-    """One thing that production has, and what stood for it."""
+    """One thing that production has, and what represented it."""
 
     thing: str
     how: How
@@ -70,8 +70,8 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Document(msgspec.Struct, kw_only=True):
-    """The document. `logs`: files with Ansible's output. `leftovers`: simulated hosts that could not be removed. `reality`: what of it
-    was real, simulated, a stand-in, or not there."""
+    """The document. `logs`: files with Ansible's output. `leftovers`: simulated hosts that could not be removed. `reality`: what of
+    it was real, simulated, a stand-in, or not there."""
 
     gpuprov_rehearsal: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -88,45 +88,45 @@ class Document(msgspec.Struct, kw_only=True):
 
 
 def document(whole: Rehearsed) -> Document:
-    """The document."""
-    found = [verdict(one) for one in whole.rehearsals]
+    """Build the document."""
+    verdicts = [verdict(rehearsal) for rehearsal in whole.rehearsals]
     return Document(
         run=whole.run,
         exit_code=whole.exit_code,
         seconds=round(whole.seconds, 3),
         summary=Summary(
             sentence=summary(whole),
-            simulated=len(found),
-            hosts=sum(len(one.hosts) for one in whole.rehearsals),
-            verdicts={word: found.count(word) for word in dict.fromkeys(found)},
+            simulated=len(verdicts),
+            hosts=sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals),
+            verdicts={word: verdicts.count(word) for word in dict.fromkeys(verdicts)},
         ),
         interrupted=whole.interrupted,
         kept=whole.kept,
         leftovers=whole.leftovers,
         logs=tuple(whole.logs),
-        rehearsals=tuple(_host(one) for one in whole.rehearsals),
+        rehearsals=tuple(_host(rehearsal) for rehearsal in whole.rehearsals),
         reality=tuple(Thing(**row._asdict()) for row in table(whole.descriptions)),
     )
 
 
 def as_json(whole: Rehearsed) -> str:
-    """The document as text."""
+    """Format the document as text."""
     return as_document(document(whole))
 
 
-def _host(one: Rehearsal) -> RehearsedHost:
+def _host(rehearsal: Rehearsal) -> RehearsedHost:
     return RehearsedHost(
-        name=one.name,
-        hosts=one.hosts,
-        verdict=verdict(one),
-        exit_code=one.exit_code,
-        description=one.description,
-        notes=one.notes,
-        problem=one.problem,
-        hint=one.hint,
-        steps=tuple(one.steps),
-        seen=one.seen,
-        judged=one.judged,
-        results=tuple(Told(check=r.check, status=r.status, found=r.found, moment=r.moment) for r in one.results),
-        login=one.login,
+        name=rehearsal.name,
+        hosts=rehearsal.hosts,
+        verdict=verdict(rehearsal),
+        exit_code=rehearsal.exit_code,
+        description=rehearsal.description,
+        notes=rehearsal.notes,
+        problem=rehearsal.problem,
+        hint=rehearsal.hint,
+        steps=tuple(rehearsal.steps),
+        seen=rehearsal.seen,
+        judged=rehearsal.judged,
+        results=tuple(Told(check=r.check, status=r.status, found=r.found, moment=r.moment) for r in rehearsal.results),
+        login=rehearsal.login,
     )

@@ -1,4 +1,4 @@
-"""What a rehearsal is asked, and what became of it."""
+"""Options and results of a rehearsal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.verify.evaluate import Result
 
 ACTS = ("bring up", "apply", "verify", "reboot", "verify again", "second apply")
 Verdict = Literal["ok", "waiting", "differs", "failed", "unreachable", "not done"]
-"""waiting: right but for a reboot that the spec does not permit."""
+"""waiting: correct except for a reboot that the spec does not permit."""
 FAST = 60.0
 """Seconds that a second apply may take: it reads the hosts, finds nothing to do and does not start Ansible."""
 
@@ -41,7 +41,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What production would see of the apply. packages, services: `name: before -> after`. clients: who would be stopped."""
+    """Changes that production would see from the apply. packages, services: `name: before -> after`. clients: processes that would
+    be stopped."""
 
     packages: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -66,17 +67,18 @@ class Rehearsal(msgspec.Struct, kw_only=True):
     login: str = ""
 
     def step(self, name: str) -> Step | None:
-        """The act of this name, if it was reached."""
+        """Return the act of this name, if it was reached."""
         return next((step for step in self.steps if step.name == name), None)
 
     @property
     def going(self) -> bool:
-        """Whether the next act can be done."""
+        """True if the next act can be done."""
         return bool(self.steps) and self.steps[-1].verdict not in ("failed", "unreachable", "not done")
 
     @property
     def exit_code(self) -> Literal[0, 1, 2, 3, 4]:
-        """2: cannot be simulated. 3: apply failed. 4: a host did not come up. 1: not as wanted, or not proved. 0: green."""
+        """Exit code. 2: cannot be simulated. 3: apply failed. 4: a host did not come up. 1: differs from its spec, or not proved. 0:
+        green."""
         verdicts = {step.verdict for step in self.steps}
         if self.problem:
             return 2
@@ -101,12 +103,12 @@ class Rehearsed(msgspec.Struct, kw_only=True):
 
     @property
     def descriptions(self) -> list[Description]:
-        """The simulated hosts that there were."""
-        return [one.description for one in self.rehearsals if one.description is not None]
+        """The simulated hosts that existed."""
+        return [rehearsal.description for rehearsal in self.rehearsals if rehearsal.description is not None]
 
     @property
     def exit_code(self) -> Literal[0, 1, 2, 3, 4, 130]:
-        """130 interrupted; else the worst of the rehearsals': 3, 4, 2, 1, 0."""
-        codes = {one.exit_code for one in self.rehearsals}
+        """Exit code: 130 interrupted; else the worst of the rehearsals': 3, 4, 2, 1, 0."""
+        codes = {rehearsal.exit_code for rehearsal in self.rehearsals}
         worst: tuple[Literal[1, 2, 3, 4], ...] = (3, 4, 2, 1)
         return 130 if self.interrupted else next((code for code in worst if code in codes), 0)

@@ -1,4 +1,4 @@
-"""A rehearsal as one HTML page: its acts, what production would see, what it could not prove, and what of it was real."""
+"""A rehearsal as one HTML page: its acts, what production would see, what it could not prove, and which parts were real."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Card(NamedTuple):
 
 
 def page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False) -> str:
-    """The page. The same rehearsal gives the same text."""
-    named = {one.name: _named(one) for one in whole.rehearsals}
+    """Render the page. The same rehearsal gives the same text."""
+    named = {rehearsal.name: _named(rehearsal) for rehearsal in whole.rehearsals}
     return html.render(
         [msgspec.structs.replace(row, host=named[row.host]) for row in results(whole)],
         "gpuprov rehearse",
@@ -70,50 +70,53 @@ def page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False)
         template="rehearse.html.j2",
         told=headline(whole),
         limit=lambda shown: html.limit(
-            [name for one in whole.rehearsals if named[one.name] in shown for name in one.hosts]
+            [name for rehearsal in whole.rehearsals if named[rehearsal.name] in shown for name in rehearsal.hosts]
         ),
-        cards=[_card(one) for one in sorted(whole.rehearsals, key=lambda one: one.exit_code == 0)],
+        cards=[
+            _card(rehearsal) for rehearsal in sorted(whole.rehearsals, key=lambda rehearsal: rehearsal.exit_code == 0)
+        ],
         reality=_reality(whole),
         origins=ORIGINS,
         whole=whole,
     )
 
 
-def _named(one: Rehearsal) -> str:
-    """What a simulated host is called where hosts are shown: those that it stands for."""
-    told = names(one.hosts)
-    return told if len(told) <= LONGEST else f"{one.hosts[0]} and {len(one.hosts) - 1:,} like it"
+def _named(rehearsal: Rehearsal) -> str:
+    """Name a simulated host by the real ones it stands for."""
+    label = names(rehearsal.hosts)
+    return label if len(label) <= LONGEST else f"{rehearsal.hosts[0]} and {len(rehearsal.hosts) - 1:,} like it"
 
 
 def headline(whole: Rehearsed) -> Headline:
-    """Whether it is green, as a sentence, and what was rehearsed for what."""
-    real, simulated = sum(len(one.hosts) for one in whole.rehearsals), len(whole.rehearsals)
+    """Summarize in a sentence whether it is green, and what was rehearsed for which hosts."""
+    real, simulated = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals), len(whole.rehearsals)
     more = f"{simulated} simulated host{'s' * (simulated != 1)} for {real} real host{'s' * (real != 1)}; {whole.seconds:.0f} s. "
     more += "No real host was contacted."
-    waived = sum(len(one.judged.waived) for one in whole.rehearsals if one.judged)
+    waived = sum(len(rehearsal.judged.waived) for rehearsal in whole.rehearsals if rehearsal.judged)
     if not whole.rehearsals:
         return Headline(state="unproven", sentence="Nothing was rehearsed", more=more)
     if whole.exit_code == 0:
         gap = f", but {unproven(waived)} on simulated hosts" if waived else ""
         return Headline(state="part" if waived else "right", sentence=f"The rehearsal is green{gap}", more=more)
-    state, told = ENDS[whole.exit_code]
-    bad = [one for one in whole.rehearsals if one.exit_code]
-    part = f" for {names(name for one in bad for name in one.hosts)}" if len(bad) < simulated <= 8 else ""
-    return Headline(state=state, sentence=f"The rehearsal is not green{part}: {told}", more=more)
+    state, sentence = ENDS[whole.exit_code]
+    bad = [rehearsal for rehearsal in whole.rehearsals if rehearsal.exit_code]
+    part = f" for {names(name for rehearsal in bad for name in rehearsal.hosts)}" if len(bad) < simulated <= 8 else ""
+    return Headline(state=state, sentence=f"The rehearsal is not green{part}: {sentence}", more=more)
 
 
-def _card(one: Rehearsal) -> Card:
+def _card(rehearsal: Rehearsal) -> Card:
     states: dict[int, State] = {0: "right", **{code: state for code, (state, _) in ENDS.items()}}
-    waived = one.judged.waived if one.judged else ()
-    unproved = one.judged.unproved if one.judged else ()
+    waived = rehearsal.judged.waived if rehearsal.judged else ()
+    unproved = rehearsal.judged.unproved if rehearsal.judged else ()
     return Card(
-        one=one,
-        hosts=names(one.hosts),
-        state="part" if one.exit_code == 0 and waived else states[one.exit_code],
-        verdict=verdict(one) + (f", but {unproven(len(waived))} here" if one.exit_code == 0 and waived else ""),
-        shape=described(one.description),
-        acts=tuple(_act(one, name) for name in ACTS) if not one.problem else (),
-        lists=_lists(one),
+        one=rehearsal,
+        hosts=names(rehearsal.hosts),
+        state="part" if rehearsal.exit_code == 0 and waived else states[rehearsal.exit_code],
+        verdict=verdict(rehearsal)
+        + (f", but {unproven(len(waived))} here" if rehearsal.exit_code == 0 and waived else ""),
+        shape=described(rehearsal.description),
+        acts=tuple(_act(rehearsal, name) for name in ACTS) if not rehearsal.problem else (),
+        lists=_lists(rehearsal),
         waived=(
             *((row.check, row.reason) for row in waived),
             *((row.check, f"{row.found} (no waiver: this counts as an error)") for row in unproved),
@@ -121,19 +124,19 @@ def _card(one: Rehearsal) -> Card:
     )
 
 
-def _act(one: Rehearsal, name: str) -> Act:
-    step = one.step(name) or Step(name=name, verdict="not done")
+def _act(rehearsal: Rehearsal, name: str) -> Act:
+    step = rehearsal.step(name) or Step(name=name, verdict="not done")
     state, letter = STATES[step.verdict]
     return Act(name, step.verdict, state, letter, step.seconds, step.told, step.details)
 
 
-def _lists(one: Rehearsal) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """What production would see; empty where that is not known."""
-    if one.seen is None:
+def _lists(rehearsal: Rehearsal) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """List the changes that production would see; empty if they are not known."""
+    if rehearsal.seen is None:
         return ()
-    parts = {"package": one.seen.packages, "file": one.seen.files, "service": one.seen.services}
-    return tuple((f"{len(found)} {name}{'s' * (len(found) != 1)}", found) for name, found in parts.items())
+    parts = {"package": rehearsal.seen.packages, "file": rehearsal.seen.files, "service": rehearsal.seen.services}
+    return tuple((f"{len(entries)} {name}{'s' * (len(entries) != 1)}", entries) for name, entries in parts.items())
 
 
 def _reality(whole: Rehearsed) -> list[Row]:
-    return table(one.description for one in whole.rehearsals if one.description is not None)
+    return table(rehearsal.description for rehearsal in whole.rehearsals if rehearsal.description is not None)

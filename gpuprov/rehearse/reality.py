@@ -1,4 +1,4 @@
-"""What of a rehearsal is real, what is simulated, what a stand-in, and what that cannot prove."""
+"""Parts of a rehearsal that are real, simulated, or stand-ins, and what these cannot prove."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Row(NamedTuple):
 
 
 def table(descriptions: Iterable[Description]) -> list[Row]:
-    """Of simulated hosts like these: every row that one of them has."""
-    return list(dict.fromkeys(row for one in descriptions for row in _rows(one)))
+    """List, for these simulated hosts, every row that one of them has."""
+    return list(dict.fromkeys(row for description in descriptions for row in _rows(description)))
 
 
 def _rows(description: Description) -> Iterable[Row]:
@@ -66,9 +66,9 @@ def _rows(description: Description) -> Iterable[Row]:
     if description.hcas and description.kind == "machine":
         yield Row("HCAs", "simulated", "PCI functions; no RDMA device, link, fabric or firmware")
     elif description.hcas:
-        told = "InfiniBand HCAs" if description.fabric == "infiniband" else "RoCE HCAs"
+        text = "InfiniBand HCAs" if description.fabric == "infiniband" else "RoCE HCAs"
         yield Row(
-            told,
+            text,
             "simulated",
             "files in sysfs as of a live fabric: no verbs, no packets, no firmware, no subnet manager",
         )

@@ -21,8 +21,8 @@ STATUS: dict[Verdict, ResultStatus] = {
 
 
 def results(whole: Rehearsed) -> list[Result]:
-    """The acts of every simulated host, then what the last verify found there; what is waived is skipped, with the reason."""
-    return [row for one in whole.rehearsals for row in (*_acts(one), *_verified(one))]
+    """List the acts of every simulated host, then the results of the last verify on it; waived ones are skipped, with the reason."""
+    return [row for rehearsal in whole.rehearsals for row in (*_acts(rehearsal), *_verified(rehearsal))]
 
 
 def _acts(rehearsal: Rehearsal) -> Iterator[Result]:
@@ -33,8 +33,8 @@ def _acts(rehearsal: Rehearsal) -> Iterator[Result]:
     for act in ACTS:
         step = rehearsal.step(act)
         if step is not None:
-            told = "\n".join(filter(None, (step.told, *step.details)))
-            yield _result(rehearsal, act, STATUS[step.verdict], f"{act} succeeds", told)
+            text = "\n".join(filter(None, (step.told, *step.details)))
+            yield _result(rehearsal, act, STATUS[step.verdict], f"{act} succeeds", text)
         elif stopped is not None:
             yield _result(
                 rehearsal, act, "skip", "", f"unknown: not done, because this ended the rehearsal: {stopped.name}"
@@ -60,7 +60,7 @@ def _verified(rehearsal: Rehearsal) -> Iterator[Result]:
             yield row
 
 
-def _result(rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str, found: str, hint: str = "") -> Result:
+def _result(rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str, actual: str, fix: str = "") -> Result:
     check = f"{CAPABILITY}.{act.replace(' ', '_')}"
     return Result(
         host=rehearsal.name,
@@ -68,6 +68,6 @@ def _result(rehearsal: Rehearsal, act: str, status: ResultStatus, expected: str,
         check=check,
         status=status,
         expected=expected,
-        found=found,
-        hint=hint,
+        found=actual,
+        hint=fix,
     )

@@ -1,4 +1,4 @@
-"""What an apply changed on a simulated host, and so would on the real ones: packages, files, services, a reboot."""
+"""Changes that an apply made on a simulated host, and so would make on the real ones: packages, files, services, a reboot."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ echo '# enabled'; systemctl list-unit-files --no-legend --no-pager --type servic
 echo '# active'; systemctl list-units --no-legend --no-pager --plain --type service,timer,socket | awk '{ print $1, $3 }'
 """
 NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/")
-"""Caches, locks and what makes the simulation: nothing that an operator would look at."""
+"""Caches, locks and parts of the simulation: nothing that concerns an operator."""
 REBOOTED = "Reboot the host for all reasons at once"
 """The one task of the playbook that reboots a host."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A host at one moment, each part by name."""
+    """State of a host at one moment, each part by name."""
 
     parts: dict[str, dict[str, str]]
 
     @classmethod
     def of(cls, text: str) -> Snapshot:
-        """From what SNAPSHOT printed."""
+        """Parse the output of SNAPSHOT."""
         parts: dict[str, dict[str, str]] = {}
         part: dict[str, str] = {}
         for line in text.splitlines():
@@ -47,14 +47,16 @@ class Snapshot(msgspec.Struct, frozen=True):
         return cls(parts)
 
     def changed(self, part: str, later: Snapshot) -> list[tuple[str, str, str]]:
-        """(name, before, after) of what differs; an empty text where there was, or is, nothing of that name."""
+        """List (name, before, after) of differences; an empty text if there was, or is, nothing of that name."""
         old, new = self.parts.get(part, {}), later.parts.get(part, {})
         names = sorted({*old, *new})
         return [(n, old.get(n, ""), new.get(n, "")) for n in names if old.get(n, "") != new.get(n, "")]
 
 
 def seen(before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: HostOutcome, *, blind: str = "") -> Seen:
-    """What production would see. plan: made before the apply. blind: what could ask for a reboot and cannot be told here."""
+    """Determine the changes that production would see. plan: made before the apply. blind: what could require a reboot and cannot be
+    detected here.
+    """
     packages = [_moved(*change) for change in before.changed("packages", after)]
     held = [name for name, _, now in before.changed("held", after) if now]
     packages += [f"held: {' '.join(held)}"] if held else []
@@ -74,7 +76,7 @@ def seen(before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: Host
 
 
 def reboot(plan: HostPlan | None, outcome: HostOutcome, blind: str = "") -> str:
-    """What production would see of a reboot, and why."""
+    """Return the reboot that production would see, and the reason."""
     foretold = "; ".join(plan.reboot_reasons) if plan and plan.reboot is True else ""
     if any(REBOOTED in task for task in outcome.changed):
         return f"would reboot once: {foretold or 'a role asked for it while it was applied'}"
@@ -86,7 +88,7 @@ def reboot(plan: HostPlan | None, outcome: HostOutcome, blind: str = "") -> str:
 
 
 def blind_to(spec: HostSpec, description: Description) -> str:
-    """What could ask for a reboot in production and cannot on such a simulated host; empty where there is nothing."""
+    """Describe what could require a reboot in production and cannot on such a simulated host; empty if there is nothing."""
     if description.kind == "machine":
         return ""
     kernel = spec.capabilities.get("kernel")
@@ -104,8 +106,10 @@ def _moved(name: str, before: str, after: str) -> str:
 
 
 def brief(lines: Iterable[str], most: int) -> list[str]:
-    """The lines, cut to a number of them."""
-    told = list(lines)
+    """Cut the lines to a number of them."""
+    result = list(lines)
     return (
-        told if len(told) <= most + 1 else [*told[:most], f"... and {len(told) - most} more (-v or --json shows all)"]
+        result
+        if len(result) <= most + 1
+        else [*result[:most], f"... and {len(result) - most} more (-v or --json shows all)"]
     )

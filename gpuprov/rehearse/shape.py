@@ -1,4 +1,4 @@
-"""A fleet -> simulated hosts of its shape: one for each distinct spec, or one for each host. Nothing is contacted."""
+"""Simulated hosts for a fleet: one for each distinct spec, or one for each host. Nothing is contacted."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ BOARD = 8
 """GPUs on a board with NVSwitches; boards of four have none: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
-"""Simulated where a spec needs a GPU and names none: the first that its driver can run."""
+"""Simulated if a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-NEEDS_GPU = frozenset(one.name for one in CAPABILITIES if one.needs_gpu)
+NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capability.needs_gpu)
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated host to be: the real hosts it stands for, its description, its spec; or why it cannot be."""
+    """A simulated host to be made: the real hosts it stands for, its description, its spec; or why it cannot be made."""
 
     name: str
     hosts: tuple[str, ...]
@@ -50,7 +50,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
-    """In the order of the inventory. `run` goes into the names, so that two rehearsals never meet."""
+    """Plan the simulated hosts, in the order of the inventory. `run` goes into the names, so that two rehearsals never meet."""
     alike: dict[object, list[Pair]] = {}
     for raw, spec in pairs:
         alike.setdefault(raw.name if options.all_hosts else likeness(raw, spec), []).append((raw, spec))
@@ -64,9 +64,9 @@ def shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
 
 
 def likeness(raw: RawHost, spec: HostSpec) -> bytes:
-    """Equal for hosts that a rehearsal cannot tell apart: all of the spec but its name, groups and places."""
-    told = [spec.gpu, spec.reboot, spec.capabilities, spec.site, raw.connection.get(VARIABLE)]
-    return msgspec.json.encode(told, order="sorted")
+    """Key that is equal for hosts that a rehearsal cannot distinguish: all of the spec but its name, groups and places."""
+    parts = [spec.gpu, spec.reboot, spec.capabilities, spec.site, raw.connection.get(VARIABLE)]
+    return msgspec.json.encode(parts, order="sorted")
 
 
 def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
@@ -89,7 +89,7 @@ def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
 
 
 def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Description, list[str]]:
-    """The description of a host of this spec, and what had to be assumed. Raises GpuprovError where it cannot be simulated."""
+    """Describe a host of this spec, and list what had to be assumed. Raises GpuprovError if it cannot be simulated."""
     override = raw.connection.get(VARIABLE) or {}
     place = f"{raw.name}: {VARIABLE}"
     if not isinstance(override, Mapping):
@@ -122,9 +122,9 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
     kernel = spec.capabilities.get("kernel")
     shared = [key for key in (kernel.sysctl if isinstance(kernel, Kernel) else ()) if not key.startswith("net.")]
     if shared and values["kind"] == "container":
-        hint = "rehearse it with --kind machine"
+        fix = "rehearse it with --kind machine"
         raise GpuprovError(
-            f"{raw.name}: kernel.sysctl {shared[0]} is the machine's below a container, which keeps it", hint
+            f"{raw.name}: kernel.sysctl {shared[0]} is the machine's below a container, which keeps it", fix
         )
     described = convert(values, place if override else raw.name)
     if known.stands_in:
@@ -142,7 +142,7 @@ def _distribution(raw: RawHost, key: str) -> Distribution:
 
 
 def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
-    """The `gpu` of a description, and notes."""
+    """Return the `gpu` of a description, and notes."""
     if spec.gpu is None:
         if not NEEDS_GPU & set(spec.capabilities) and not shape_rdma.needs_board(spec):
             return {}, ["the spec needs no GPU: none is simulated"]
@@ -163,13 +163,13 @@ def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
 
 def _any_gpu(spec: HostSpec) -> Gpu:
     driver = spec.capabilities.get("nvidia_driver")
-    wanted = driver if isinstance(driver, NvidiaDriver) else NvidiaDriver()
+    requested = driver if isinstance(driver, NvidiaDriver) else NvidiaDriver()
     for model in STAND_INS:
         gpu = find_gpu(model)
-        if gpu and (wanted.version == "any" or not _refused(gpu, wanted)):
+        if gpu and (requested.version == "any" or not _refused(gpu, requested)):
             return gpu
-    hint = f"name the GPU in the spec (gpu: {{model: ...}}), or in {VARIABLE}"
-    raise GpuprovError(f"{spec.name}: none of {', '.join(STAND_INS)} runs with driver {wanted.version}", hint)
+    fix = f"name the GPU in the spec (gpu: {{model: ...}}), or in {VARIABLE}"
+    raise GpuprovError(f"{spec.name}: none of {', '.join(STAND_INS)} runs with driver {requested.version}", fix)
 
 
 def _refused(gpu: Gpu, driver: NvidiaDriver) -> str | None:
@@ -195,25 +195,26 @@ def _nvswitch(spec: HostSpec, notes: list[str]) -> int:
 
 
 def _driver(spec: HostSpec, distribution: str) -> str:
-    """What the host's repository must offer beyond the distribution's own driver."""
+    """Return what the host's repository must offer beyond the distribution's own driver."""
     driver = spec.capabilities.get("nvidia_driver")
     if not isinstance(driver, NvidiaDriver) or driver.version == "any":
         return ""
-    found = [offer for offer in offers(distribution, "nvidia-driver") if offer.suite in STANDARD_SUITES]
-    versions = {upstream(offer.version) for offer in found}
-    own = versions | {drivers.branch_of(version) for version in versions}
-    return "" if driver.version in own else driver.version
+    matching = [offer for offer in offers(distribution, "nvidia-driver") if offer.suite in STANDARD_SUITES]
+    versions = {upstream(offer.version) for offer in matching}
+    known_versions = versions | {drivers.branch_of(version) for version in versions}
+    return "" if driver.version in known_versions else driver.version
 
 
 def _repositories(spec: HostSpec, known: Distribution) -> list[str]:
-    """What must be served where the spec takes the driver from another source than a simulated host of this distribution has."""
+    """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this distribution
+    has."""
     driver = spec.capabilities.get("nvidia_driver")
-    wanted = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
-    return [*known.default_repositories, "nvidia"] if wanted and "nvidia" not in known.default_repositories else []
+    from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
+    return [*known.default_repositories, "nvidia"] if from_nvidia and "nvidia" not in known.default_repositories else []
 
 
 def _name(host: str, count: int, run: str, taken: set[str]) -> str:
-    """`re-1f3a-train01-x4`: unique, and a host name."""
+    """Make a name such as `re-1f3a-train01-x4`: unique, and a host name."""
     end = f"-x{count}" if count > 1 else ""
     short = re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower()).strip("-") or "host"
     number = 1

@@ -1,4 +1,4 @@
-"""What a spec with `container_toolkit` asks of its simulated host: container engines; or why it cannot be simulated."""
+"""Container engines of the simulated host of a spec with `container_toolkit`; or why it cannot be simulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.spec.model import HostSpec
 
 PACKAGED = ("docker", "podman")
-"""Those that Debian's archive has; docker brings a containerd along."""
+"""Engines in Debian's archive; docker brings a containerd along."""
 
 
 def engines(spec: HostSpec, distribution: str, override: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

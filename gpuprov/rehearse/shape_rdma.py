@@ -1,4 +1,4 @@
-"""What a spec with RDMA asks of its simulated host: HCAs, their fabric and rate; or why it cannot be simulated."""
+"""HCAs of the simulated host of a spec with RDMA, their fabric and rate; or why it cannot be simulated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.spec.model import HostSpec
 RATES: tuple[int, ...] = get_args(HcaRate)
 MOST = 16
 RAILS = 8
-"""HCAs beside a board of eight GPUs."""
+"""Number of HCAs beside a board of eight GPUs."""
 REFUSED = {
     "iwarp": "whose devices are not simulated",
     "efa": "whose installer and libfabric are AWS's own, which find nothing to serve on a simulated host",
@@ -22,7 +22,7 @@ REFUSED = {
 
 
 def needs_board(spec: HostSpec) -> bool:
-    """Whether it asks for HCAs, which are simulated beside GPUs only."""
+    """True if the spec needs HCAs, which are simulated beside GPUs only."""
     rdma = spec.capabilities.get("rdma")
     return isinstance(rdma, Rdma) and rdma.fabric != "soft"
 
@@ -33,9 +33,9 @@ def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, A
     Raises GpuprovError where a kind of host has no such devices.
     """
     rdma = spec.capabilities.get("rdma")
-    asked = topology(spec)
+    requested = topology(spec)
     if not isinstance(rdma, Rdma):
-        return {"hcas": min(asked, MOST)} if asked else {}
+        return {"hcas": min(requested, MOST)} if requested else {}
     if why := REFUSED.get(rdma.fabric):
         raise GpuprovError(
             f"{spec.name}: rdma.fabric is {rdma.fabric}, {why}",
@@ -55,45 +55,45 @@ def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, A
         )
     if rdma.fabric == "erdma":
         return {"erdma": True}
-    wanted = rdma.count or asked
-    if not wanted:
-        wanted = gpus or RAILS
-        notes.append(f"the spec names no number of HCAs: {wanted} simulated")
-    if wanted > MOST:
-        notes.append(f"{MOST} of {wanted} HCAs are simulated: the simulation has no more")
-    return {"hcas": min(wanted, MOST), "fabric": rdma.fabric, "rate": rate(rdma.rate, spec.name)}
+    count = rdma.count or requested
+    if not count:
+        count = gpus or RAILS
+        notes.append(f"the spec names no number of HCAs: {count} simulated")
+    if count > MOST:
+        notes.append(f"{MOST} of {count} HCAs are simulated: the simulation has no more")
+    return {"hcas": min(count, MOST), "fabric": rdma.fabric, "rate": rate(rdma.rate, spec.name)}
 
 
 def topology(spec: HostSpec) -> int:
-    """HCAs that the topology block counts or relies on."""
+    """Count the HCAs that the topology block counts or relies on."""
     block = spec.capabilities.get("topology")
-    told: dict[str, Any] = msgspec.to_builtins(block) if block is not None else {}
+    values: dict[str, Any] = msgspec.to_builtins(block) if block is not None else {}
     nearness = (
-        told.get("gpu_hca", "any") != "any" or told.get("rails", "any") != "any" or told.get("same_socket", False)
+        values.get("gpu_hca", "any") != "any" or values.get("rails", "any") != "any" or values.get("same_socket", False)
     )
     count = (spec.gpu.count if spec.gpu else None) or RAILS
-    return int(told.get("hcas", 0)) or (count if nearness else 0)
+    return int(values.get("hcas", 0)) or (count if nearness else 0)
 
 
-def rate(wanted: int, host: str) -> int:
-    """The lowest that is enough; NDR's where the spec names none."""
-    if not wanted:
+def rate(minimum: int, host: str) -> int:
+    """Choose the lowest sufficient rate; NDR's if the spec names none."""
+    if not minimum:
         return 400
-    enough = [one for one in RATES if one >= wanted]
+    enough = [candidate for candidate in RATES if candidate >= minimum]
     if not enough:
         raise GpuprovError(
-            f"{host}: rdma.rate is {wanted}; simulated ports have up to {RATES[-1]} Gb/s", "ask for less"
+            f"{host}: rdma.rate is {minimum}; simulated ports have up to {RATES[-1]} Gb/s", "ask for less"
         )
     return enough[0]
 
 
 def without_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
-    """The spec without the places of real devices, since the simulated ones have others, and without what needs a live fabric."""
+    """Remove the places of real devices, since the simulated ones have others, and what needs a live fabric, from the spec."""
     rdma = spec.capabilities.get("rdma")
     if not isinstance(rdma, Rdma) or rdma.fabric in ("soft", "erdma"):
         return spec
     changed: dict[str, Any] = {}
-    if any(one.pci or one.netdev for one in rdma.devices):
+    if any(device.pci or device.netdev for device in rdma.devices):
         notes.append(
             "rdma.devices names PCI addresses or interfaces, which the simulated host has not: all HCAs are meant"
         )

@@ -1,4 +1,4 @@
-"""Simulated hosts brought up together, and taken down again whatever happens."""
+"""Simulated hosts that are brought up together, and taken down again whatever happens."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gpuprov.simulate.host import SimulatedHost
 T = TypeVar("T")
 A = TypeVar("A")
 ATTEMPTS = 3
-"""A Ctrl-C reaches the programs that remove a host as well: they are started again."""
+"""Attempts to remove a host: a Ctrl-C reaches the programs that remove a host as well, so they are started again."""
 
 
 class Backend(Protocol):
-    """What is needed of `gpuprov.simulate.hosts`."""
+    """Interface of `gpuprov.simulate.hosts`."""
 
     def up(self, name: str, description: Description, /) -> SimulatedHost: ...
     def down(self, name: str, /) -> bool: ...
@@ -40,16 +40,16 @@ class Stage:
         self._pools: list[ThreadPoolExecutor] = []
         self._over = threading.Event()
 
-    def up(self, wanted: Mapping[str, Description]) -> dict[str, SimulatedHost | GpuprovError]:
-        """The hosts, or why one did not come up (with the end of its log, if there is one)."""
-        return self._each(self._up, wanted)
+    def up(self, descriptions: Mapping[str, Description]) -> dict[str, SimulatedHost | GpuprovError]:
+        """Bring up the hosts. Returns them, or why one did not come up (with the end of its log, if there is one)."""
+        return self._each(self._up, descriptions)
 
     def reboot(self, names: list[str]) -> dict[str, GpuprovError | None]:
-        """Reboot hosts and wait for them; why one did not come back."""
+        """Reboot hosts and wait for them. Returns why one did not come back."""
         return self._each(lambda name, _: self._backend.reboot(name), dict.fromkeys(names))
 
     def clear(self) -> tuple[str, ...]:
-        """Remove every host that was begun, first waiting for those that are under way; names of those that stayed."""
+        """Remove every host that was begun, first waiting for those under way. Returns the names of those that stayed."""
         self._over.set()
         for pool in self._pools:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -94,15 +94,15 @@ class Stage:
 
 @contextmanager
 def one_interrupt(say: Callable[[str], None]) -> Iterator[None]:
-    """The first SIGINT, SIGTERM or SIGHUP inside is a KeyboardInterrupt; later ones are told that hosts are being removed."""
-    asked = False
+    """Turn the first SIGINT, SIGTERM or SIGHUP inside into a KeyboardInterrupt; later ones only print that hosts are being removed."""
+    interrupted = False
 
     def handle(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal interrupted
+        if interrupted:
             say("still removing the simulated hosts")
             return
-        asked = True
+        interrupted = True
         raise KeyboardInterrupt
 
     with handled(ENDING, handle):

@@ -25,10 +25,11 @@ INTERRUPTED = "not rehearsed to the end"
 
 
 def as_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
-    """A block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at all."""
+    """Format a block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at
+    all."""
     lines: list[str] = []
-    for one in whole.rehearsals:
-        lines += [*_block(one, verbose), ""]
+    for rehearsal in whole.rehearsals:
+        lines += [*_block(rehearsal, verbose), ""]
     lines += [*_reality(whole.descriptions), *_end(whole)]
     return "\n".join(piece for line in lines for piece in hanging(line, width))
 
@@ -57,7 +58,7 @@ def _block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
 
 
 def verdict(rehearsal: Rehearsal) -> str:
-    """How it ended, in words."""
+    """Describe the end of the rehearsal."""
     cut = not rehearsal.problem and len(rehearsal.steps) < len(ACTS) and (rehearsal.going or not rehearsal.steps)
     return INTERRUPTED if cut else VERDICTS[rehearsal.exit_code]
 
@@ -68,8 +69,8 @@ def _seen(rehearsal: Rehearsal, most: int) -> Iterator[str]:
         return
     yield "  production would see"
     parts = {"packages": rehearsal.seen.packages, "files": rehearsal.seen.files, "services": rehearsal.seen.services}
-    for title, found in parts.items():
-        yield from _listed(f"{title} ({len(found)})" if found else title, brief(found, most) or ["unchanged"])
+    for title, entries in parts.items():
+        yield from _listed(f"{title} ({len(entries)})" if entries else title, brief(entries, most) or ["unchanged"])
     yield from _listed("reboot", [rehearsal.seen.reboot])
     yield from _listed(
         "GPU clients stopped", list(rehearsal.seen.clients) or ["none on a new host; production's are not known"]
@@ -94,7 +95,7 @@ def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def described(description: Description | None) -> str:
-    """A simulated host in a line."""
+    """Format a simulated host in a line."""
     if description is None:
         return "nothing"
     words = [f"{description.kind} with {description.distribution}"]
@@ -117,7 +118,11 @@ def _reality(descriptions: list[Description]) -> Iterator[str]:
 
 
 def _end(whole: Rehearsed) -> Iterator[str]:
-    if whole.kept and not whole.interrupted and (kept := [one.name for one in whole.rehearsals if one.login]):
+    if (
+        whole.kept
+        and not whole.interrupted
+        and (kept := [rehearsal.name for rehearsal in whole.rehearsals if rehearsal.login])
+    ):
         yield f"kept; remove: gpuprov simulate down {' '.join(kept)}"
     if whole.leftovers:
         yield f"NOT removed; remove by hand: gpuprov simulate down {' '.join(whole.leftovers)}"
@@ -128,9 +133,9 @@ def _end(whole: Rehearsed) -> Iterator[str]:
 
 
 def summary(whole: Rehearsed) -> str:
-    """`2 simulated hosts for 33 real hosts: 1 green, 1 apply FAILED`."""
-    real = sum(len(one.hosts) for one in whole.rehearsals)
-    found = [verdict(one) for one in whole.rehearsals]
-    words = [f"{found.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in found]
-    done = f"{len(found)} simulated host{'s' if len(found) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
+    """Format the summary: `2 simulated hosts for 33 real hosts: 1 green, 1 apply FAILED`."""
+    real = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals)
+    verdicts = [verdict(rehearsal) for rehearsal in whole.rehearsals]
+    words = [f"{verdicts.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in verdicts]
+    done = f"{len(verdicts)} simulated host{'s' if len(verdicts) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
     return f"{done}: {', '.join(words)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.accept import document, show
 from gpuprov.accept.model import Finding, Options, Outcome
-from gpuprov.accept.outliers import outliers
+from gpuprov.accept.outliers import find_outliers
 from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
 from tests import documents
 from tests.accept.fleet import Fleet, bandwidth, devices, facts, latency, run
@@ -22,7 +22,7 @@ def fleet(slow: list[tuple[int, int]], count: int = 5, value: float = SLOW, **mo
 
 
 def told(outcome: Outcome) -> list[str]:
-    return [one.sentence for one in outliers(outcome)]
+    return [one.sentence for one in find_outliers(outcome)]
 
 
 def test_nothing_stands_out_of_a_good_fleet() -> None:
@@ -35,7 +35,7 @@ def test_a_host_that_is_slow_with_all_is_one_sentence() -> None:
         "gpu3 is slow with all 4 hosts that it was tested with: 196 Gb/s at the median, 50 % under what is wanted, at least 390 Gb/s; "
         "the median of those as wanted is 391 Gb/s"
     ]
-    assert outliers(fleet(pairs))[0].hosts == ("gpu3",)
+    assert find_outliers(fleet(pairs))[0].hosts == ("gpu3",)
 
 
 def test_a_host_that_sends_or_receives_slowly_is_named_so() -> None:
@@ -116,7 +116,7 @@ def test_every_finding_that_is_wrong_is_in_a_sentence() -> None:
     )
     outcome = fleet([(1, 2), (3, 4)])
     outcome.findings.append(wrong)
-    found = outliers(outcome)
+    found = find_outliers(outcome)
     assert any(one.sentence == "gpu9: python3 holds GPU 0; wanted: no client" for one in found)
     bad = {one.host for one in outcome.findings if one.status == "fail"}
     assert bad <= {name for one in found for name in one.hosts}

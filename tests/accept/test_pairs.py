@@ -145,7 +145,7 @@ def test_a_host_of_which_nobody_can_say_who_uses_it_is_left_out() -> None:
     for silence in ("", "==\n", "==\n4711|python3|session-3.scope\n"):
         fleet = Fleet(ib_write_bw=GOOD)
         fleet.users["gpu1"] = silence
-        assert bad(run(fleet, 3))[0].found == "it could not be read who uses it", silence
+        assert bad(run(fleet, 3))[0].found == "its users cannot be read", silence
 
 
 def test_services_that_hold_gpus_do_not_count_as_use() -> None:
@@ -232,7 +232,7 @@ def test_a_process_that_ends_meanwhile_is_no_user_and_what_cannot_be_read_is_no_
     fleet.users["gpu1"] = "4711|\n==\n4711||\nlooked\n"
     assert run(fleet, 2).exit_code == 0
     fleet.users["gpu1"] = "4711|python3\nlooked\n"
-    assert bad(run(fleet, 3))[0].found == "it could not be read who uses it"
+    assert bad(run(fleet, 3))[0].found == "its users cannot be read"
 
 
 def test_pings_that_are_all_lost_are_a_missed_figure_not_a_missing_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.accept.model import GROUP, Pairing
-from gpuprov.accept.schedule import narrowed, rounds
+from gpuprov.accept.schedule import plan_rounds, split_rounds
 
 
 def names(count: int) -> list[str]:
@@ -15,7 +15,7 @@ def names(count: int) -> list[str]:
 @pytest.mark.parametrize("pairing", ["all", "ring", "auto"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 33])
 def test_no_host_is_in_two_tests_at_a_time_and_none_is_left_out(count: int, pairing: Pairing) -> None:
-    planned = rounds(names(count), pairing)
+    planned = plan_rounds(names(count), pairing)
     for pairs in planned:
         hosts = [host for pair in pairs for host in pair]
         assert len(hosts) == len(set(hosts))
@@ -28,27 +28,27 @@ def test_no_host_is_in_two_tests_at_a_time_and_none_is_left_out(count: int, pair
 
 @pytest.mark.parametrize("count", [2, 3, 8, 9])
 def test_all_pairs_take_as_few_rounds_as_can_be(count: int) -> None:
-    planned = rounds(names(count), "all")
+    planned = plan_rounds(names(count), "all")
     assert sum(len(pairs) for pairs in planned) == count * (count - 1) // 2
     assert len(planned) == (count if count % 2 else count - 1)
 
 
 @pytest.mark.parametrize(("count", "turns"), [(2, 1), (3, 3), (4, 2), (100, 2), (101, 3)])
 def test_a_ring_takes_two_rounds_or_three(count: int, turns: int) -> None:
-    planned = rounds(names(count), "ring")
+    planned = plan_rounds(names(count), "ring")
     assert len(planned) == turns
     assert sum(len(pairs) for pairs in planned) == (count if count > 2 else 1)
 
 
 def test_a_large_group_is_tested_in_a_ring() -> None:
-    assert sum(len(pairs) for pairs in rounds(names(GROUP), "auto")) == GROUP * (GROUP - 1) // 2
-    assert sum(len(pairs) for pairs in rounds(names(GROUP + 1), "auto")) == GROUP + 1
+    assert sum(len(pairs) for pairs in plan_rounds(names(GROUP), "auto")) == GROUP * (GROUP - 1) // 2
+    assert sum(len(pairs) for pairs in plan_rounds(names(GROUP + 1), "auto")) == GROUP + 1
 
 
 def test_forks_cut_rounds_so_that_no_server_waits_for_a_client_that_has_no_turn() -> None:
-    planned = rounds(names(8), "all")
-    assert narrowed(planned, 256) == planned
+    planned = plan_rounds(names(8), "all")
+    assert split_rounds(planned, 256) == planned
     for forks in (1, 3):
-        cut = narrowed(planned, forks)
+        cut = split_rounds(planned, forks)
         assert max(map(len, cut)) == forks
         assert [pair for one in cut for pair in one] == [pair for one in planned for pair in one]

@@ -221,4 +221,4 @@ def test_without_python_it_says_so(here: Here) -> None:
         pythons = re.compile(r"/usr/(?:local/)?(?:bin|libexec)/(?:platform-)?python")
         return runner([Step(host=one.host, script=path + pythons.sub("/none/python", one.script)) for one in steps])
 
-    assert Lock(without, "run1").take(["gpu1"]) == {"gpu1": "an acceptance needs Python 3 there"}
+    assert Lock(without, "run1").take(["gpu1"]) == {"gpu1": "acceptance tests need Python 3 on the host"}

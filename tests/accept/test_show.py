@@ -168,7 +168,7 @@ def test_json_has_every_figure_and_its_threshold() -> None:
 def test_junit_has_a_case_for_each() -> None:
     from gpuprov.report import junit
 
-    rows = show.results(outcome())
+    rows = show.as_results(outcome())
     root = ElementTree.fromstring(junit.render(rows))
     assert int(root.get("tests") or 0) == len(rows)
     assert int(root.get("failures") or 0) == 4
@@ -326,7 +326,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Pa
 
 def test_nothing_to_draw() -> None:
     assert "no pair was tested" in document([])
-    assert maps.figure(0.02936) == "0.029"
+    assert maps.format_figure(0.02936) == "0.029"
 
 
 def test_a_message_that_the_gpus_have_no_room_for_is_made_smaller_and_told() -> None:

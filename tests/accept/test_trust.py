@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.accept.model import Host, Ran
-from gpuprov.accept.single import _reached
+from gpuprov.accept.single import _explain_unreached
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.probe.acceptance import Network, parse_network
 from gpuprov.probe.base import Output
@@ -43,7 +43,7 @@ def test_an_address_is_no_shell_on_the_first_host(tmp_path: Path) -> None:
     canaries = nest.all()
     lock: Any = Here(tmp_path / "bin")
     for canary in canaries:
-        told = _reached(host("gpu1", "192.0.2.1"), [host("gpu2", canary)], lock)
+        told = _explain_unreached(host("gpu1", "192.0.2.1"), [host("gpu2", canary)], lock)
         assert " ".join(canary.split()) in told
     assert nest.flown() == []
 

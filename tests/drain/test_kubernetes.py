@@ -251,7 +251,7 @@ def test_what_was_ordered_of_nvsentinel_comes_first(kubectl: Kubectl) -> None:
     ):
         kubectl.put(groups=BOTH, orders={kind: [over, one]})
         step = Kubernetes().drain("gpu1", "fri")
-        assert (step.state, step.message) == ("refused", f"NVSentinel has been told to take it: {kind} {said}")
+        assert (step.state, step.message) == ("refused", f"NVSentinel has an order to take it: {kind} {said}")
     elsewhere = {**reboot, "spec": {"nodeName": "gpu2"}}
     kubectl.put(groups=BOTH, orders={"rebootnodes.janitor.dgxc.nvidia.com": [over, elsewhere]})
     assert Kubernetes().drain("gpu1", "fri").state == "done"

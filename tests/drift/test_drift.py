@@ -280,9 +280,9 @@ def test_what_a_wrong_clock_dated_is_told() -> None:
 def test_ordinary_words_are_no_packages(found: str) -> None:
     result = Result(host="h", capability="c", check="c", status="fail", expected="x", found=found)
     events = [Event(at=datetime(2026, 11, 17, tzinfo=UTC), action="upgraded", package=one) for one in PLAIN]
-    assert judging._events_of(result, events) == []
+    assert judging._match_events(result, events) == []
     noted = [Noted(kind="package", name=one.package, begin=one.at, end=one.at) for one in events]
-    assert judging._near(result, noted, ()) == []
+    assert judging._match_readings(result, noted, ()) == []
 
 
 def test_a_host_whose_content_breaks_the_judge_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov.fleet import Fleet, load_fleet
 from gpuprov.offline import opened
-from gpuprov.offline.bom import bom
+from gpuprov.offline.bom import build_bom
 from gpuprov.offline.model import BOM, KEY, MANIFEST, Manifest, Named, Package, Repository
 from gpuprov.offline.specs import identifier
 from gpuprov.offline.wanted import Wanted
@@ -84,25 +84,25 @@ class Carried:
     def __init__(self, folder: Path, spec: dict[str, Any] | None = None, **changed: Any) -> None:
         self.place, self.key = folder / "bundle", new_key(folder)
         self.signers = folder / "allowed_signers"
-        self.signers.write_text(signing.allowed_signers(self.key))
+        self.signers.write_text(signing.format_allowed_signers(self.key))
         self.fleet = fleet(folder, SPEC)
         packages = self.place / REPOSITORY.folder
         packages.mkdir(parents=True)
         (packages / DEB.file).write_bytes(b"a package")
         (self.place / KEY).write_text("a key\n")
-        (self.place / BOM).write_text(json.dumps(bom((REPOSITORY,), (), "2026-01-01T00:00:00Z")))
+        (self.place / BOM).write_text(json.dumps(build_bom((REPOSITORY,), (), "2026-01-01T00:00:00Z")))
         told: dict[str, Any] = {
             "made_at": "2026-01-01T00:00:00Z",
             "expires_at": "2199-01-01T00:00:00Z",
             "key": "A" * 40,
             "specs": tuple(identifier(raw) for raw, _ in self.fleet.pairs),
             "repositories": (REPOSITORY,),
-            "files": opened.files(self.place),
+            "files": opened.list_files(self.place),
         }
         self.sign(msgspec.json.encode(Manifest(**told | changed)))
 
     def sign(self, data: bytes, key: Path | None = None) -> None:
-        (self.place / MANIFEST).write_bytes(signing.signature(key or self.key, data) + data)
+        (self.place / MANIFEST).write_bytes(signing.sign(key or self.key, data) + data)
 
 
 def fleet(folder: Path, spec: dict[str, Any]) -> Fleet:

@@ -133,6 +133,6 @@ def test_an_index_and_its_packages() -> None:
 
 def test_an_index_is_read() -> None:
     text = "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n\n\nPackage: e\nFilename: ./e.deb\n\n"
-    first, second = resolve.stanzas(text)
+    first, second = resolve.read_stanzas(text)
     assert (first["Package"], first["Filename"], " c" in first, second["Package"]) == ("a", "./a.deb", False, "e")
     assert first[""] == "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n"

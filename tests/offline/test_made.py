@@ -24,7 +24,7 @@ from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import with_environment
 from gpuprov.offline import bundles, licences, placed, repository, resolve, transfer, wanted
-from gpuprov.offline.bom import bom
+from gpuprov.offline.bom import build_bom
 from gpuprov.offline.model import Named
 from gpuprov.offline.specs import identifier
 from gpuprov.onhost import fetched
@@ -73,7 +73,7 @@ from tests.pull.site import new_key
     ],
 )
 def test_a_licence(name: str, section: str, key: str) -> None:
-    assert licences.licence(name, section).key == key
+    assert licences.classify(name, section).key == key
 
 
 def test_each_class_that_wants_a_word_can_be_given_it() -> None:
@@ -97,14 +97,14 @@ def test_the_list_of_software_is_valid() -> None:
     )
     from cyclonedx.schema import SchemaVersion
 
-    made = bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")
+    made = build_bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")
     judge = validation.JsonStrictValidator(SchemaVersion.V1_6)
     assert judge.validate_str(json.dumps(made)) is None
     assert judge.validate_str(json.dumps({**made, "components": [{"type": "deb"}]})) is not None
 
 
 def test_the_list_of_software_has_every_package() -> None:
-    rows = bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")["components"]
+    rows = build_bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")["components"]
     assert [row["purl"] for row in rows] == [
         f"pkg:generic/nccl.tar.gz?checksum=sha256:{ARCHIVE.sha256}&download_url=https%3A%2F%2Fexample.org%2Fnccl.tar.gz",
         "pkg:deb/debian/gcc-12@12.2.0-14?arch=amd64&distro=debian-12",
@@ -248,9 +248,9 @@ def test_a_host_names_no_folder_elsewhere(
         release = Output(f'ID=rocky\nVERSION_ID="{version}"\n')
         return Facts({"os_release": release, "platform": Output(f"Linux 5.14.0 {machine}\n")})
 
-    assert wanted.wanted("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
+    assert wanted.determine_need("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
     with pytest.raises(GpuprovError, match="can be no folder of a bundle"):
-        wanted.wanted("gpu1", spec, said(version, machine))
+        wanted.determine_need("gpu1", spec, said(version, machine))
 
 
 def test_another_folder_is_not_touched(tmp_path: Path) -> None:
@@ -297,15 +297,15 @@ def test_a_host_without_debians_own_archive_is_understood() -> None:
 
 
 def test_the_script_on_a_host_is_a_script() -> None:
-    texts = [resolve.script(asked(family)) for family in FAMILIES]
-    texts += [placed.script("abc", "a-b", family) for family in FAMILIES] + [placed.script("abc", "a-b")]
+    texts = [resolve.make_script(asked(family)) for family in FAMILIES]
+    texts += [placed.make_script("abc", "a-b", family) for family in FAMILIES] + [placed.make_script("abc", "a-b")]
     for text in texts:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
 
 @pytest.mark.parametrize("family", ["debian", "suse"])
 def test_a_name_is_one_word_of_the_script(family: Family) -> None:
-    assert "$(touch /x)'" in resolve.script(asked(family, "gcc=1$(touch /x)"))
+    assert "$(touch /x)'" in resolve.make_script(asked(family, "gcc=1$(touch /x)"))
 
 
 def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
     }
     ((_, typed),) = fleet(tmp_path, spec).pairs
     assert list(wanted.downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
-    assert list(wanted._keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
+    assert list(wanted._list_keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
 
 
 def test_all_that_roles_install_is_asked_for() -> None:
@@ -338,7 +338,7 @@ def test_all_that_roles_install_is_asked_for() -> None:
         "persistence": {"packages": ["c"], "download": ["c=1"]},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
-    assert sorted(wanted._packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`
+    assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`
 
 
 def test_a_host_that_has_it_already_is_no_fresh_one() -> None:
@@ -382,9 +382,9 @@ data: {module: nvidia-driver, stream: latest}
 
 
 def test_of_module_streams_the_drivers_own_are_kept() -> None:
-    made = list(yaml.safe_load_all(repository._of_stream(MODULES, "nvidia-driver:580-open")))
+    made = list(yaml.safe_load_all(repository._select_stream(MODULES, "nvidia-driver:580-open")))
     assert [one["document"] for one in made] == ["modulemd", "modulemd-defaults"]
-    assert repository._of_stream(MODULES, "other:1") == ""
+    assert repository._select_stream(MODULES, "other:1") == ""
 
 
 OWN = "[main]\nproxy=http://p\ncachedir = /elsewhere\nreposdir=/etc/yum.repos.d\n[site]\nbaseurl=http://mirror/\n"
@@ -425,11 +425,11 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.
     known = {"gcc.rpm": "c" * 64}
     host = Handing({"kept": b"gcc.rpm\n", "make.rpm": b"make"})
     monkeypatch.setattr(transfer, "run", host)
-    resolve.fetched(RawHost(name="gpu1"), asked("suse"), new, old, known)
+    resolve.fetch_packages(RawHost(name="gpu1"), asked("suse"), new, old, known)
     assert host.given == f"{'c' * 64}  gcc.rpm\n"
     assert {path.name for path in new.iterdir()} == {"gcc.rpm", "make.rpm"}
     assert (new / "gcc.rpm").stat().st_ino == (old / "gcc.rpm").stat().st_ino
-    request = json.loads(resolve.asked(asked("redhat"), known))["request"]
+    request = json.loads(resolve.make_input(asked("redhat"), known))["request"]
     assert request["known"] == known
     assert request["action"] == "collect"
 
@@ -447,7 +447,7 @@ def test_a_host_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files
     (tmp_path / "new/gcc.rpm").write_bytes(b"gcc")
     monkeypatch.setattr(transfer, "run", Handing(files))
     with pytest.raises(GpuprovError, match=said):
-        resolve.fetched(RawHost(name="gpu1"), asked("suse"), tmp_path / "new", tmp_path, {"gcc.rpm": "c" * 64})
+        resolve.fetch_packages(RawHost(name="gpu1"), asked("suse"), tmp_path / "new", tmp_path, {"gcc.rpm": "c" * 64})
     assert (tmp_path / "new/gcc.rpm").read_bytes() == b"gcc"
 
 
@@ -468,13 +468,13 @@ def test_no_half_bundle_is_left_and_the_old_one_stays(
 ) -> None:
     made = Carried(tmp_path)
     before = {name: path.read_bytes() for name, path in contents(tmp_path)}
-    monkeypatch.setattr(wanted, "read", lambda *_: {"gpu1": asked("debian", "gcc")})
+    monkeypatch.setattr(wanted, "read_needs", lambda *_: {"gpu1": asked("debian", "gcc")})
 
     def breaks(_: object, __: object, folder: Path, *___: object) -> None:
         (folder / "half.deb").write_bytes(b"half")
         raise error
 
-    monkeypatch.setattr(resolve, "fetched", breaks)
+    monkeypatch.setattr(resolve, "fetch_packages", breaks)
     with pytest.raises(raised, match=said):
         bundles.make(made.fleet, bundles.Options(out=made.place, key=made.key), 0.0)
     assert {name: path.read_bytes() for name, path in contents(tmp_path)} == before
@@ -513,7 +513,7 @@ def test_a_package_that_createrepo_leaves_out_is_named(tmp_path: Path, said: str
     folder = tmp_path / "folder"
     subprocess.run(["createrepo_c", "--quiet", "--no-database", "--simple-md-filenames", folder], check=True)
     if said == "plain":
-        assert [one.name for one in repository.packages(folder, "redhat")] == ["gp-odd"]
+        assert [one.name for one in repository.list_packages(folder, "redhat")] == ["gp-odd"]
     else:
         with pytest.raises(GpuprovError, match=r"createrepo_c leaves gp-odd\.rpm out of its index"):
-            repository.packages(folder, "redhat")
+            repository.list_packages(folder, "redhat")

@@ -142,7 +142,7 @@ def test_a_host_that_cannot_have_it_costs_only_itself(tmp_path: Path, monkeypatc
     said = {one[0].name: Facts({name: Output(text) for name, text in right.items()}) for one in (good, floods)}
     said["gpu1"] = Facts({"os_release": Output("ID=debian\nVERSION_ID=99\n"), "platform": Output("")})
     monkeypatch.setattr(opened, "gather", lambda *_, **__: {**said, "gpu3": UnreachableError("gpu3 is away", "")})
-    monkeypatch.setattr(opened, "_kernels", lambda *_: KERNEL)
+    monkeypatch.setattr(opened, "_find_kernels", lambda *_: KERNEL)
     repositories, refused = opened.matching(manifest, pairs)
     assert (set(repositories), set(refused)) == ({"gpu0", "gpu2"}, {"gpu1", "gpu3"})
 

@@ -35,7 +35,7 @@ def on_host(
     folder: Path, mark: str, archive: bytes | None = None, prepare: str = ":"
 ) -> subprocess.CompletedProcess[bytes]:
     """What runs on a host, with that folder in the place of its own."""
-    text = placed.script("abc", mark, "suse" if archive else None).replace(placed.PLACE, str(folder))
+    text = placed.make_script("abc", mark, "suse" if archive else None).replace(placed.PLACE, str(folder))
     text = text.replace(placed.PREPARE["suse"], prepare)
     return subprocess.run(["sh", "-c", text], input=archive or b"", capture_output=True, check=False)
 
@@ -57,7 +57,7 @@ def load(made: Carried, manifest: Manifest) -> placed.Load:
 
 @pytest.fixture
 def archive(made: Carried, load: placed.Load, tmp_path: Path) -> bytes:
-    return placed.packed(made.place, load, "abc", tmp_path).read_bytes()
+    return placed.pack(made.place, load, "abc", tmp_path).read_bytes()
 
 
 def test_an_archive_that_is_cut_short_or_changed_on_its_way_leaves_nothing(
@@ -133,7 +133,7 @@ def test_a_host_gets_the_files_that_its_own_spec_names(made: Carried, tmp_path: 
     for digit in "bc":
         (made.place / "files" / (digit * 64)).touch()
     manifest = Manifest(
-        made_at="", expires_at="", key="A", specs=(), repositories=(REPOSITORY,), files=opened.files(made.place)
+        made_at="", expires_at="", key="A", specs=(), repositories=(REPOSITORY,), files=opened.list_files(made.place)
     )
     plain = placed.load(manifest, REPOSITORY, made.fleet.pairs[0][1])
     spec = fleet(tmp_path, {"nvidia_driver": {}, "acceptance": {"nccl": {"source": NAMED}}}).pairs[0][1]

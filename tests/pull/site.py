@@ -74,7 +74,7 @@ class Site:
 
     def sign(self, archive: bytes, key: Path | None = None) -> None:
         """Put it in the place of gpu1's bundle."""
-        self.bundle.write_bytes(signing.signature(key or self.key, archive) + archive)
+        self.bundle.write_bytes(signing.sign(key or self.key, archive) + archive)
 
     def packed(self, **changes: Any) -> bytes:
         """The archive with another manifest."""

@@ -90,7 +90,7 @@ def test_a_host_without_an_identity_gets_no_bundle(site: Site) -> None:
     ]
     ran = CliRunner().invoke(cli, [*words, "--source", "/srv"], standalone_mode=False)
     assert isinstance(ran.exception, GpuprovError)
-    assert "nothing says by what the host is known" in ran.exception.message
+    assert "the host has no identity" in ran.exception.message
     assert not site.out.exists()
     ran = CliRunner().invoke(cli, [word for word in words if word != "--pull"] + ["--source", "/srv"])
     assert ran.exit_code == 2

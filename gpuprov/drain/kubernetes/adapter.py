@@ -14,33 +14,34 @@ from typing import Any
 import msgspec
 
 from gpuprov import reading
-from gpuprov.drain.base import Holds, State, Step, checked_run, node_of
+from gpuprov.drain.base import Holds, State, Step, checked_run, find_node_name
 from gpuprov.drain.kubernetes.cluster import PATH, Cluster, Node, Refused
-from gpuprov.drain.kubernetes.operators import HANDS_OFF, at_work, hands_off, ordered
-from gpuprov.drain.kubernetes.pods import leave, operands_there
+from gpuprov.drain.kubernetes.operators import HANDS_OFF, describe_order, describe_work, hands_off_labels
+from gpuprov.drain.kubernetes.pods import evict_pods, operands_there
 from gpuprov.drain.program import LIMIT, Unanswered
 
 NOTE = "gpuprov/drain"
-"""The annotation by which a node is known to be ours."""
+"""The annotation that marks a node as ours."""
 OPERANDS, DRIVER, PAUSED = "nvidia.com/gpu.deploy.", "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade"
 """Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes them off:
 https://github.com/NVIDIA/k8s-driver-manager"""
 LAST = "nvidia.com/gpu.deploy.dra-driver"
 """The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them."""
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
-"""Of the GPU operator's upgrade controller: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html"""
+"""Of the GPU operator's upgrade controller:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html"""
 NOT_OURS = "no apply of this run has drained it"
 AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}
 TRIES = 4
-"""How often a change is begun anew where somebody else has changed the node in between; kubelet does, too."""
+"""Number of attempts of a change if somebody else changes the node in between; kubelet does, too."""
 ELSEWHERE = "set host_kubernetes_node for the host, if the cluster calls it otherwise; kubectl get nodes lists them"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands in the annotation: which run has the node, and the labels that it has changed.
+    """Content of the annotation: the run that has the node, and the labels that it has changed.
 
     apply: an apply has it, for as long as it has the host's lock. paused: operands' labels that were "true". hands_off: labels that
-    keep other operators away, with what was there before (None: nothing).
+    keep other operators away, with their values before (None: absent).
     """
 
     run: str
@@ -50,7 +51,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What became of a step, of the node as it was read last."""
+    """Result of a step, with the node as it was read last."""
 
     state: State
     node: Node
@@ -61,11 +62,11 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Kubernetes:
-    """Through kubectl. `nodes`: names of nodes, of hosts that have another one in the inventory; `context`: one of kubectl's.
+    """The adapter, through kubectl. `nodes`: names of nodes that differ from the inventory's; `context`: one of kubectl's.
 
-    `empty_dir`: evict pods that have an emptyDir, whose data is lost then; else they are waited for.
-    `apply`: of an apply, which has the host's lock: a node that an earlier apply has left is its own, one that was not drained by an
-    apply is not given back, and no pod is evicted while there is one that cannot be, as `kubectl drain` does it.
+    `empty_dir`: evict pods that have an emptyDir, whose data is then lost; otherwise they are waited for. `apply`: for an apply,
+    which has the host's lock: a node that an earlier apply has left is its own, one that was not drained by an apply is not given
+    back, and no pod is evicted while there is one that cannot be, as in `kubectl drain`.
     """
 
     name = "kubernetes"
@@ -87,33 +88,33 @@ class Kubernetes:
         return self._step(host, run, self._drain)
 
     def drained(self, host: str, run: str) -> Step:
-        """Ask for the eviction of what is there, then take GPU operands off, and say what is still there."""
+        """Ask for the eviction of pods on the node, then take GPU operands off, and report what is still on it."""
         return self._step(host, run, self._drained)
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        """Put labels back and uncordon, if this run has cordoned the node."""
+        """Restore labels and uncordon, if this run has cordoned the node."""
         return self._step(host, run, lambda node, run: self._returned(node, run, green=green))
 
     def left(self, host: str, run: str) -> Step:
-        """Which apply has the node out, as the message; none where no apply has."""
+        """Report the apply that has the node out, as the message; empty if no apply has."""
         return self._step(host, run, self._left)
 
     def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
         checked_run(run)
-        name = node_of(host, self._nodes)
+        name = find_node_name(host, self._nodes)
         if not PATH.fullmatch(name):
             return _step(host, name, "refused", f"{name[:80]!r} is no name of a node", ELSEWHERE)
         try:
             for _ in range(TRIES):
                 try:
-                    told = do(self._cluster.node(name), run)
+                    result = do(self._cluster.node(name), run)
                 except Refused as problem:
                     if problem.kind != "Conflict":
                         raise
                 else:
                     return Step(
-                        host=host, node=name, state=told.state, read=shown(told.node), waits_for=told.waits,
-                        holds=told.holds, message=told.message, hint=told.hint,
+                        host=host, node=name, state=result.state, read=shown(result.node), waits_for=result.waits,
+                        holds=result.holds, message=result.message, hint=result.hint,
                     )  # fmt: skip
         except Unanswered as problem:
             return _step(host, name, "unknown", f"Kubernetes was not asked to the end: {problem}")
@@ -129,9 +130,9 @@ class Kubernetes:
         note = noted(node)
         if note is None:
             groups = self._cluster.groups()
-            if other := others(node) or ordered(self._cluster, groups, node.metadata.name):
+            if other := others(node) or describe_order(self._cluster, groups, node.metadata.name):
                 return Told("refused", node, other, "it is left as it is")
-            away = hands_off(groups, node)
+            away = hands_off_labels(groups, node)
             before = {key: node.metadata.labels.get(key) for key in away}
             return self._cordoned(node, Note(run, apply=self._apply, hands_off=before), away)
         if self._apply and note.apply and note.run != run and node.spec.unschedulable:
@@ -151,13 +152,13 @@ class Kubernetes:
         if wrong := self._unless_ours(node, note, run):
             return wrong
         pods = self._cluster.pods(node.metadata.name)
-        waits, holds = leave(self._cluster, pods, empty_dir=self._empty_dir, all_or_none=self._apply)
+        waits, holds = evict_pods(self._cluster, pods, empty_dir=self._empty_dir, all_or_none=self._apply)
         if waits:
             return Told("waiting", node, "pods are on it", waits=waits, holds=holds)
-        there = sorted(
+        deployed = sorted(
             key for key, value in node.metadata.labels.items() if key.startswith(OPERANDS) and value == "true"
         )
-        for group in ([key for key in there if key not in (DRIVER, LAST)], [key for key in there if key == LAST]):
+        for group in ([key for key in deployed if key not in (DRIVER, LAST)], [key for key in deployed if key == LAST]):
             if group:
                 note = msgspec.structs.replace(note, paused=(*note.paused, *group))
                 node = self._cluster.change(node, _patch(note, dict.fromkeys(group, PAUSED), cordoned=True))
@@ -174,12 +175,12 @@ class Kubernetes:
             other = others(node)
             return Told("refused", node, other, "it is left as it is") if other else Told("done", node)
         if note.run != run:
-            return _of_run(node, note)
+            return _refuse_for_run(node, note)
         if not green:
             return Told("refused", node, "it stays cordoned: it is not known to be as its spec says")
-        if other := at_work(node):
-            hint = "when that has ended, give it back again: to uncordon it now would stop that"
-            return Told("refused", node, f"{other} meanwhile; it stays cordoned", hint)
+        if other := describe_work(node):
+            fix = "when that has ended, give it back again: to uncordon it now would stop that"
+            return Told("refused", node, f"{other} meanwhile; it stays cordoned", fix)
         labels = node.metadata.labels
         back: dict[str, str | None] = {key: "true" for key in note.paused if labels.get(key) == PAUSED}
         back |= {key: before for key, before in note.hands_off.items() if labels.get(key) == AWAY.get(key)}
@@ -194,17 +195,17 @@ class Kubernetes:
     @staticmethod
     def _unless_ours(node: Node, note: Note, run: str) -> Told | None:
         if note.run != run:
-            return _of_run(node, note)
+            return _refuse_for_run(node, note)
         if not node.spec.unschedulable:
-            told = f"somebody else has uncordoned it: gpuprov undrain --run {run} takes the run's note off it"
-            return Told("refused", node, "it is in service", told)
-        if other := at_work(node):
+            fix = f"somebody else has uncordoned it: gpuprov undrain --run {run} takes the run's note off it"
+            return Told("refused", node, "it is in service", fix)
+        if other := describe_work(node):
             return Told("refused", node, f"{other} meanwhile", "it is left as it is")
         return None
 
 
 def noted(node: Node) -> Note | None:
-    """The note of the run that has the node; one of no run where it cannot be read."""
+    """Return the note of the run that has the node; one of no run if it cannot be read."""
     text = node.metadata.annotations.get(NOTE)
     if text is None:
         return None
@@ -215,9 +216,9 @@ def noted(node: Node) -> Note | None:
 
 
 def others(node: Node) -> str:
-    """What somebody else does with a node that has no note of ours; nothing where nobody does."""
+    """Describe what somebody else does with a node that has no note of ours; empty if nobody does anything."""
     metadata = node.metadata
-    if other := at_work(node):
+    if other := describe_work(node):
         return other
     if node.spec.unschedulable:
         return "somebody else has cordoned it"
@@ -234,24 +235,24 @@ def others(node: Node) -> str:
 
 
 def shown(node: Node) -> str:
-    """What was read of a node, as kubectl would be asked for it."""
+    """Format the fields of a node that were read, as kubectl shows them."""
     paused = sorted(
         key for key, value in node.metadata.labels.items() if key.startswith(OPERANDS) and "paused-for" in value
     )
-    told = [f"unschedulable={str(node.spec.unschedulable).lower()}"]
-    told += [f"{NOTE}={node.metadata.annotations[NOTE]}"] if NOTE in node.metadata.annotations else []
-    return " ".join([*told, *(f"{key}={node.metadata.labels[key]}" for key in paused)])
+    fields = [f"unschedulable={str(node.spec.unschedulable).lower()}"]
+    fields += [f"{NOTE}={node.metadata.annotations[NOTE]}"] if NOTE in node.metadata.annotations else []
+    return " ".join([*fields, *(f"{key}={node.metadata.labels[key]}" for key in paused)])
 
 
 def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: bool) -> dict[str, Any]:
-    """One change of note, labels and cordon; None takes the note off."""
+    """Make one patch of note, labels and cordon; None removes the note."""
     text = None if note is None else json.dumps(msgspec.to_builtins(note))
     metadata: dict[str, Any] = {"annotations": {NOTE: text}}
     metadata |= {"labels": dict(labels)} if labels else {}
     return {"metadata": metadata, "spec": {"unschedulable": True if cordoned else None}}
 
 
-def _of_run(node: Node, note: Note) -> Told:
+def _refuse_for_run(node: Node, note: Note) -> Told:
     if note.run == "?":
         return Told("refused", node, f"its annotation {NOTE} cannot be read", "it is left as it is")
     return Told("refused", node, f"run {note.run} has it", f"gpuprov undrain --run {note.run} gives it back")

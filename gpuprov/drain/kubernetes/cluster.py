@@ -1,4 +1,4 @@
-"""kubectl: what it is asked, and the little of its answers that draining needs."""
+"""kubectl: the questions and the few fields of its answers that draining needs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpuprov import reading
-from gpuprov.drain.program import Unanswered, ask, said
+from gpuprov.drain.program import Unanswered, ask, format_complaint
 from gpuprov.gather.children import Ended
 
 T = TypeVar("T")
 
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a pod that kubelet made of a file: https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
+"""The annotation of a pod that kubelet made from a file: https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
 OVER = ("Succeeded", "Failed")
 PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
@@ -46,7 +46,7 @@ class NodeSpec(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, as the API server has it."""
+    """A node of the API server."""
 
     metadata: Metadata
     spec: NodeSpec = NodeSpec()
@@ -79,12 +79,12 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def owner(self) -> str:
-        """The kind of its controller; nothing of a pod that nobody would make again."""
-        return next((one.kind for one in self.metadata.owner_references if one.controller), "")
+        """Kind of its controller; empty for a pod that nobody would recreate."""
+        return next((owner.kind for owner in self.metadata.owner_references if owner.controller), "")
 
     @property
     def stays(self) -> bool:
-        """Whether it is none that draining takes off: a DaemonSet's, kubelet's own, or one that has ended."""
+        """True if draining leaves the pod: a DaemonSet's, kubelet's own, or one that has ended."""
         return self.owner == "DaemonSet" or MIRROR in self.metadata.annotations or self.status.phase in OVER
 
 
@@ -114,7 +114,7 @@ class OrderStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An object that says what is to be done to a node. A MaintenanceRequest is there for as long as it is to hold."""
+    """An object that orders an action on a node. A MaintenanceRequest exists for as long as it is to hold."""
 
     metadata: Metadata
     spec: OrderSpec = OrderSpec()
@@ -122,12 +122,12 @@ class Order(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The node that it is about."""
+        """The node that it concerns."""
         return self.spec.node_name or self.spec.health_event.node_name
 
     @property
     def is_over(self) -> bool:
-        """Whether it was carried out."""
+        """True if it was carried out."""
         return bool(self.status.completion_time)
 
 
@@ -136,7 +136,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """The API server has answered, and said no. `kind`: its reason, as NotFound, Conflict, Forbidden, TooManyRequests."""
+    """The API server has answered with a refusal. `kind`: its reason, as NotFound, Conflict, Forbidden, TooManyRequests."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -152,20 +152,20 @@ class Cluster:
         self._kubectl += [f"--context={context}"] if context else []
 
     def node(self, name: str) -> Node:
-        """Raises Refused, Unanswered."""
+        """Read a node. Raises Refused, Unanswered."""
         return self._read(Node, "get", "node", name, "--output=json")
 
     def pods(self, name: str) -> tuple[Pod, ...]:
-        """All pods on the node. Raises Refused, Unanswered."""
+        """List all pods on the node. Raises Refused, Unanswered."""
         which = f"--field-selector=spec.nodeName={name}"
         return self._read(Pods, "get", "pods", "--all-namespaces", which, "--output=json").items
 
     def groups(self) -> frozenset[str]:
-        """Groups of the API that the cluster has: what is installed. Raises Refused, Unanswered."""
-        return frozenset(one.name for one in self._read(Groups, "get", "--raw=/apis").groups)
+        """List the API groups of the cluster, which show what is installed. Raises Refused, Unanswered."""
+        return frozenset(group.name for group in self._read(Groups, "get", "--raw=/apis").groups)
 
     def orders(self, kind: str, group: str) -> tuple[Order, ...]:
-        """Objects of a kind; none where the cluster does not have the kind. Raises Refused, Unanswered."""
+        """List objects of a kind; none if the cluster does not have the kind. Raises Refused, Unanswered."""
         try:
             return self._read(Orders, "get", f"{kind}.{group}", "--output=json").items
         except Unanswered as problem:
@@ -174,13 +174,15 @@ class Cluster:
             raise
 
     def budgets(self, namespace: str) -> tuple[dict[str, Any], ...]:
-        """The PodDisruptionBudgets of a namespace. Raises Refused, Unanswered."""
-        told = self._read(dict[str, Any], "get", "poddisruptionbudgets", f"--namespace={namespace}", "--output=json")
-        items = told.get("items")
-        return tuple(one for one in items if isinstance(one, dict)) if isinstance(items, list) else ()
+        """List the PodDisruptionBudgets of a namespace. Raises Refused, Unanswered."""
+        document = self._read(
+            dict[str, Any], "get", "poddisruptionbudgets", f"--namespace={namespace}", "--output=json"
+        )
+        items = document.get("items")
+        return tuple(item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
 
     def change(self, node: Node, patch: dict[str, Any]) -> Node:
-        """The node after one change, made only if nobody has changed it since it was read. Raises Refused, Unanswered."""
+        """Change a node, only if nobody has changed it since it was read, and return it. Raises Refused, Unanswered."""
         metadata = {**patch.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
         text = json.dumps({**patch, "metadata": metadata})
         return self._read(Node, "patch", "node", node.metadata.name, "--type=merge", f"--patch={text}", "--output=json")
@@ -209,12 +211,12 @@ class Cluster:
             raise Unanswered(f"kubectl {' '.join(arguments[:2])}: {problem}") from None
 
     def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        told = ask([*self._kubectl, *arguments], stdin=stdin, limit=self._limit)
-        if told.status == 0:
-            return told.out
-        words = said(Ended(told.out, LOGGED.sub(b"", told.error), told.status))
-        _, found, rest = words.partition("Error from server (")
-        if found:
+        result = ask([*self._kubectl, *arguments], stdin=stdin, limit=self._limit)
+        if result.status == 0:
+            return result.out
+        words = format_complaint(Ended(result.out, LOGGED.sub(b"", result.error), result.status))
+        _, separator, rest = words.partition("Error from server (")
+        if separator:
             kind, _, message = rest.partition("): ")
             raise Refused(kind, message)
-        raise Unanswered(words or f"kubectl ended with {told.status}")
+        raise Unanswered(words or f"kubectl ended with {result.status}")

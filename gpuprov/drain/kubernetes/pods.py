@@ -1,4 +1,4 @@
-"""Which pods leave a node, how they are asked to, and what holds those that stay."""
+"""Pods that leave a node, their eviction, and what holds those that stay."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from gpuprov.drain.base import Holds
 from gpuprov.drain.kubernetes.cluster import Cluster, Pod, Refused
 
 NAMED = 20
-"""Pods that a step names."""
+"""Number of pods that a step names."""
 GONE = ("NotFound", "Conflict")
-"""The pod that was meant is not there any more."""
+"""The pod in question no longer exists."""
 
 
-def leave(
+def evict_pods(
     cluster: Cluster, pods: Sequence[Pod], *, empty_dir: bool, all_or_none: bool
 ) -> tuple[tuple[str, ...], Holds]:
-    """Ask for the eviction of each pod that can be made again elsewhere; why the others are there, and what they wait for.
+    """Ask for the eviction of each pod that can be recreated elsewhere; return why the others stay, and what they wait for.
 
-    all_or_none: ask for none while there is one that only a person can take away. Raises Refused, Unanswered.
+    all_or_none: ask for none while there is one that only a person can remove. Raises Refused, Unanswered.
     """
-    there = [pod for pod in pods if not pod.stays]
-    kept = {pod.shown: why for pod in there if (why := _kept(pod, empty_dir=empty_dir))}
+    present = [pod for pod in pods if not pod.stays]
+    kept = {pod.shown: why for pod in present if (why := _kept(pod, empty_dir=empty_dir))}
     if kept and all_or_none:
-        return named([f"pod {name} {why}" for name, why in kept.items()]), "a person"
+        return limit_names([f"pod {name} {why}" for name, why in kept.items()]), "a person"
     waits: list[str] = []
-    for pod in there:
+    for pod in present:
         if pod.metadata.deletion_timestamp:
             waits.append(f"pod {pod.shown} is ending")
         elif pod.shown in kept:
             waits.append(f"pod {pod.shown} {kept[pod.shown]}")
         else:
             waits += _evict(cluster, pod)
-    return named(waits), "a person" if kept else "jobs"
+    return limit_names(waits), "a person" if kept else "jobs"
 
 
 def _kept(pod: Pod, *, empty_dir: bool) -> str:
-    """Why nobody but a person may take the pod away; nothing where it may be evicted, or is ending."""
+    """Explain why only a person may remove the pod; empty if it may be evicted, or is ending."""
     if pod.metadata.deletion_timestamp:
         return ""
     if not pod.owner:
@@ -48,14 +48,14 @@ def _kept(pod: Pod, *, empty_dir: bool) -> str:
 
 
 def operands_there(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:
-    """Pods of DaemonSets that choose their nodes by these labels."""
-    return named(
+    """List pods of DaemonSets that choose their nodes by these labels."""
+    return limit_names(
         [f"pod {pod.shown}" for pod in pods if pod.owner == "DaemonSet" and set(pod.spec.node_selector) & set(paused)]
     )
 
 
-def named(waits: Sequence[str]) -> tuple[str, ...]:
-    """The first ones, and how many more there are."""
+def limit_names(waits: Sequence[str]) -> tuple[str, ...]:
+    """List the first ones, and the number of the others."""
     more = [f"and {len(waits) - NAMED} more"] if len(waits) > NAMED else []
     return (*waits[:NAMED], *more)
 
@@ -75,7 +75,7 @@ def _evict(cluster: Cluster, pod: Pod) -> list[str]:
 
 
 def _budget(cluster: Cluster, pod: Pod) -> str:
-    """Which PodDisruptionBudget keeps the pod, and by which numbers."""
+    """Name the PodDisruptionBudget that keeps the pod, with its numbers."""
     for budget in cluster.budgets(pod.metadata.namespace):
         metadata, spec, status = (budget.get(key) or {} for key in ("metadata", "spec", "status"))
         if not all(isinstance(part, dict) for part in (metadata, spec, status)) or status.get("disruptionsAllowed"):
@@ -89,16 +89,19 @@ def _budget(cluster: Cluster, pod: Pod) -> str:
 
 
 def _selects(selector: Any, labels: dict[str, str]) -> bool:
-    """https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
+    """Return True if a label selector matches:
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
     if not isinstance(selector, dict):
         return False
     exact, rules = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
     if not (isinstance(exact, dict) and isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
         return False
-    return all(labels.get(key) == value for key, value in exact.items()) and all(_fits(rule, labels) for rule in rules)
+    return all(labels.get(key) == value for key, value in exact.items()) and all(
+        _matches_rule(rule, labels) for rule in rules
+    )
 
 
-def _fits(rule: dict[str, Any], labels: dict[str, str]) -> bool:
+def _matches_rule(rule: dict[str, Any], labels: dict[str, str]) -> bool:
     value, values = labels.get(str(rule.get("key"))), rule.get("values") or []
     if not isinstance(values, list):
         return False

@@ -1,6 +1,6 @@
-"""Slurm: nodes are drained with a reason that names the run, and resumed where the reason is still that one.
+"""Slurm: nodes are drained with a reason that names the run, and resumed if the reason is still the same.
 
-No job is ended: what runs, runs to its end. A node that somebody else has taken down or drained is left as it is.
+No job is ended: running jobs run to their end. A node that somebody else has taken down or drained is left as it is.
 https://slurm.schedmd.com/scontrol.html
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gpuprov.drain.base import MARK, State, Step, checked_run, node_of
+from gpuprov.drain.base import MARK, State, Step, checked_run, find_node_name
 from gpuprov.drain.program import LIMIT, Unanswered
 from gpuprov.drain.slurm.client import Client
 from gpuprov.drain.slurm.node import BUSY, HELD, REBOOTING, Node
@@ -20,20 +20,22 @@ NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 """One node: no list, no range, nothing that scontrol takes for several."""
 TIMED_OUT, REBOOTED = "reboot timed out", "reboot complete"
 APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "Node unexpectedly rebooted"})
-"""What slurmctld puts behind a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
+"""Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
 DENIED = ("Invalid user id", "ermission denied")
-"""What scontrol says to those who may not. Seen in 22.05 and 24.11; documented."""
+"""scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented."""
 LESS = "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there before the GPUs"
 RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
-"""Of INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already. validate_node_specs() in
-https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c, https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
+"""Messages for INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already.
+validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
+https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
+"""
 NAMED = 20
-"""Jobs that a step names."""
+"""Number of jobs that a step names."""
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What became of a step, of the node as it was read last."""
+    """Result of a step, with the node as it was read last."""
 
     state: State
     node: Node
@@ -43,7 +45,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Slurm:
-    """Through scontrol and squeue. `nodes`: names of nodes, of hosts that have another one in the inventory."""
+    """The adapter, through scontrol and squeue. `nodes`: names of nodes that differ from the inventory's."""
 
     name = "slurm"
 
@@ -55,67 +57,67 @@ class Slurm:
         return self._step(host, run, self._drain)
 
     def drained(self, host: str, run: str) -> Step:
-        """Whether the last job has left the node."""
+        """Report whether the last job has left the node."""
         return self._step(host, run, self._drained)
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        """Resume the node, if this run has drained it and nobody has said anything else of it since."""
+        """Resume the node, if this run has drained it and nobody has changed the reason since."""
         return self._step(host, run, lambda node, run: self._returned(node, run, green=green))
 
     def reboot(self, host: str, run: str) -> Step:
         """Have Slurm reboot the drained node with its RebootProgram; it stays down until it is `returned`.
 
-        Not beside the reboot of `gpuprov apply`: that one is an act of its own, and the drain outlives it.
+        Not combined with the reboot of `gpuprov apply`: that is an act of its own, and the drain outlives it.
         """
         return self._step(host, run, self._reboot)
 
     def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
         checked_run(run)
-        name = node_of(host, self._nodes)
+        name = find_node_name(host, self._nodes)
         if not NAME.fullmatch(name) or name.upper() == "ALL":
             return Step(
                 host=host, node=name, state="refused", message=f"{name[:80]!r} is no name of one node", hint=ELSEWHERE
             )
         try:
-            found = self._client.node(name)
-            if found is None:
+            node = self._client.node(name)
+            if node is None:
                 return Step(
                     host=host, node=name, state="refused", message=f"Slurm knows no node {name}", hint=ELSEWHERE
                 )
-            told = do(found, run)
+            result = do(node, run)
         except Unanswered as problem:
             return Step(host=host, node=name, state="unknown", message=f"Slurm was not asked to the end: {problem}")
         return Step(
             host=host,
             node=name,
-            state=told.state,
-            read=told.node.shown,
-            waits_for=told.waits,
-            message=told.message,
-            hint=told.hint,
+            state=result.state,
+            read=result.node.shown,
+            waits_for=result.waits,
+            message=result.message,
+            hint=result.hint,
         )
 
     def _again(self, node: Node) -> Node:
-        """The node after a change. Raises Unanswered."""
-        found = self._client.node(node.name)
-        if found is None:
+        """Read the node again after a change. Raises Unanswered."""
+        current = self._client.node(node.name)
+        if current is None:
             raise Unanswered(f"node {node.name} is gone")
-        return found
+        return current
 
     def _drain(self, node: Node, run: str) -> Told:
         if node.states & (HELD | REBOOTING):
-            return Told("done", node) if is_ours(node, run) else others(node)
-        problem = self._client.change("update", f"NodeName={node.name}", "State=DRAIN", f"Reason={reason(run)}")
+            return Told("done", node) if is_ours(node, run) else refuse_others(node)
+        problem = self._client.change("update", f"NodeName={node.name}", "State=DRAIN", f"Reason={make_reason(run)}")
         after = self._again(node)
         if not after.states & HELD:
-            return _complaint(after, problem, "it takes jobs as before")
-        return Told("done", after) if is_ours(after, run) else others(after)
+            return _refuse_change(after, problem, "it takes jobs as before")
+        return Told("done", after) if is_ours(after, run) else refuse_others(after)
 
     def _drained(self, node: Node, run: str) -> Told:
         if not node.states & HELD:
             return Told("refused", node, "it is in service: it was not drained, or somebody has resumed it")
         if not is_ours(node, run):
-            return others(node)
+            return refuse_others(node)
         jobs = self._client.jobs(node.name)
         if not jobs and node.states & BUSY:
             jobs = ("jobs that squeue does not show to this user",)
@@ -124,9 +126,9 @@ class Slurm:
 
     def _returned(self, node: Node, run: str, *, green: bool) -> Told:
         if not node.states & HELD:
-            return _answering(node)
+            return _check_answering(node)
         if not is_ours(node, run):
-            return others(node)
+            return refuse_others(node)
         if not green:
             return Told("refused", node, "it stays drained: it is not known to be as its spec says")
         if node.states & REBOOTING:
@@ -135,13 +137,13 @@ class Slurm:
             return Told("waiting", node, LESS, RESTART)
         problem = self._client.change("update", f"NodeName={node.name}", "State=RESUME")
         after = self._again(node)
-        return _complaint(after, problem, "it stays drained") if after.states & HELD else _answering(after)
+        return _refuse_change(after, problem, "it stays drained") if after.states & HELD else _check_answering(after)
 
     def _reboot(self, node: Node, run: str) -> Told:
         if not node.states & HELD:
             return Told("refused", node, "it is in service: drain it first")
         if not is_ours(node, run):
-            return others(node)
+            return refuse_others(node)
         if node.states & REBOOTING:
             return Told("waiting", node, "it reboots")
         if node.reason.endswith(TIMED_OUT):
@@ -150,48 +152,48 @@ class Slurm:
             return Told("done", node)
         if jobs := self._client.jobs(node.name):
             return Told("refused", node, "jobs run on it", "wait until it is drained", jobs[:NAMED])
-        problem = self._client.change("reboot", "ASAP", "nextstate=DOWN", f"reason={reason(run)}", node.name)
+        problem = self._client.change("reboot", "ASAP", "nextstate=DOWN", f"reason={make_reason(run)}", node.name)
         after = self._again(node)
         if after.states & REBOOTING:
             return Told("waiting", after, "it reboots")
-        return _complaint(after, problem, "it does not reboot")
+        return _refuse_change(after, problem, "it does not reboot")
 
 
-def reason(run: str) -> str:
-    """What Slurm shows as the node's reason while a run has it."""
+def make_reason(run: str) -> str:
+    """Return the reason that Slurm shows for the node while a run has it."""
     return f"{MARK} {run}"
 
 
 def is_ours(node: Node, run: str) -> bool:
-    """Whether the reason is this run's, and nobody but slurmctld has added to it."""
-    return _by_run(node) == run
+    """True if the reason is this run's, and only slurmctld has added to it."""
+    return _parse_run(node) == run
 
 
-def _by_run(node: Node) -> str:
-    """The run that has the node; nothing where it is none of gpuprov's."""
-    mine, *added = node.reason.split(" : ")
-    mark, _, run = mine.partition(" ")
+def _parse_run(node: Node) -> str:
+    """Return the run that has the node; empty if it is not gpuprov's."""
+    text, *added = node.reason.split(" : ")
+    mark, _, run = text.partition(" ")
     return run if mark == MARK and set(added) <= APPENDED else ""
 
 
-def others(node: Node) -> Told:
-    """For a node that this run has not taken out: whose it is."""
+def refuse_others(node: Node) -> Told:
+    """Refuse a node that this run has not taken out: describe who has."""
     words = "+".join(sorted(node.states & (HELD | REBOOTING)))
-    if run := _by_run(node):
+    if run := _parse_run(node):
         return Told("refused", node, f"run {run} has it ({words})", f"gpuprov undrain --run {run} gives it back")
     by = f" ({node.user})" if node.user else ""
-    told = f"somebody else{by} has taken it out, {words}: {node.reason or 'no reason given'}"
-    return Told("refused", node, told, "it is left as it is")
+    message = f"somebody else{by} has taken it out, {words}: {node.reason or 'no reason given'}"
+    return Told("refused", node, message, "it is left as it is")
 
 
-def _answering(node: Node) -> Told:
-    """For a node that is in service: whether its slurmd has answered since."""
+def _check_answering(node: Node) -> Told:
+    """Report whether the slurmd of a node that is in service has answered since."""
     if "NOT_RESPONDING" in node.states:
         return Told("waiting", node, "it is in service, and its slurmd has not answered yet", "systemctl status slurmd")
     return Told("done", node)
 
 
-def _complaint(node: Node, problem: str, what: str) -> Told:
+def _refuse_change(node: Node, problem: str, what: str) -> Told:
     if any(words in problem for words in DENIED):
         return Told("refused", node, f"{what}: {problem}", "run gpuprov as root, SlurmUser, or an operator of Slurm")
     return Told("unknown", node, f"{what}: {problem or 'scontrol had nothing to complain of'}")

@@ -1,11 +1,11 @@
-"""scontrol and squeue: what they are asked, and what their answers mean."""
+"""scontrol and squeue: the questions, and parsing of the answers."""
 
 from __future__ import annotations
 
 import os
 
 from gpuprov import reading
-from gpuprov.drain.program import ENGLISH, Unanswered, ask, said
+from gpuprov.drain.program import ENGLISH, Unanswered, ask, format_complaint
 from gpuprov.drain.slurm.node import Node, of_json, of_text
 from gpuprov.gather.children import Ended
 
@@ -13,8 +13,9 @@ NO_JSON = (b"unrecognized option", b"serializer", b"plugin")
 """Complaints of a scontrol without --json (before 23.02), or without the plugin that writes it."""
 NO_NODE = (b"not found", b"Invalid node name")
 OWN = ("SQUEUE_", "SLURM_TIME_FORMAT")
-"""What the variables begin with by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION ...), or
-times written in another way, as they stand behind a reason: https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES"""
+"""Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION ...), or
+format the times behind a reason differently: https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES
+"""
 
 
 class Client:
@@ -24,37 +25,37 @@ class Client:
         self._limit, self._json = limit, True
 
     def node(self, name: str) -> Node | None:
-        """The node as Slurm has it now; None where it knows none of that name. Raises Unanswered."""
+        """Read the node's present state; None if Slurm knows no node of that name. Raises Unanswered."""
         if self._json:
-            told = self._ask("scontrol", "show", "node", name, "--json")
-            if told.status == 0:
+            result = self._ask("scontrol", "show", "node", name, "--json")
+            if result.status == 0:
                 try:
-                    return of_json(told.out, name)
+                    return of_json(result.out, name)
                 except reading.Unreadable:
                     pass  # the text says the same
-            self._json = not any(words in told.error for words in NO_JSON)
-        told = self._ask("scontrol", "show", "node", name)
-        if told.status != 0 or not told.out.strip():
-            if any(words in told.out + told.error for words in NO_NODE):
+            self._json = not any(words in result.error for words in NO_JSON)
+        result = self._ask("scontrol", "show", "node", name)
+        if result.status != 0 or not result.out.strip():
+            if any(words in result.out + result.error for words in NO_NODE):
                 return None
-            raise Unanswered(said(told) or f"scontrol ended with {told.status}")
+            raise Unanswered(format_complaint(result) or f"scontrol ended with {result.status}")
         try:
-            return of_text(told.out.decode(errors="replace"), name)
+            return of_text(result.out.decode(errors="replace"), name)
         except reading.Unreadable as problem:
             raise Unanswered(f"scontrol show node {name}: {problem}") from None
 
     def jobs(self, name: str) -> tuple[str, ...]:
-        """Jobs that are on the node, suspended and completing ones too; none of other clusters of a federation. Raises Unanswered."""
-        told = self._ask("squeue", "--noheader", "--all", "--local", f"--nodelist={name}", "--format=%i %T")
-        if told.status != 0:
-            raise Unanswered(said(told) or f"squeue ended with {told.status}")
-        lines = told.out.decode(errors="replace").split("\n")
+        """List jobs on the node, suspended and completing ones too; none of other clusters of a federation. Raises Unanswered."""
+        result = self._ask("squeue", "--noheader", "--all", "--local", f"--nodelist={name}", "--format=%i %T")
+        if result.status != 0:
+            raise Unanswered(format_complaint(result) or f"squeue ended with {result.status}")
+        lines = result.out.decode(errors="replace").split("\n")
         return tuple(f"job {line.strip()}" for line in lines if line.strip())
 
     def change(self, *arguments: str) -> str:
-        """Nothing, or what scontrol complains of. Raises Unanswered."""
-        told = self._ask("scontrol", *arguments)
-        return "" if told.status == 0 else said(told) or f"scontrol ended with {told.status}"
+        """Run scontrol; return its complaint, empty on success. Raises Unanswered."""
+        result = self._ask("scontrol", *arguments)
+        return "" if result.status == 0 else format_complaint(result) or f"scontrol ended with {result.status}"
 
     def _ask(self, *argv: str) -> Ended:
         left_out = {name: None for name in os.environ if name.startswith(OWN)}
