@@ -73,16 +73,16 @@ def processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
 def words(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
     """The kernel parameters of a mode. Empty where there are none: no parameter switches the IOMMU of an Arm machine off."""
     known = processors(cpu, gpu)
-    found: dict[str, str] = {}
+    all_words: dict[str, str] = {}
     for entry in pcie_file().iommu:
         if entry.mode == mode and entry.cpu in known:
-            found |= entry.words
-    return found
+            all_words |= entry.words
+    return all_words
 
 
 def computed_acs(identifier: str) -> str:
-    """What a function is that makes ACS of its machine a matter for rdma_topo; empty for any other."""
-    return next((one.name for one in pcie_file().computed_acs if one.id == identifier), "")
+    """Return the kind of a function whose presence makes ACS a matter for rdma_topo; "" for any other function."""
+    return next((entry.name for entry in pcie_file().computed_acs if entry.id == identifier), "")
 
 
 def no_relaxed_ordering(identifier: str) -> str:
@@ -92,9 +92,9 @@ def no_relaxed_ordering(identifier: str) -> str:
         number = int(device or "0", 16)
     except ValueError:
         return ""
-    for one in pcie_file().no_relaxed_ordering:
-        if vendor == one.vendor and int(one.first, 16) <= number <= int(one.last, 16):
-            return one.name
+    for rule in pcie_file().no_relaxed_ordering:
+        if vendor == rule.vendor and int(rule.first, 16) <= number <= int(rule.last, 16):
+            return rule.name
     return ""
 
 

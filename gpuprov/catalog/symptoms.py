@@ -1,4 +1,4 @@
-"""What users see when something is wrong: what it means, where to look, what to do."""
+"""Symptoms that users see: the meaning, where to look, and the fix."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ FILES = ("symptoms_programs", "symptoms_services", "symptoms")
 
 
 def addresses(symptom: Symptom) -> tuple[str, ...]:
-    """Where each of its sources is to be read, or what it is where it has no address."""
+    """Return the address of each of its sources, or its description if it has no address."""
     return tuple(_sources()[key] for key in symptom.source)
 
 
 @cache
 def _sources() -> dict[str, str]:
-    others = (xids_file(), gpudirect_file(), nics_file())
-    tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in others))
+    files = (xids_file(), gpudirect_file(), nics_file())
+    tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in files))
     return {key: source.url or source.description for table in tables for key, source in table.items()}
 
 
@@ -145,8 +145,8 @@ class _Signature(NamedTuple):
 
 @cache
 def _signatures(symptom: Symptom) -> tuple[_Signature, ...]:
-    said = ((text, _words(text)) for text in map(fold, symptom.signatures))
-    return tuple(_Signature(text, frozenset(words), len(words) > 1) for text, words in said)
+    texts = ((text, _words(text)) for text in map(fold, symptom.signatures))
+    return tuple(_Signature(text, frozenset(words), len(words) > 1) for text, words in texts)
 
 
 def _words(text: str) -> list[str]:
@@ -159,9 +159,9 @@ DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|d
 
 @cache
 def _patterns() -> dict[str, re.Pattern[str]]:
-    """By every signature, folded: where a line holds it. One of a single word is held as a whole word, and not as a setting's name;
-    one that ends in a number holds the whole of it."""
-    known = {one.text: one.several for symptom in symptoms() for one in _signatures(symptom)}
+    """Return the pattern that finds each signature, by the folded signature. A signature of a single word matches a whole word that
+    is not a setting's name; one that ends in a number matches the whole number."""
+    known = {signature.text: signature.several for symptom in symptoms() for signature in _signatures(symptom)}
     return {
         text: re.compile(bounded(text) if several else rf"(?<!\w){re.escape(text)}(?![\w=])")
         for text, several in known.items()
@@ -195,8 +195,8 @@ def may_say(symptom: Symptom, line: str) -> bool:
 
 @cache
 def _words_of(symptom: Symptom) -> tuple[dict[str, re.Pattern[str]], re.Pattern[str] | None]:
-    """Of a symptom: the words that its folded signatures need, and those of lines that it is not."""
-    needs = {fold(text): any_of(one.words) for one in symptom.needs for text in one.of or symptom.signatures}
+    """Return a symptom's patterns: the words that its folded signatures need, and those of lines that it excludes."""
+    needs = {fold(text): any_of(need.words) for need in symptom.needs for text in need.of or symptom.signatures}
     return needs, any_of(symptom.unless) if symptom.unless else None
 
 
@@ -227,11 +227,11 @@ def _of_drivers(key: str) -> re.Pattern[str] | None:
 
 @cache
 def _holders() -> dict[str, list[Symptom]]:
-    """By every signature, folded: the symptoms that have it."""
+    """Return the symptoms that have each signature, by the folded signature."""
     holders: dict[str, list[Symptom]] = {}
     for symptom in symptoms():
-        for one in _signatures(symptom):
-            holders.setdefault(one.text, []).append(symptom)
+        for signature in _signatures(symptom):
+            holders.setdefault(signature.text, []).append(symptom)
     return holders
 
 
@@ -245,15 +245,15 @@ def possible_in(text: str) -> list[str]:
     return [signature for signature in _patterns() if signature in text]
 
 
-def _score(wanted: str, asked: list[str], held: list[str], symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: one holds the other; 1: all words are in one signature; 0: no match."""
-    best = 3 if wanted == symptom.key else 0
-    for one in _signatures(symptom):
-        if wanted == one.text:
+def _score(sought: str, words: list[str], held: list[str], symptom: Symptom) -> int:
+    """3: it is a sign or the key; 2: one holds the other; 1: all words are in one sign; 0: no match."""
+    best = 3 if sought == symptom.key else 0
+    for sign in _signatures(symptom):
+        if sought == sign.text:
             best = max(best, 3)
-        elif (one.text in held and _fits(symptom, one.text, wanted)) or (len(asked) > 1 and wanted in one.text):
+        elif (sign.text in held and _fits(symptom, sign.text, sought)) or (len(words) > 1 and sought in sign.text):
             best = max(best, 2)
-        elif asked and one.words.issuperset(asked):
+        elif words and sign.words.issuperset(words):
             best = max(best, 1)
     return best
 
@@ -267,14 +267,14 @@ class Beside(msgspec.Struct, frozen=True):
 
 def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
     """The one of those beside a symptom that says which cause it has: the first that the symptom itself names."""
-    known = {one.symptom.key: one for one in seen}
+    known = {beside.symptom.key: beside for beside in seen}
     return next((known[key] for key in symptom.decided_by if key in known), None)
 
 
 def held_by(words: str) -> list[Beside]:
     """The symptoms of which a text holds a message, and not only words of one."""
     text = fold(words)
-    return [Beside(symptom, said) for said in signatures_in(text) for symptom in symptoms_of(said, text)]
+    return [Beside(symptom, signature) for signature in signatures_in(text) for symptom in symptoms_of(signature, text)]
 
 
 def find_symptom(words: str) -> list[Symptom]:
@@ -283,18 +283,18 @@ def find_symptom(words: str) -> list[Symptom]:
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
     """
-    if not (wanted := fold(words)):
+    if not (sought := fold(words)):
         return []
     if named := named_xid(words):
         number = whole(named)
         return [of_line(symptom, number or 0, words) for symptom in symptoms() if number in symptom.xids]
-    if is_whole(wanted):
-        exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]
+    if is_whole(sought):
+        exact = [symptom for symptom in symptoms() if int(sought) in symptom.xids]
+        spoken = [s for s in symptoms() if not s.xids and any(sought in sign.words for sign in _signatures(s))]
         return exact + spoken
-    held, asked = signatures_in(wanted), _words(wanted)
-    scored = [(symptom, _score(wanted, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, wanted)]
+    held, asked = signatures_in(sought), _words(sought)
+    scored = [(symptom, _score(sought, asked, held, symptom)) for symptom in symptoms() if may_say(symptom, sought)]
     best = max((score for _, score in scored), default=0)
-    own = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
-    least = 2 if best == 3 or own else 1
+    is_message = ":" in words or len(asked) > 3  # a message of its own, which has words in common with another
+    least = 2 if best == 3 or is_message else 1
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score >= least]

@@ -45,18 +45,18 @@ def sysctl_path(name: str) -> str:
     return os.path.join(PROC, name.translate(str.maketrans("./", "/.")))
 
 
-def differing(wanted: Mapping[str, str]) -> dict[str, str]:
+def differing(desired: Mapping[str, str]) -> dict[str, str]:
     """The sysctls that have another value, each with the one that it has; spaces between the values of one count as one."""
-    found = {}
-    for name, value in wanted.items():
+    values = {}
+    for name, value in desired.items():
         try:
             with open(sysctl_path(name), encoding="utf-8", errors="replace") as file:
                 now = " ".join(file.read().split())
         except OSError as error:
             now = f"unreadable ({error.strerror})"
         if now != " ".join(value.split()):
-            found[name] = now
-    return found
+            values[name] = now
+    return values
 
 
 def set_sysctls() -> None:
@@ -66,15 +66,15 @@ def set_sysctls() -> None:
         raise Failed(f"a sysctl cannot be set: {_said(done)}")
 
 
-def limits_differing(wanted: Mapping[str, str]) -> dict[str, str]:
+def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
     """systemd's limits (`DefaultLimitNOFILE`) that are others than wanted, each with what it is."""
-    if not wanted:
+    if not desired:
         return {}
-    done = _run(["systemctl", "show"] + ["--property=" + name for name in wanted])
+    done = _run(["systemctl", "show"] + ["--property=" + name for name in desired])
     if done.returncode:
         raise Failed(f"the limits of services cannot be read: {_said(done)}")
-    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return {name: found.get(name, "") for name, value in wanted.items() if found.get(name) != value}
+    current = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: current.get(name, "") for name, value in desired.items() if current.get(name) != value}
 
 
 def reexec() -> None:
@@ -85,14 +85,14 @@ def reexec() -> None:
 
 
 def hugepages() -> int:
-    """How many pages of the default size there are."""
+    """Return the number of hugepages of the default size."""
     with open(os.path.join(PROC, "vm/nr_hugepages"), encoding="ascii") as file:
         return int(file.read())
 
 
-def more_hugepages(wanted: int) -> int:
+def more_hugepages(pages: int) -> int:
     """Have memory put together, and ask once more; how many there are then."""
-    for name, value in (("compact_memory", 1), ("nr_hugepages", wanted)):
+    for name, value in (("compact_memory", 1), ("nr_hugepages", pages)):
         with open(os.path.join(PROC, "vm", name), "w", encoding="ascii") as file:
             file.write(f"{int(value)}\n")
     return hugepages()
