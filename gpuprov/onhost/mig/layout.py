@@ -90,10 +90,10 @@ class Entry(NamedTuple):
 
 def parse_profile(text: str, place: str = "") -> ProfileName:
     """A name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
-    match, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
-    if not match:
+    parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
+    if not parsed:
         raise LayoutError(f"{label} is no MIG profile; {_GRAMMAR}")
-    compute, slices, gigabytes, sign, names = match.groups()
+    compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
     _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")
     size, parts = int(slices), int(compute) if compute else None
@@ -278,8 +278,8 @@ def is_named(name: int | str, gpu: Gpu) -> bool:
 
 def is_address(name: str) -> tuple[int, str] | None:
     """A PCI address in any usual form, as (domain, the rest); None: it is none."""
-    match = _ADDRESS.fullmatch(name.lower())
-    return (int(match[1] or "0", 16), match[2]) if match else None
+    parsed = _ADDRESS.fullmatch(name.lower())
+    return (int(parsed[1] or "0", 16), parsed[2]) if parsed else None
 
 
 def passes(filter_: str, gpu: Gpu) -> bool:
@@ -295,6 +295,6 @@ def filter_ids(filter_: str) -> tuple[int, ...]:
 
 
 def _id(text: str) -> int | None:
-    match = re.fullmatch(r"0[xX]([0-9a-fA-F]{1,8})|([1-9][0-9]{0,9}|0)", text)
-    number = (int(match[1], 16) if match[1] else int(match[2])) if match else 1 << 32
+    parsed = re.fullmatch(r"0[xX]([0-9a-fA-F]{1,8})|([1-9][0-9]{0,9}|0)", text)
+    number = (int(parsed[1], 16) if parsed[1] else int(parsed[2])) if parsed else 1 << 32
     return number if number < 1 << 32 else None
