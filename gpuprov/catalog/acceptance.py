@@ -10,9 +10,9 @@ import msgspec
 from gpuprov.catalog.reader import Confidence, Fact, File, load
 
 FOLDER = "/opt/gpuprov/acceptance"
-"""Where the role puts what it builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
+"""The folder of the role's builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
 RESULT = "/var/lib/gpuprov/acceptance.json"
-"""What the last acceptance measured on a host, and when."""
+"""The results and the time of the last acceptance on a host."""
 
 
 class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

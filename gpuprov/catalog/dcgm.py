@@ -46,7 +46,7 @@ PATTERNS: dict[Line, str] = {
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
 """The first driver branch of each user-mode CUDA, which decides the build: https://docs.nvidia.com/datacenter/dcgm/latest"""
 CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
-"""How a package of line 4 says for which CUDA major it is, at the beginning of its name."""
+"""Beginning of the name of a package of line 4, with the CUDA major that it is for."""
 MULTINODE_CUDA = ("12", "13")
 LAST_CUDA_OF_3 = 12
 """Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
@@ -59,7 +59,7 @@ CUDA_13_CAPABILITY = (7, 5)
 # https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
 UNIT = "nvidia-dcgm.service"
 OLD_UNIT = "dcgm.service"
-"""Of line 3 a unit of its own that conflicts with UNIT; of line 4 an alias of it."""
+"""In line 3 a unit of its own that conflicts with UNIT; in line 4 an alias of it."""
 PROGRAM = "/usr/bin/nv-hostengine"
 COMMAND = f"{PROGRAM} -n --service-account nvidia-dcgm"
 # https://github.com/NVIDIA/DCGM/blob/master/hostengine/src/HostEngineCommandLine.cpp

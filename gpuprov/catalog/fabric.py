@@ -28,9 +28,10 @@ IMEX_CHANNEL, IMEX_PARAMETER = "/dev/nvidia-caps-imex-channels/channel0", "NVreg
 IMEX_PARAMETER_SINCE = 565
 """The first branch whose module has it: nv-reg.h of https://github.com/NVIDIA/open-gpu-kernel-modules"""
 IMEX_SETTINGS = {"IMEX_NODE_CONFIG_FILE": IMEX_NODES, "IMEX_CMD_ENABLED": "1", "IMEX_CMD_PORT": "50005"}
-"""What nvidia-imex-ctl needs to tell the state of a whole domain, in config.cfg; 50005 is the guide's own port."""
+"""Settings in config.cfg that nvidia-imex-ctl needs to report the state of a whole domain; 50005 is the guide's own
+port."""
 MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
-"""What FABRIC_MODE is called in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+"""Names of FABRIC_MODE in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 
 # From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:

@@ -29,7 +29,7 @@ PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
 )
 HAMI_NODE, GPUSHARE_NODE = "gpu", "gpushare"
 LAYOUT = "gpuprov"
-"""What the layout of `mig` is called in the MIG manager's ConfigMap."""
+"""Name of the layout of `mig` in the MIG manager's ConfigMap."""
 MIN_REPLICAS = 2
 
 

@@ -15,7 +15,7 @@ UNIT = "gpuprov-mps@.service"
 UNITS = "gpuprov-mps@*.service"
 STATE = daemon.STATE
 RUNTIME = "/run/gpuprov/mps"
-"""Where each running daemon has NAME.env, the environment of its clients."""
+"""Folder of NAME.env of each running daemon, the environment of its clients."""
 # https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3 for root.
 PIPES = {"v2": "/tmp/nvidia-mps", "v3": "/run/nvidia-mps"}
 PIPE_BASE = "/run/nvidia-mps"
@@ -35,7 +35,7 @@ PATHS = {
     "server": SERVER,
     "priorities": PRIORITIES,
 }
-"""As the program on hosts has them."""
+"""The paths, under the keys of the program on hosts."""
 
 Feature = Literal["v3", "static_partitions", "thread_percentage", "memory_limit"]
 

@@ -9,11 +9,11 @@ from gpuprov.catalog.reader import Fact, File, load
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
 GRUB = "/etc/default/grub.d/config-acs.cfg"
-"""Where `rdma_topo write-grub-acs` writes, by its own default."""
+"""The file that `rdma_topo write-grub-acs` writes by default."""
 UNIT = "gpuprov-pcie.service"
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
 ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
-"""What lspci calls the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
+"""lspci's names of the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
 Mode = Literal["passthrough", "translated", "strict", "disabled"]
 Cpu = Literal["intel", "amd", "arm"]
 CPUS: dict[str, tuple[Cpu, ...]] = {"auto": ("intel", "amd"), "intel": ("intel",), "amd": ("amd",), "arm": ("arm",)}
@@ -22,9 +22,10 @@ DOMAINS: dict[str, tuple[str, ...]] = {
     "translated": ("DMA", "DMA-FQ"),
     "strict": ("DMA",),
 }
-"""What `type` of a group is in each mode: https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-kernel-iommu_groups)"""
+"""Values of a group's `type` in each mode: https://docs.kernel.org/admin-guide/abi-testing.html
+(sysfs-kernel-iommu_groups)"""
 ARM_GPUS = ("GH200", "GB200", "GB300")
-"""How names of GPUs begin that are on one module with a Grace CPU."""
+"""Prefixes of the names of GPUs that share a module with a Grace CPU."""
 
 
 class Iommu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

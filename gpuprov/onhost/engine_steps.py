@@ -26,7 +26,7 @@ WRITTEN = "written.json"
 
 
 def read(script: str) -> dict[str, Any]:
-    """What the probe says."""
+    """Return the probe's answer."""
     done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     return {"text": done.stdout.decode(errors="replace")}
 

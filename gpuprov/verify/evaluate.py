@@ -25,7 +25,7 @@ MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 JUDGED = "host.judged"
 """The check of which no host is asked, and that fails where gpuprov itself breaks."""
 IN_SERVICE = "host.in_service"
-"""What verify says of a host that is out of its scheduler: where it is, not what it is."""
+"""The check of a host that is out of its scheduler: about where the host is, not what it is."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -34,7 +34,8 @@ class CudaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Support(NamedTuple):
-    """Whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: unknown, `reason` says why.
+    """The answer whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: unknown, `reason`
+    says why.
 
     `floor` and `full_driver` are the oldest drivers for each; "" if unknown.
     """

@@ -24,9 +24,10 @@ Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
 BUILDS = ("dkms", "precompiled")
-"""How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
+"""Ways in which a host gets its kernel modules: it builds them, or installs those that were built for each of its
+kernels."""
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
-"""What the kernel module is called on some distribution; modprobe.d takes options under each."""
+"""Names of the kernel module, by distribution; modprobe.d takes options under each."""
 GPU_SERVICES = [
     "gdm.service",
     "gdm3.service",

@@ -9,7 +9,7 @@ CACHE = "/var/cache/gpuprov/efa"
 MOST = 4 << 30
 """Bytes of an installer at most; AWS's have several hundred MiB."""
 PLUGIN = "/opt/amazon/ofi-nccl"
-"""Where the installer puts aws-ofi-nccl."""
+"""The folder into which the installer puts aws-ofi-nccl."""
 
 
 class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

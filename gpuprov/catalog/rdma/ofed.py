@@ -12,12 +12,12 @@ CONFIG = "/etc/infiniband/openib.conf"
 PROFILE = "doca-ofed"
 PIN = "/etc/apt/preferences.d/gpuprov-doca"
 PLACE = "/var/lib/gpuprov/doca-host"
-"""Where the named doca-host package is fetched to, below which its checksum is the file's name."""
+"""The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
 """Without which DKMS builds nothing for a kernel; as the driver's catalogue has them (part kernel-headers)."""
 FAMILIES = ("debian", "redhat")
-"""Of which names are known."""
+"""Families of distributions whose package names are known."""
 MOST = 4 << 30
 """Bytes of a doca-host package at most; those with a whole repository inside have several hundred MiB."""
 

@@ -75,7 +75,7 @@ def fetch(base: Any, request: Request, packages: List[Any]) -> None:
 
 
 def _pin(base: Any, pinned: Dict[str, Any]) -> None:
-    """Of the packages that match a glob and have a driver's version, keep only those of the one version."""
+    """Exclude all but the one version among packages that match a glob and have a driver's version."""
     matching = base.sack.query().available().filterm(name__glob=pinned["patterns"])
     wrong = [p for p in matching if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
     if wrong:
