@@ -44,7 +44,7 @@ def keys(data: str | bytes) -> list[dict[str, Any]]:
             raise NotAKey("it does not begin with a public key")
         all_keys[-1]["raw"] += raw
         if tag == SIGNATURE:
-            _told(all_keys[-1], body)
+            _read_signature(all_keys[-1], body)
     if not all_keys:
         raise NotAKey("it is empty")
     for key in all_keys:
@@ -203,7 +203,7 @@ def _key(body: bytes) -> dict[str, Any]:
     return {"fingerprint": digest.upper(), "created": created, "expires": 0, "revoked": False, "version": version}
 
 
-def _told(key: dict[str, Any], body: bytes) -> None:
+def _read_signature(key: dict[str, Any], body: bytes) -> None:
     """Record the statements of a self-signature; of several, the newest counts."""
     if len(body) < 6 or body[0] not in (4, 6):
         return

@@ -159,11 +159,11 @@ def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     os.makedirs(repos)
     root = os.path.join(folder, "root")
     _write(os.path.join(repos, "gpuprov.repo"), re.sub(r"(?m)^gpgkey=.*\n", "", planned["source"]["text"]))
-    problem = _said(["rpm", "--root", root, "--import", key])
-    return problem or _said(["zypper", "--root", root, "--non-interactive", "refresh", "--force"])
+    problem = _run_and_report(["rpm", "--root", root, "--import", key])
+    return problem or _run_and_report(["zypper", "--root", root, "--non-interactive", "refresh", "--force"])
 
 
-def _said(argv: Sequence[str]) -> str:
+def _run_and_report(argv: Sequence[str]) -> str:
     """Return the error message of a program that failed; "" if it did not."""
     ran = run(argv)
     lines: Iterator[str] = (line.strip() for line in (ran.err + "\n" + ran.out).splitlines())

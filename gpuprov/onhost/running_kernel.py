@@ -37,7 +37,7 @@ def unload(module: str, *, dry: bool = False) -> bool:
 def load(module: str) -> None:
     done = _run(["modprobe", module])
     if done.returncode:
-        raise Failed(f"{module} cannot be loaded: {_said(done)}. Fix: dmesg | tail, on the host")
+        raise Failed(f"{module} cannot be loaded: {_last_error(done)}. Fix: dmesg | tail, on the host")
 
 
 def sysctl_path(name: str) -> str:
@@ -63,7 +63,7 @@ def set_sysctls() -> None:
     """Have the file of gpuprov read."""
     done = _run(["sysctl", "-p", SYSCTL_FILE])
     if done.returncode:
-        raise Failed(f"a sysctl cannot be set: {_said(done)}")
+        raise Failed(f"a sysctl cannot be set: {_last_error(done)}")
 
 
 def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
@@ -72,7 +72,7 @@ def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
         return {}
     done = _run(["systemctl", "show"] + ["--property=" + name for name in desired])
     if done.returncode:
-        raise Failed(f"the limits of services cannot be read: {_said(done)}")
+        raise Failed(f"the limits of services cannot be read: {_last_error(done)}")
     current = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     return {name: current.get(name, "") for name, value in desired.items() if current.get(name) != value}
 
@@ -81,7 +81,7 @@ def reexec() -> None:
     """Have systemd read its configuration anew; what runs keeps running."""
     done = _run(["systemctl", "daemon-reexec"])
     if done.returncode:
-        raise Failed(f"systemd does not read its limits anew: {_said(done)}")
+        raise Failed(f"systemd does not read its limits anew: {_last_error(done)}")
 
 
 def hugepages() -> int:
@@ -102,5 +102,5 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
 
-def _said(done: subprocess.CompletedProcess[str]) -> str:
+def _last_error(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join((done.stderr or done.stdout).split()) or f"status {int(done.returncode)}"

@@ -126,12 +126,12 @@ def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: N
         conflicting = others(_together(manager, desired, names, coming), names, installed, coming)
     if not conflicting:
         return
-    host = _told(coming) if coming else installed.told
+    host = _describe_coming(coming) if coming else installed.told
     asks = f"; {CLEANUP} asks whether to uninstall the host's, by default yes"
     raise AnotherDriver(
         f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} would install packages "
         f"of another, {_listed(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
-        f"Fix: {f'{desired.instead}; or ' if desired.instead else ''}{_way_out(installed, coming)}"
+        f"Fix: {f'{desired.instead}; or ' if desired.instead else ''}{_choose_fix(installed, coming)}"
     )
 
 
@@ -209,11 +209,11 @@ def _together(manager: Manager, desired: Transaction, names: Names, coming: Comi
     return [row for row in of_a_driver(trial.rows, names) if row[0] not in named]
 
 
-def _told(coming: Coming) -> str:
+def _describe_coming(coming: Coming) -> str:
     return f"to be {coming.version} of {'a runfile' if coming.runfile else 'packages'} (nvidia_driver)"
 
 
-def _way_out(installed: Present, coming: Coming | None) -> str:
+def _choose_fix(installed: Present, coming: Coming | None) -> str:
     if coming:
         return "leave out what needs them, or have nvidia_driver.source be where they come from"
     if installed.kind == "runfile":
