@@ -84,7 +84,12 @@ def scale(folder: Path, count: int) -> None:
     row("verify", count, cost(folder, "verify", file, "--json"), floor)
     row("plan --quick", count, cost(folder, "plan", file, "--quick", "--json"), floor)
     row("freeze", count, cost(folder, "fleet", "freeze", file, "--out", folder / "fleet.json"), floor)
-    row("slice", count, cost(folder, "fleet", "slice", folder / "fleet.json", "--size", "50", "--out", folder / "jobs"), floor)
+    row(
+        "slice",
+        count,
+        cost(folder, "fleet", "slice", folder / "fleet.json", "--size", "50", "--out", folder / "jobs"),
+        floor,
+    )
     jobs = sorted((folder / "jobs").iterdir())[:4]
     size = min(50, count)
     for job in jobs[:1]:

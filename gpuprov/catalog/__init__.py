@@ -1,4 +1,4 @@
-"""What is known of GPUs, MIG, drivers, CUDA and packages: the only home of hardware and package knowledge.
+"""Knowledge of GPUs, MIG, drivers, CUDA and packages: the only home of hardware and package facts.
 
 The facts are in `data/*.yaml`, each with its sources; the modules here read them and answer questions.
 """

@@ -1,4 +1,4 @@
-"""What acceptance tests are packaged as, and what they should measure where somebody published a figure."""
+"""Packages of the acceptance tests, and the expected results if somebody has published any."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from gpuprov.catalog.reader import Confidence, Fact, File, load
 
 FOLDER = "/opt/gpuprov/acceptance"
-"""Where the role puts what it builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
+"""The folder of the role's builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
 RESULT = "/var/lib/gpuprov/acceptance.json"
-"""What the last acceptance measured on a host, and when."""
+"""The results and the time of the last acceptance on a host."""
 
 
 class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Model(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What hosts with this many GPUs of a model were published to reach; `nvbandwidth` in GB/s of each copy."""
+    """Published results of hosts with this many GPUs of a model; `nvbandwidth` in GB/s of each copy."""
 
     key: str
     gpus: int
@@ -52,7 +52,7 @@ class Model(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Build(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is built from a source: the program that proves it, and the packages that the build needs beside CUDA."""
+    """A build from source: the program that proves it, and the packages that the build needs beside CUDA."""
 
     key: str
     program: str
@@ -87,11 +87,13 @@ MESSAGE = 1 << 20
 
 
 def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:
-    """What ib_write_bw is expected to move over a port of this link layer and rate (Gb/s) with messages of this size (bytes).
+    """Return the bandwidth that ib_write_bw is expected to reach on a port of this link layer and rate (Gb/s) with
+    messages of this size (bytes).
 
-    None where nobody published it. Alibaba's erdma, whose `rate` is no bandwidth, is Ethernet, of which there is none.
+    None if nobody has published it. Alibaba's erdma, whose `rate` is no bandwidth, is Ethernet, for which nothing is
+    published.
     """
-    link = next((one for one in acceptance_file().links if one.rate == rate), None)
+    link = next((link for link in acceptance_file().links if link.rate == rate), None)
     if link is None or layer != "InfiniBand" or size < MESSAGE:
         return None
     value = link.gpu if memory == "gpu" else link.host
@@ -99,23 +101,25 @@ def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:
 
 
 def model(key: str, count: int) -> Model | None:
-    """What is published of hosts with this many GPUs of a model."""
-    return next((one for one in acceptance_file().models if one.key == key and one.gpus == count), None)
+    """Return the published results of hosts with this many GPUs of a model."""
+    return next((entry for entry in acceptance_file().models if entry.key == key and entry.gpus == count), None)
 
 
 def busbw_floor(key: str, count: int, test: str, size: str) -> Floor | None:
     """The least bus bandwidth (GB/s) published for this test at this message size or a smaller one."""
-    found = model(key, count)
-    if found is None or found.nccl.test != test or in_bytes(size) < in_bytes(found.nccl.size):
+    published = model(key, count)
+    if published is None or published.nccl.test != test or in_bytes(size) < in_bytes(published.nccl.size):
         return None
-    return Floor(value=found.nccl.busbw, origin=_origin(found), confidence=found.confidence)
+    return Floor(value=published.nccl.busbw, origin=_origin(published), confidence=published.confidence)
 
 
 def copy_floor(key: str, count: int, test: str) -> Floor | None:
     """The least bandwidth (GB/s) of each copy of a test case of nvbandwidth."""
-    found = model(key, count)
-    value = found.nvbandwidth.get(test, 0.0) if found else 0.0
-    return Floor(value=value, origin=_origin(found), confidence=found.confidence) if found and value else None
+    published = model(key, count)
+    value = published.nvbandwidth.get(test, 0.0) if published else 0.0
+    return (
+        Floor(value=value, origin=_origin(published), confidence=published.confidence) if published and value else None
+    )
 
 
 def in_bytes(size: str) -> int:
@@ -128,20 +132,22 @@ def in_bytes(size: str) -> int:
 
 def packages(programs: Iterable[str], family: str) -> tuple[str, ...]:
     """The packages of a family of distributions that have these programs."""
-    wanted = set(programs)
-    found = (one for one in acceptance_file().tools if wanted & set(one.programs))
-    return tuple(name for one in found if (name := getattr(one, family)))
+    sought = set(programs)
+    tools = (tool for tool in acceptance_file().tools if sought & set(tool.programs))
+    return tuple(name for tool in tools if (name := getattr(tool, family)))
 
 
 def folder(name: str, sha256: str) -> str:
-    """Where what was built from an archive lies."""
+    """Return the folder of what was built from an archive."""
     return f"{FOLDER}/{name}-{sha256[:12]}"
 
 
 def build_packages(names: Iterable[str], family: str) -> tuple[str, ...]:
     """The packages of a family of distributions that these builds need beside CUDA; none is known for SUSE's."""
-    wanted = set(names)
-    return tuple(name for one in acceptance_file().builds if one.key in wanted for name in getattr(one, family, ()))
+    sought = set(names)
+    return tuple(
+        name for build in acceptance_file().builds if build.key in sought for name in getattr(build, family, ())
+    )
 
 
 def _origin(entry: Fact) -> str:

@@ -78,17 +78,20 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def drivers_of(version: str) -> Drivers | None:
-    """What is documented of a cGPU version; None for one that no documentation names, such as a newer one."""
-    return next((one for one in cgpu_file().drivers if order(one.first) <= order(version) <= order(one.last)), None)
+    """Return what is documented of a cGPU version; None if no documentation names it, such as a newer one."""
+    return next(
+        (entry for entry in cgpu_file().drivers if order(entry.first) <= order(version) <= order(entry.last)), None
+    )
 
 
 def newest() -> Drivers:
-    """What is documented of the newest cGPU versions."""
-    return max(cgpu_file().drivers, key=lambda one: order(one.last))
+    """Return what is documented of the newest cGPU versions."""
+    return max(cgpu_file().drivers, key=lambda entry: order(entry.last))
 
 
 def unfit(version: str, driver: str) -> str:
-    """Why a cGPU version does not work with a driver (`570`, `470.199.02`), or nothing: it does, or nobody has documented it."""
+    """Return the reason why a cGPU version does not work with a driver (`570`, `470.199.02`); "" if it does or nothing
+    is documented."""
     known = drivers_of(version)
     if known is None or not driver:
         return ""
@@ -102,5 +105,5 @@ def unfit(version: str, driver: str) -> str:
 
 
 def deadlocks(version: str) -> bool:
-    """Whether this version is known to lock up the kernel."""
+    """Return whether this version is known to lock up the kernel."""
     return () < order(version) <= order(cgpu_file().deadlock.last)

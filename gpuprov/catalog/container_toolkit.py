@@ -44,7 +44,7 @@ MAKES_UVM = "1.20.0"
 """The first release whose own refresh unit makes /dev/nvidia-uvm before it writes the specification."""
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 OWN_UNITS = ("gpuprov-cdi-refresh.path", "gpuprov-cdi-refresh.service")
-"""What refreshes the CDI specification: the toolkit's own units, or gpuprov's where it has none."""
+"""Units that refresh the CDI specification: the toolkit's own, or gpuprov's if it has none."""
 REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov.conf"
 # The rule of https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
 UDEV_RULE = "/etc/udev/rules.d/71-gpuprov-nvidia-dev-char.rules"

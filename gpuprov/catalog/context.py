@@ -24,11 +24,11 @@ def without_host(line: str) -> str:
 def named_xid(text: str) -> str:
     """The number of the Xid that a text names; empty where it names none, or an xid of another program."""
     text = without_host(text)
-    found = XID.search(text)
-    if found is None or _OF_NVIDIA.search(text):
-        return found[2] if found else ""
-    small = found[1] == "xid" and re.search(r"\w", text[: found.start()] + text[found.end() :])
-    return "" if small or _OF_OTHERS.search(text) else found[2]
+    match = XID.search(text)
+    if match is None or _OF_NVIDIA.search(text):
+        return match[2] if match else ""
+    small = match[1] == "xid" and re.search(r"\w", text[: match.start()] + text[match.end() :])
+    return "" if small or _OF_OTHERS.search(text) else match[2]
 
 
 QUOTES = str.maketrans({"\\": None, '"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})

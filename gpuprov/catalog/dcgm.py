@@ -46,7 +46,7 @@ PATTERNS: dict[Line, str] = {
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
 """The first driver branch of each user-mode CUDA, which decides the build: https://docs.nvidia.com/datacenter/dcgm/latest"""
 CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
-"""How a package of line 4 says for which CUDA major it is, at the beginning of its name."""
+"""Beginning of the name of a package of line 4, with the CUDA major that it is for."""
 MULTINODE_CUDA = ("12", "13")
 LAST_CUDA_OF_3 = 12
 """Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
@@ -59,7 +59,7 @@ CUDA_13_CAPABILITY = (7, 5)
 # https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
 UNIT = "nvidia-dcgm.service"
 OLD_UNIT = "dcgm.service"
-"""Of line 3 a unit of its own that conflicts with UNIT; of line 4 an alias of it."""
+"""In line 3 a unit of its own that conflicts with UNIT; in line 4 an alias of it."""
 PROGRAM = "/usr/bin/nv-hostengine"
 COMMAND = f"{PROGRAM} -n --service-account nvidia-dcgm"
 # https://github.com/NVIDIA/DCGM/blob/master/hostengine/src/HostEngineCommandLine.cpp
@@ -108,27 +108,27 @@ def before_cuda_13() -> tuple[str, ...]:
 
 
 def _capability(text: str) -> tuple[int, ...]:
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else CUDA_13_CAPABILITY
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else CUDA_13_CAPABILITY
 
 
 def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
     """The release line: of the version asked for; with `any` the installed one where it fits the driver, else 4."""
     if version != "any":
         return "3" if version.partition(".")[0] == "3" else "4"
-    there = {one for one in LINES for name in installed if re.fullmatch(PATTERNS[one], name)}
-    return "3" if there == {"3"} and max((int(major) for major in cuda), default=0) <= LAST_CUDA_OF_3 else "4"
+    lines = {candidate for candidate in LINES for name in installed if re.fullmatch(PATTERNS[candidate], name)}
+    return "3" if lines == {"3"} and max((int(major) for major in cuda), default=0) <= LAST_CUDA_OF_3 else "4"
 
 
 def names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
     """The packages of one version for these parts and builds. `parts`: part by name, whether it is wanted."""
-    wanted = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
-    return filled(wanted, cuda)
+    package_names = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
+    return filled(package_names, cuda)
 
 
 def filled(templates: Iterable[str], cuda: Sequence[str]) -> list[str]:
     """Names with {cuda} once for each build."""
-    return [n for t in templates for n in ([t.format(cuda=one) for one in cuda] if "{cuda}" in t else [t])]
+    return [n for t in templates for n in ([t.format(cuda=release) for release in cuda] if "{cuda}" in t else [t])]
 
 
 def all_names() -> tuple[str, ...]:
@@ -139,20 +139,23 @@ def all_names() -> tuple[str, ...]:
 
 def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[str, Sequence[str]],
            installed: Mapping[str, str], cuda: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # fmt: skip
-    """What moves along with the set `packages` of package version `version`, and what of DCGM must go instead."""
+    """Return the versions that move along with the set `packages` of package version `version`, and the packages of
+    DCGM that must be removed instead."""
     strange = other_builds(installed, cuda)
-    here = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
+    stale = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
     pieces = [name for name in filled(PIECES, cuda) if of == "4" and name not in packages]
-    along = {name: version for name in dict.fromkeys([*here, *pieces])
+    along = {name: version for name in dict.fromkeys([*stale, *pieces])
              if name not in strange and (version in index.get(name, ()) or installed.get(name) == version)}  # fmt: skip
-    other = [name for name in installed for one in LINES if one != of and re.fullmatch(PATTERNS[one], name)]
-    return along, sorted({*other, *(name for name in here if name not in along)})
+    other = [
+        name for name in installed for candidate in LINES if candidate != of and re.fullmatch(PATTERNS[candidate], name)
+    ]
+    return along, sorted({*other, *(name for name in stale if name not in along)})
 
 
 def other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
     """The packages of line 4 that are builds for another CUDA major than these: a driver of another major leaves them behind."""
-    found = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
-    return [name for name, build in found if build and build[1] not in cuda]
+    matches = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
+    return [name for name, build in matches if build and build[1] not in cuda]
 
 
 def exporter_bound(dcgm: str) -> str:
@@ -164,7 +167,8 @@ def exporter_bound(dcgm: str) -> str:
 
 
 def exporter_fits(version: str, dcgm: str) -> bool:
-    """Whether a package version of the exporter was released for this DCGM or an older one. rpm's carry a build number."""
+    """Return whether a package version of the exporter was released for this DCGM or an older one. rpm versions carry a
+    build number."""
     bound = exporter_bound(dcgm)
     return not bound or resolve.order(version)[:3] <= resolve.order(bound)
 
@@ -178,5 +182,5 @@ def arguments(listen: str) -> str:
 
 
 def reached_at(listen: str) -> str:
-    """Where dcgmi and the exporter on the same host reach it."""
+    """Return the address at which dcgmi and the exporter on the same host reach it."""
     return f"unix://{listen}" if listen.startswith("/") else re.sub(r"^(ALL|0\.0\.0\.0):", "localhost:", listen)

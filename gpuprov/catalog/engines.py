@@ -1,4 +1,4 @@
-"""Which CDI files a release of a container engine reads."""
+"""CDI files that releases of container engines read."""
 
 from __future__ import annotations
 

@@ -28,9 +28,10 @@ IMEX_CHANNEL, IMEX_PARAMETER = "/dev/nvidia-caps-imex-channels/channel0", "NVreg
 IMEX_PARAMETER_SINCE = 565
 """The first branch whose module has it: nv-reg.h of https://github.com/NVIDIA/open-gpu-kernel-modules"""
 IMEX_SETTINGS = {"IMEX_NODE_CONFIG_FILE": IMEX_NODES, "IMEX_CMD_ENABLED": "1", "IMEX_CMD_PORT": "50005"}
-"""What nvidia-imex-ctl needs to tell the state of a whole domain, in config.cfg; 50005 is the guide's own port."""
+"""Settings in config.cfg that nvidia-imex-ctl needs to report the state of a whole domain; 50005 is the guide's own
+port."""
 MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
-"""What FABRIC_MODE is called in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+"""Names of FABRIC_MODE in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 
 # From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
@@ -57,8 +58,8 @@ NO_LIMIT = 9999
 @cache
 def switches() -> dict[str, int]:
     """The generation of each NVSwitch that is a PCI function, by its id (`10de:22a3`)."""
-    found = (gpu.nvswitch for gpu in gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
-    return {switch.pci_id: switch.generation for switch in found if switch.generation}
+    ids = (gpu.nvswitch for gpu in gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
+    return {switch.pci_id: switch.generation for switch in ids if switch.generation}
 
 
 def generation(pci_ids: list[str], *, bridged: bool) -> int:
@@ -68,7 +69,7 @@ def generation(pci_ids: list[str], *, bridged: bool) -> int:
 
 
 def why_not(gpu: Gpu) -> str:
-    """Why hosts with this GPU have nothing that Fabric Manager could manage; empty where they may."""
+    """Return the reason why hosts with this GPU have nothing that Fabric Manager could manage; "" if they may have."""
     if gpu.fabric_manager.imex:
         return f"the NVLink switches of {gpu.key} are in its rack, not in the host: it needs nvidia-imex instead"
     if gpu.fabric_manager.needed == "never":
@@ -83,61 +84,64 @@ def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[di
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
-    found: dict[tuple[str, int, int, str], None] = {}
+    rows: dict[tuple[str, int, int, str], None] = {}
     for origin in origins(distribution.key):
         for branch in branches():
             for entry in package_sets(distribution.key, part, branch.branch, origin=origin.key):
                 bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
-                found |= {(name, *bounds, entry.needs): None for name in entry.packages}
-    return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in found)
+                rows |= {(name, *bounds, entry.needs): None for name in entry.packages}
+    return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in rows)
 
 
 def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
     """Every name that the package has for some branch, for asking an index."""
     known = [int(branch.branch) for branch in branches()]
-    found = {
+    by_platform = {
         rule["name"].replace("{branch}", str(branch)): None
         for rule in rules(os_id, version_id, part)
         for branch in known
         if rule["min"] <= branch <= rule["max"]
     }
-    return tuple(found)
+    return tuple(by_platform)
 
 
 @cache
 def libraries() -> dict[str, str]:
-    """By a GPU's PCI id, the part of the catalogue with the library that DCGM reads its board's NVSwitches by."""
+    """Return the catalogue's part with the library through which DCGM reads a board's NVSwitches, by the GPU's PCI
+    ID."""
     boards = [(gpu, LIBRARY.get(gpu.nvswitch.generation or 0, "")) for gpu in gpus() if gpu.nvswitch]
     return {entry.id: part for gpu, part in boards if part for entry in gpu.pci_ids}
 
 
 def followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """What `gpuprov.shared.followers` decides by. `platforms`: ID and VERSION_ID of /etc/os-release by the platform's key."""
-    told: dict[str, Any] = {"library": libraries()}
+    """Return the data of `gpuprov.shared.followers`. `platforms`: ID and VERSION_ID of /etc/os-release by the
+    platform's key."""
+    data: dict[str, Any] = {"library": libraries()}
     for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):
         known = {key: pair for key, pair in platforms.items() if part == "imex" or rules(*pair, part)}
-        told[f"{prefix}rules"] = {key: list(rules(*pair, part)) for key, pair in known.items()}
-        told[f"{prefix}names"] = {key: list(names(*pair, part)) for key, pair in known.items()}
-    return told
+        data[f"{prefix}rules"] = {key: list(rules(*pair, part)) for key, pair in known.items()}
+        data[f"{prefix}names"] = {key: list(names(*pair, part)) for key, pair in known.items()}
+    return data
 
 
 def beside(
     capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
 ) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
-    """What a spec with these blocks wants in the driver's version under names of its own, on a host with these GPUs: of each package
-    its rules and all its names."""
+    """Return the packages with names of their own that a spec with these blocks wants in the driver's version, on a
+    host with these GPUs: the rules and all names of each."""
     block = capabilities.get(followers.FABRIC_MANAGER)
     imex = getattr(block, "imex", None)
-    asked = str(getattr(block, "query_library", "never"))
+    query = str(getattr(block, "query_library", "never"))
     tray = {"nodes": getattr(imex, "nodes", ()), "service": getattr(imex, "service", "enabled")}
     known = followed({"": (os_id, version_id)})
-    needed = not followers.of_tray(tray) and followers.wants_library(asked, capabilities)
-    found = followers.followers(gpu_ids() if needed else (), capabilities, tray, asked, known, "")
-    return tuple(zip(found["rules"], found["names"], strict=True))
+    needed = not followers.of_tray(tray) and followers.wants_library(query, capabilities)
+    packages = followers.followers(gpu_ids() if needed else (), capabilities, tray, query, known, "")
+    return tuple(zip(packages["rules"], packages["names"], strict=True))
 
 
 def tables() -> dict[str, Any]:
-    """What nvidia_driver's role decides by, which brings what follows it; `rules` and `names` by platform."""
+    """Return the data of nvidia_driver's role, which installs the packages that follow the driver; `rules` and `names`
+    by platform."""
     return followed({entry.key: (entry.id, entry.version_id) for entry in managed()})
 
 
@@ -154,7 +158,7 @@ def settings() -> dict[str, Setting]:
 
 
 def refused(entry: Setting, value: str) -> str:
-    """What a value of this key may be, if it may not be this one; else empty."""
+    """Return the permitted values of this key if this value is not one of them; else ""."""
     if entry.kind == "choice":
         return "" if value in entry.choices else " or ".join(entry.choices)
     if entry.kind == "number":

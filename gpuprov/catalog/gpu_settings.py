@@ -47,18 +47,18 @@ def gpu_settings_file() -> GpuSettingsFile:
 
 def power_of(gpu: Gpu) -> PowerFact | None:
     """The power limits of a model, where somebody published them."""
-    return next((one for one in gpu_settings_file().power if one.gpu == gpu.key), None)
+    return next((entry for entry in gpu_settings_file().power if entry.gpu == gpu.key), None)
 
 
 def without_ecc_switch(gpu: Gpu) -> str:
-    """Why a model has no ECC mode to set; empty where it has one, or nobody says."""
-    known = any(one.gpu == gpu.key for one in gpu_settings_file().no_ecc)
+    """Return the reason why a model has no ECC mode to set; "" if it has one, or nothing is documented."""
+    known = any(entry.gpu == gpu.key for entry in gpu_settings_file().no_ecc)
     return f"{gpu.key} has no ECC mode" if known else ""
 
 
 def without_lock(gpu: Gpu, clock: str) -> str:
-    """Why a model's clock cannot be locked; empty where it can."""
-    since = next(one.since for one in gpu_settings_file().locked_clocks if one.clock == clock)
+    """Return the reason why a model's clock cannot be locked; "" if it can."""
+    since = next(entry.since for entry in gpu_settings_file().locked_clocks if entry.clock == clock)
     if ARCHITECTURES.index(gpu.arch) >= ARCHITECTURES.index(since):
         return ""
     return f"the {clock} clock can be locked from {since} on, and {gpu.key} is {gpu.arch}"

@@ -1,4 +1,4 @@
-"""What is known of each GPU, and how to find one by key, product name or PCI id."""
+"""Facts about each GPU, and lookup of GPUs by key, product name or PCI ID."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FabricManager(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which fabric services a host with this GPU needs.
+    """The fabric services that a host with this GPU needs.
 
-    `nvswitch-boards` means: only where the GPU sits on an NVSwitch board, which the host must tell.
-    `nvlsm` goes with Fabric Manager, `imex` is asked of the host without it.
+    `nvswitch-boards` means: only if the GPU is on an NVSwitch board, which only the host can tell. `nvlsm` goes with
+    Fabric Manager, `imex` is requested from the host without it.
     """
 
     needed: Literal["never", "nvswitch-boards"]
@@ -77,7 +77,7 @@ class Mig(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class KernelModules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which kernel modules can drive the GPU."""
+    """The kernel modules that can drive the GPU."""
 
     flavour: Literal["open-required", "proprietary-required", "either"]
 
@@ -112,10 +112,10 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
 
     def sure(self, field: str) -> Confidence:
-        """How sure a field is: its own mark, else that of its part, never more than the entry."""
+        """Return the confidence of a field: its own mark, else that of its part, never higher than the entry's."""
         part = getattr(self, field)
-        own = self.unsure.get(field) or (part.confidence if isinstance(part, Fact) else "confirmed")
-        return weakest(own, self.confidence)
+        confidence = self.unsure.get(field) or (part.confidence if isinstance(part, Fact) else "confirmed")
+        return weakest(confidence, self.confidence)
 
 
 class GpusFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -135,27 +135,25 @@ def _fold(text: str) -> str:
 
 @cache
 def _names() -> dict[str, Gpu]:
-    found: dict[str, Gpu] = {}
+    by_name: dict[str, Gpu] = {}
     for gpu in gpus():
         for name in {_fold(gpu.key), *(_fold(alias.name) for alias in gpu.aliases)}:
-            if name in found:
-                message = (
-                    f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{found[name].key}]'
-                )
+            if name in by_name:
+                message = f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{by_name[name].key}]'
                 raise GpuprovError(message, choose_fix())
-            found[name] = gpu
-    return found
+            by_name[name] = gpu
+    return by_name
 
 
 @cache
 def _ids() -> dict[str, dict[str, Gpu]]:
-    """By device, then by subsystem; an empty one is any other."""
-    found: dict[str, dict[str, Gpu]] = {}
+    """Return GPUs by device, then by subsystem; an empty subsystem is any other."""
+    by_id: dict[str, dict[str, Gpu]] = {}
     for gpu in gpus():
         for pci in gpu.pci_ids:
-            models = found.setdefault(pci.id, {"": gpu})
+            models = by_id.setdefault(pci.id, {"": gpu})
             models.update(dict.fromkeys(pci.subsystems, gpu))
-    return found
+    return by_id
 
 
 def _subsystem(text: str) -> str:
@@ -217,17 +215,17 @@ def explain_unknown(text: str) -> tuple[str, str]:
 
 
 def is_of(gpu: Gpu, brand: str) -> bool:
-    """Whether a product name of the GPU has this brand: GeForce."""
+    """Return whether a product name of the GPU has this brand: GeForce."""
     return any(brand in name.split() for name in (gpu.name, *(alias.name for alias in gpu.aliases)))
 
 
 def models_by_nvml_id() -> dict[str, str]:
     """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
-    found: dict[str, str] = {}
+    by_id: dict[str, str] = {}
     for gpu in gpus():
         for vendor, device in (entry.id.upper().split(":") for entry in gpu.pci_ids):
-            found.setdefault(f"0x{device}{vendor}", gpu.key)
-    return dict(sorted(found.items()))
+            by_id.setdefault(f"0x{device}{vendor}", gpu.key)
+    return dict(sorted(by_id.items()))
 
 
 def _squeeze(text: str) -> str:
@@ -243,34 +241,36 @@ def stem(text: str) -> str:
 
 def of_stem(text: str) -> list[Gpu]:
     """The models of one family: all A100 for `A100`."""
-    wanted = stem(text)
+    sought = stem(text)
     names = {gpu.key: {stem(gpu.key), *(stem(alias.name) for alias in gpu.aliases)} for gpu in gpus()}
-    return [gpu for gpu in gpus() if wanted and wanted in names[gpu.key]]
+    return [gpu for gpu in gpus() if sought and sought in names[gpu.key]]
 
 
 def meant(text: str) -> list[Gpu]:
     """The models that a name from elsewhere may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
     or plain `a100`, which is each A100. None where it is no name of these."""
-    wanted, plain = _squeeze(text), text.replace("_", " ")
+    sought, plain = _squeeze(text), text.replace("_", " ")
     if text.strip().casefold() == stem(plain):
         return of_stem(plain)
-    exact = {gpu.key: gpu for name, gpu in _names().items() if wanted and _squeeze(name) == wanted}
+    exact = {gpu.key: gpu for name, gpu in _names().items() if sought and _squeeze(name) == sought}
     family = of_stem(plain)
     return list(exact.values()) or (family if len(family) > 1 else [])
 
 
 def _misspelled(text: str, name: str) -> bool:
-    """Whether a squeezed text may be a name with a typing error: an RTX 5090 is no misspelled RTX 4090, an RTX490 may be one."""
+    """Return whether a squeezed text may be a misspelled name: an RTX 5090 is no misspelled RTX 4090, an RTX490 may be
+    one."""
     letters, number = _series(text)
-    others, other = _series(name)
-    return number == other or (letters == others and len(number) != len(other))
+    series, other = _series(name)
+    return number == other or (letters == series and len(number) != len(other))
 
 
 def _begun(text: str, name: str) -> bool:
-    """Whether a squeezed text begins as a name does, up to its model number: an A100X is no P100, a B20O may be a B200."""
+    """Return whether a squeezed text begins like a name, up to its model number: an A100X is no P100, a B20O may be a
+    B200."""
     letters, number = _series(text)
-    others, other = _series(name)
-    return letters == others and other.startswith(number)
+    series, other = _series(name)
+    return letters == series and other.startswith(number)
 
 
 def _series(squeezed: str) -> tuple[str, str]:
@@ -284,16 +284,16 @@ def nearest_gpu(text: str) -> list[str]:
     to three. None for a PCI id, and none of another model number: a GPU that is not here is not another one."""
     if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
         return []
-    wanted = _squeeze(text)
+    sought = _squeeze(text)
     squeezed = {_squeeze(name): gpu.key for name, gpu in _names().items()}
     family = [gpu.key for gpu in of_stem(text)]
-    alike = [name for name in squeezed if _misspelled(wanted, name)]
-    typo = get_close_matches(wanted, alike, n=1, cutoff=0.85) if wanted != stem(text) or not family else []
+    alike = [name for name in squeezed if _misspelled(sought, name)]
+    typo = get_close_matches(sought, alike, n=1, cutoff=0.85) if sought != stem(text) or not family else []
     if typo and (not family or squeezed[typo[0]] in family):
         return [squeezed[typo[0]]]
     if family:
-        order = {key: SequenceMatcher(None, wanted, _squeeze(key)).ratio() for key in family}
-        return sorted(family, key=lambda key: -order[key]) if wanted != stem(text) else family
-    inside = [gpu.key for gpu in gpus() if wanted and wanted in _squeeze(gpu.key)]
-    close = get_close_matches(wanted, [name for name in squeezed if _begun(wanted, name)], n=6, cutoff=0.5)
+        order = {key: SequenceMatcher(None, sought, _squeeze(key)).ratio() for key in family}
+        return sorted(family, key=lambda key: -order[key]) if sought != stem(text) else family
+    inside = [gpu.key for gpu in gpus() if sought and sought in _squeeze(gpu.key)]
+    close = get_close_matches(sought, [name for name in squeezed if _begun(sought, name)], n=6, cutoff=0.5)
     return list(dict.fromkeys([*inside, *(squeezed[name] for name in close)]))[:3]

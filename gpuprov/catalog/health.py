@@ -1,4 +1,4 @@
-"""Where the thresholds of `health` are from."""
+"""Sources of the default thresholds of `health`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Default(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a field of `health` is where the spec does not say."""
+    """The default of a field of `health`."""
 
     key: str
     value: int | float | str | bool

@@ -29,7 +29,7 @@ PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
 )
 HAMI_NODE, GPUSHARE_NODE = "gpu", "gpushare"
 LAYOUT = "gpuprov"
-"""What the layout of `mig` is called in the MIG manager's ConfigMap."""
+"""Name of the layout of `mig` in the MIG manager's ConfigMap."""
 MIN_REPLICAS = 2
 
 
@@ -41,14 +41,14 @@ class Label(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Replicas(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many replicas the plugin allows with MPS from a compute capability on."""
+    """The replicas that the plugin allows with MPS from a compute capability on."""
 
     compute_capability: str
     replicas: int
 
 
 class Clients(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many clients MPS has per device from a driver branch on."""
+    """The clients that MPS has per device from a driver branch on."""
 
     branch: str
     clients: int
@@ -83,9 +83,9 @@ def replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
     rows = sorted(known().plugin_replicas, key=lambda row: _number(row.compute_capability))
     limit, why = rows[-1].replicas, "the device plugin's own limit"
     for gpu in gpus:
-        own = [row for row in rows if _number(row.compute_capability) <= _number(gpu.compute_capability)]
-        if own and own[-1].replicas < limit:
-            limit, why = own[-1].replicas, f"the device plugin's limit for {gpu.key}"
+        fitting = [row for row in rows if _number(row.compute_capability) <= _number(gpu.compute_capability)]
+        if fitting and fitting[-1].replicas < limit:
+            limit, why = fitting[-1].replicas, f"the device plugin's limit for {gpu.key}"
     clients = [row.clients for row in known().mps_clients if int(row.branch) <= branch]
     if branch and clients[-1] < limit:
         limit, why = clients[-1], f"the clients that MPS of driver branch {branch} has per GPU"
@@ -93,7 +93,7 @@ def replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
 
 
 def kubelet_may_set(key: str) -> bool:
-    """Whether NodeRestriction lets a kubelet give its own node this label."""
+    """Return whether NodeRestriction lets a kubelet give its own node this label."""
     prefix = key.rpartition("/")[0]
     if prefix == "node-restriction.kubernetes.io" or prefix.endswith(".node-restriction.kubernetes.io"):
         return False

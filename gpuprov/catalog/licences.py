@@ -24,5 +24,5 @@ def licences_file() -> LicencesFile:
 
 
 def source(one: Licence) -> str:
-    """Where its text is."""
+    """Return the location of the licence's text."""
     return licences_file().sources[one.source[0]].url

@@ -147,25 +147,28 @@ def table(name: str) -> Table:
 
 
 def _legend(name: str) -> str:
-    """What marks and, of drivers, types mean."""
+    """Return the meaning of the marks and, for drivers, of the types."""
     types = drivers.lifecycles() if name == "drivers" else ()
-    told = (f"{entry.type} {entry.name}, support: {mark(entry.support, entry.confidence)}" for entry in types)
-    return "; ".join((*told, LEGEND))
+    legend = (f"{entry.type} {entry.name}, support: {mark(entry.support, entry.confidence)}" for entry in types)
+    return "; ".join((*legend, LEGEND))
 
 
 def of_gpu(name: str, word: str) -> frozenset[str]:
-    """What the first column of the rows about a GPU holds, or about all GPUs of a model; nothing where the word names none."""
+    """Return the values of the first column in rows about a GPU, or about all GPUs of a model; empty if the word names
+    none."""
     exact = find_gpu(word)
-    found = [exact] if exact else of_stem(word)
+    matching = [exact] if exact else of_stem(word)
     if name == "gpus":
-        return frozenset(gpu.key for gpu in found)
-    return frozenset(gpu.mig.profile_class for gpu in found if gpu.mig.profile_class) if name == "mig" else frozenset()
+        return frozenset(gpu.key for gpu in matching)
+    return (
+        frozenset(gpu.mig.profile_class for gpu in matching if gpu.mig.profile_class) if name == "mig" else frozenset()
+    )
 
 
 def rows(name: str) -> list[dict[str, Any]]:
     """The listing as plain data for JSON: every field of every entry, with `confidence` and `source`."""
-    found = [msgspec.to_builtins(entry) for entry in _DATA[_known(name)]()]
+    entries = [msgspec.to_builtins(entry) for entry in _DATA[_known(name)]()]
     if name == "cuda":
         floors = {entry.family: entry.min_driver for entry in cuda.families()}
-        return [{**row, "runs_from": floors.get(row["cuda"].split(".")[0], row["driver"])} for row in found]
-    return found
+        return [{**row, "runs_from": floors.get(row["cuda"].split(".")[0], row["driver"])} for row in entries]
+    return entries

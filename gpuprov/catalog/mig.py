@@ -44,11 +44,11 @@ class ProfileClass(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def find(self, name: str) -> Profile | None:
         """The profile of this name, as nvidia-smi writes it, with or without "MIG "."""
-        wanted = name.strip().casefold().removeprefix("mig ")
-        return next((profile for profile in self.profiles if profile.name == wanted), None)
+        sought = name.strip().casefold().removeprefix("mig ")
+        return next((profile for profile in self.profiles if profile.name == sought), None)
 
     def placement_confidence(self) -> Confidence:
-        """How sure the placements of the class are: the weakest of its profiles."""
+        """The confidence of the class's placements: the lowest of its profiles."""
         return weakest(self.confidence, *(profile.placement_confidence for profile in self.profiles))
 
 
@@ -83,5 +83,5 @@ def class_of(gpu: Gpu) -> ProfileClass | None:
 
 def profiles_for(gpu: Gpu) -> tuple[Profile, ...]:
     """The MIG profiles of the GPU; empty when it has no MIG or its profiles are not known."""
-    found = class_of(gpu)
-    return found.profiles if found else ()
+    profile_class = class_of(gpu)
+    return profile_class.profiles if profile_class else ()

@@ -15,7 +15,7 @@ UNIT = "gpuprov-mps@.service"
 UNITS = "gpuprov-mps@*.service"
 STATE = daemon.STATE
 RUNTIME = "/run/gpuprov/mps"
-"""Where each running daemon has NAME.env, the environment of its clients."""
+"""Folder of NAME.env of each running daemon, the environment of its clients."""
 # https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3 for root.
 PIPES = {"v2": "/tmp/nvidia-mps", "v3": "/run/nvidia-mps"}
 PIPE_BASE = "/run/nvidia-mps"
@@ -35,7 +35,7 @@ PATHS = {
     "server": SERVER,
     "priorities": PRIORITIES,
 }
-"""As the program on hosts has them."""
+"""The paths, under the keys of the program on hosts."""
 
 Feature = Literal["v3", "static_partitions", "thread_percentage", "memory_limit"]
 
@@ -108,7 +108,8 @@ def capability(text: str) -> tuple[int, ...]:
 
 
 def client_limit(gpu: Gpu | None, branch: int) -> int:
-    """How many clients a whole GPU takes with a driver of this branch (0: not known, then the most that any has)."""
+    """Return how many clients a whole GPU takes with a driver of this branch (0: unknown, then the most that any branch
+    takes)."""
     return limit_of(gpu.compute_capability if gpu else "", branch)
 
 
@@ -116,33 +117,38 @@ def limit_of(compute_capability: str, branch: int) -> int:
     """The limit of a compute capability (empty: not known)."""
     reached = capability(compute_capability)
     fitting = [
-        one.clients
-        for one in mps_file().client_limits
-        if reached >= capability(one.compute_capability or "0") and (not branch or branch >= int(one.min_branch or 0))
+        limit.clients
+        for limit in mps_file().client_limits
+        if reached >= capability(limit.compute_capability or "0")
+        and (not branch or branch >= int(limit.min_branch or 0))
     ]
     return fitting[-1]
 
 
 def mig_share(limit: int, slices: int) -> int:
-    """What is left of the limit for a compute instance of this many slices; never 0. Inferred: see data/mps.yaml."""
+    """Return the share of the limit for a compute instance of this many slices; never 0. Inferred: see
+    data/mps.yaml."""
     return max(1, limit * slices // mps_file().mig_scaling.slices)
 
 
 def chunk_sms(gpu: Gpu) -> int:
     """SMs of a chunk of the GPU's static partitions; 0 where it has none."""
     reached = capability(gpu.compute_capability)
-    return next((one.sms for one in reversed(mps_file().chunks) if reached >= capability(one.compute_capability)), 0)
+    return next(
+        (chunk.sms for chunk in reversed(mps_file().chunks) if reached >= capability(chunk.compute_capability)), 0
+    )
 
 
 def most_sms(gpu: Gpu) -> int:
     """No GPU of this model has more SMs, by those of its largest MIG instance; 0: not known. Inferred: see data/mps.yaml."""
-    share, largest = mps_file().mig_sms, max((one.sm or 0 for one in profiles_for(gpu)), default=0)
+    share, largest = mps_file().mig_sms, max((profile.sm or 0 for profile in profiles_for(gpu)), default=0)
     return -(-largest * share.whole // share.of)
 
 
 def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
-    """Why a driver branch or a GPU does not have a feature; empty if it does, or where branch and GPU are not known."""
-    fact = next(one for one in mps_file().features if one.feature == feature)
+    """Return the reason why a driver branch or a GPU lacks a feature; "" if it has it, or if branch and GPU are
+    unknown."""
+    fact = next(entry for entry in mps_file().features if entry.feature == feature)
     if branch and branch < int(fact.min_branch or 0):
         return f"driver branch {branch} has none; the first is {fact.min_branch}"
     if gpu and capability(gpu.compute_capability) < capability(fact.compute_capability or "0"):
@@ -154,10 +160,10 @@ def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
 
 def program_packages(family: str, branch: int) -> tuple[str, ...]:
     """The packages that may have the programs for a driver of this branch, the likeliest first."""
-    found = (
+    patterns = (
         name.format(branch=branch)
-        for one in mps_file().packages
-        if one.family == family and int(one.min_branch or 0) <= branch <= int(one.max_branch or branch)
-        for name in one.packages
+        for entry in mps_file().packages
+        if entry.family == family and int(entry.min_branch or 0) <= branch <= int(entry.max_branch or branch)
+        for name in entry.packages
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(patterns))

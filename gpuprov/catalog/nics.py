@@ -78,24 +78,24 @@ SPOKEN = re.compile(
 
 def speakers(line: str) -> frozenset[str] | None:
     """The drivers that may have said a line; None where it does not name who did."""
-    said = SPOKEN.search(line)
-    if said is None:
+    match = SPOKEN.search(line)
+    if match is None:
         return None
-    if device := said["device"]:
+    if device := match["device"]:
         file = nics_file()
-        named = next((one.drivers for one in file.rdma_names if device.lower().startswith(one.begins)), None)
+        named = next((rule.drivers for rule in file.rdma_names if device.lower().startswith(rule.begins)), None)
         return frozenset(named or (driver for entry in file.lines for driver in entry.drivers))
-    return frozenset([(said["driver"] or said["of_interface"]).lower()])
+    return frozenset([(match["driver"] or match["of_interface"]).lower()])
 
 
 def find_nic_line(drivers: Iterable[str], text: str) -> NicLine | None:
     """The entry that judges what one of these drivers said, whatever its case; None for what means nothing."""
-    known, said = set(drivers), text.casefold()
+    known, lowered = set(drivers), text.casefold()
     return next(
         (
             entry
             for entry in nics_file().lines
-            if not known.isdisjoint(entry.drivers) and any(words.casefold() in said for words in entry.signatures)
+            if not known.isdisjoint(entry.drivers) and any(words.casefold() in lowered for words in entry.signatures)
         ),
         None,
     )

@@ -1,4 +1,4 @@
-"""Which packages give which part of a driver stack, per distribution, archive and branch."""
+"""Packages that provide each part of a driver stack, by distribution, archive and branch."""
 
 from __future__ import annotations
 

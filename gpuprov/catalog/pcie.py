@@ -9,11 +9,11 @@ from gpuprov.catalog.reader import Fact, File, load
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
 GRUB = "/etc/default/grub.d/config-acs.cfg"
-"""Where `rdma_topo write-grub-acs` writes, by its own default."""
+"""The file that `rdma_topo write-grub-acs` writes by default."""
 UNIT = "gpuprov-pcie.service"
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
 ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
-"""What lspci calls the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
+"""lspci's names of the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
 Mode = Literal["passthrough", "translated", "strict", "disabled"]
 Cpu = Literal["intel", "amd", "arm"]
 CPUS: dict[str, tuple[Cpu, ...]] = {"auto": ("intel", "amd"), "intel": ("intel",), "amd": ("amd",), "arm": ("arm",)}
@@ -22,9 +22,10 @@ DOMAINS: dict[str, tuple[str, ...]] = {
     "translated": ("DMA", "DMA-FQ"),
     "strict": ("DMA",),
 }
-"""What `type` of a group is in each mode: https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-kernel-iommu_groups)"""
+"""Values of a group's `type` in each mode: https://docs.kernel.org/admin-guide/abi-testing.html
+(sysfs-kernel-iommu_groups)"""
 ARM_GPUS = ("GH200", "GB200", "GB300")
-"""How names of GPUs begin that are on one module with a Grace CPU."""
+"""Prefixes of the names of GPUs that share a module with a Grace CPU."""
 
 
 class Iommu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,16 +74,16 @@ def processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
 def words(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
     """The kernel parameters of a mode. Empty where there are none: no parameter switches the IOMMU of an Arm machine off."""
     known = processors(cpu, gpu)
-    found: dict[str, str] = {}
+    all_words: dict[str, str] = {}
     for entry in pcie_file().iommu:
         if entry.mode == mode and entry.cpu in known:
-            found |= entry.words
-    return found
+            all_words |= entry.words
+    return all_words
 
 
 def computed_acs(identifier: str) -> str:
-    """What a function is that makes ACS of its machine a matter for rdma_topo; empty for any other."""
-    return next((one.name for one in pcie_file().computed_acs if one.id == identifier), "")
+    """Return the kind of a function whose presence makes ACS a matter for rdma_topo; "" for any other function."""
+    return next((entry.name for entry in pcie_file().computed_acs if entry.id == identifier), "")
 
 
 def no_relaxed_ordering(identifier: str) -> str:
@@ -92,9 +93,9 @@ def no_relaxed_ordering(identifier: str) -> str:
         number = int(device or "0", 16)
     except ValueError:
         return ""
-    for one in pcie_file().no_relaxed_ordering:
-        if vendor == one.vendor and int(one.first, 16) <= number <= int(one.last, 16):
-            return one.name
+    for rule in pcie_file().no_relaxed_ordering:
+        if vendor == rule.vendor and int(rule.first, 16) <= number <= int(rule.last, 16):
+            return rule.name
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What Ansible calls a distribution, and its key in the catalogue, by which the roles' tables are keyed."""
+"""Ansible's name of a distribution, and its key in the catalogue, which is also the key of the roles' tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def platform(distribution: str, version: str) -> str:
     empty for one that is not supported."""
     name, known = distribution.lower().replace(" ", ""), platforms()
     fitting = (f"{name}-{version}", f"{name}-{version.partition('.')[0]}")
-    return next((known[one] for one in fitting if one in known), "")
+    return next((known[key] for key in fitting if key in known), "")
 
 
 def family(os_family: str) -> str:
-    """Of packages, by ansible_facts['os_family']: debian, suse, or redhat for all others that are supported."""
+    """Return the family of packages by ansible_facts['os_family']: debian, suse, or redhat for all others that are
+    supported."""
     return {"Debian": "debian", "Suse": "suse"}.get(os_family, "redhat")

@@ -34,14 +34,14 @@ LEGEND = "~ inferred, ? unconfirmed"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where facts come from; without a url the source is not public or has no address of its own."""
+    """A source of facts; without a URL it is not public or has no address of its own."""
 
     description: str
     url: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every entry has: keys of the file's `sources` table, and how sure the entry is as a whole."""
+    """The common fields of entries: keys of the file's `sources` table, and the confidence of the entry as a whole."""
 
     source: tuple[str, ...]
     confidence: Confidence = "confirmed"
@@ -77,9 +77,9 @@ def load(name: str, kind: type[T]) -> T:
 
     Raises GpuprovError with every mistake: file, line, row, field, value, what is allowed.
     """
-    found = _loaded.get(name)
-    if isinstance(found, kind):
-        return found
+    cached = _loaded.get(name)
+    if isinstance(cached, kind):
+        return cached
     where = f"gpuprov/catalog/data/{name}.yaml"
     try:
         text = (_DATA / f"{name}.yaml").read_bytes()
@@ -125,8 +125,8 @@ def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> 
     except msgspec.ValidationError as error:
         from gpuprov.spec import build
 
-        found = build.mistakes(plain, kind) or [((), str(error), "")]
-        raise _describe(plain, [*found, *twice], where, text) from error
+        mistakes = build.mistakes(plain, kind) or [((), str(error), "")]
+        raise _describe(plain, [*mistakes, *twice], where, text) from error
     if twice:
         raise _describe(plain, twice, where, text)
     return data
@@ -134,28 +134,28 @@ def typed(plain: object, kind: type[T], where: str, text: str | bytes = b"") -> 
 
 def _find_duplicates(plain: object) -> list[Finding]:
     """Rows of a table with the key of an earlier one."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for table, rows in plain.items() if isinstance(plain, dict) else ():
         keys = [row.get("key") if isinstance(row, dict) else None for row in rows] if isinstance(rows, list) else []
-        found += [
+        findings += [
             ((table, number), f"{table}[{number}] has the key of an earlier row", "allowed: one row for each key")
             for number, key in enumerate(keys)
             if isinstance(key, str) and keys.index(key) < number
         ]
-    return found
+    return findings
 
 
-def _describe(plain: object, found: list[Finding], where: str, text: str | bytes) -> GpuprovError:
+def _describe(plain: object, findings: list[Finding], where: str, text: str | bytes) -> GpuprovError:
     """The mistakes of a file, a line each: its place, the row by its name, the value, and what is allowed."""
     places = reading.placed_yaml(text, reading.FILE)[1] if text else {}
     lines = []
-    for path, message, allowed in found[:SHOWN]:
-        here = next((places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in places), None)
+    for path, message, allowed in findings[:SHOWN]:
+        position = next((places[path[:n]] for n in range(len(path), 0, -1) if path[:n] in places), None)
         row = max((n for n, part in enumerate(path, 1) if isinstance(part, int)), default=0)
         if row:
             message = message.replace(dotted(path[:row]), _name_rows(plain, path[:row]))
-        lines.append(f"{where}{f':{here[0]}' if here else ''}: {message}{f'; {allowed}' if allowed else ''}")
-    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        lines.append(f"{where}{f':{position[0]}' if position else ''}: {message}{f'; {allowed}' if allowed else ''}")
+    more = [f"and {len(findings) - SHOWN} more"] if len(findings) > SHOWN else []
     return GpuprovError("\n".join([*lines, *more]), choose_fix())
 
 

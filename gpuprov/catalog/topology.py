@@ -1,4 +1,4 @@
-"""How many NVLinks a GPU model has where all is well."""
+"""The number of NVLinks that a healthy GPU of each model has."""
 
 from __future__ import annotations
 

@@ -80,24 +80,26 @@ def vgpu_file() -> VgpuFile:
 
 def release_of(branch: str) -> str:
     """The vGPU release of a driver branch: '580' -> '19'; empty for a branch that no release has."""
-    return next((one.release for one in vgpu_file().releases if one.branch == branch), "")
+    return next((release.release for release in vgpu_file().releases if release.branch == branch), "")
 
 
 def has_no_vgpu(gpu: str) -> bool:
-    """Whether the GPU with this key is known to have no vGPU."""
-    return any(one.gpu == gpu for one in vgpu_file().without_vgpu)
+    """Return whether the GPU with this key is known to have no vGPU."""
+    return any(entry.gpu == gpu for entry in vgpu_file().without_vgpu)
 
 
 def together(guest: str, host: str) -> bool:
-    """Whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes: the same branch,
-    the one before it, or the long-term branch before a long-term branch. A branch that is no known release is judged by
-    its age alone."""
+    """Return whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes.
+
+    It does with the same branch, the one before it, or the long-term branch before a long-term branch. A branch that is
+    no known release is judged by its age alone.
+    """
     if int(guest) >= int(host):
         return guest == host
-    order = [int(one.branch) for one in vgpu_file().releases]
+    order = [int(release.branch) for release in vgpu_file().releases]
     if int(guest) not in order or int(host) not in order:
         return True
-    lasting = [branch for branch in order if (found := find_branch(str(branch))) and found.type == "LTSB"]
+    lasting = [branch for branch in order if (known_branch := find_branch(str(branch))) and known_branch.type == "LTSB"]
     return any(
         int(guest) in row and int(host) in row and row.index(int(host)) - row.index(int(guest)) == 1
         for row in (order, lasting)
@@ -106,7 +108,7 @@ def together(guest: str, host: str) -> bool:
 
 def settings_for(licensing: str) -> tuple[Setting, ...]:
     """The keys that mean something for this way of licensing."""
-    return tuple(one for one in vgpu_file().settings if licensing in one.licensing)
+    return tuple(setting for setting in vgpu_file().settings if licensing in setting.licensing)
 
 
 def written(setting: Setting, value: object) -> str:
@@ -116,14 +118,14 @@ def written(setting: Setting, value: object) -> str:
 
 def hypervisor(kind: str) -> Hypervisor | None:
     """The hypervisor that systemd-detect-virt calls so."""
-    return next((one for one in vgpu_file().hypervisors if one.kind == kind), None)
+    return next((entry for entry in vgpu_file().hypervisors if entry.kind == kind), None)
 
 
 def cloud(vendor: str, product: str, tag: str) -> str:
     """The cloud that a machine's DMI names; empty for none that is known."""
-    found = {"vendor": vendor, "product": product, "tag": tag}
-    for one in vgpu_file().clouds:
-        wanted = {"vendor": one.vendor, "product": one.product, "tag": one.tag}
-        if all(found[key] == value for key, value in wanted.items() if value):
-            return one.name
+    actual = {"vendor": vendor, "product": product, "tag": tag}
+    for entry in vgpu_file().clouds:
+        expected = {"vendor": entry.vendor, "product": entry.product, "tag": entry.tag}
+        if all(actual[key] == value for key, value in expected.items() if value):
+            return entry.name
     return ""

@@ -27,8 +27,11 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a line of Xid 144 to 150 asks for. `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and
-    from it on. `status`: error statuses, none for any."""
+    """The action for a line of Xid 144 to 150.
+
+    `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and from it on. `status`: error
+    statuses, none for any.
+    """
 
     xid: int
     units: tuple[str, ...]
@@ -40,7 +43,8 @@ class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the driver itself says that a GPU needs; `names` as it writes them. `fix`: what a person does about it."""
+    """The recovery that the driver itself reports for a GPU; `names` in its own spelling. `fix`: the operator's
+    action."""
 
     key: str
     names: tuple[str, ...]
@@ -93,17 +97,17 @@ def xids_file() -> XidsFile:
 
 @cache
 def _by_number() -> dict[int, Xid]:
-    return {number: one for one in xids_file().xids for number in one.xids}
+    return {number: entry for entry in xids_file().xids for number in entry.xids}
 
 
 def find_xid(number: int) -> Xid | None:
-    """What the catalogue knows of an Xid."""
+    """Return the catalogue's entry of an Xid."""
     return _by_number().get(number)
 
 
 def resolution(key: str) -> Resolution | None:
     """NVIDIA's resolution of this name."""
-    return next((one for one in xids_file().resolutions if one.key == key), None)
+    return next((entry for entry in xids_file().resolutions if entry.key == key), None)
 
 
 NVLINK5 = range(144, 151)
@@ -130,7 +134,7 @@ def nvlink5(number: int, text: str) -> str:
     quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal
     if match := _LINE.search(text):
         info, status = f"{int(match[2], 16):032b}", int(match[3], 16) if match[3] else None
-        found = {
+        matching = {
             row.nvidia
             for row in xids_file().nvlink5
             if row.xid == number
@@ -139,14 +143,16 @@ def nvlink5(number: int, text: str) -> str:
             and (not row.status or status in row.status)
             and any(all(a in ("-", b) for a, b in zip(bits, info, strict=True)) for bits in (row.before, row.since))
         }
-        if len(found) == 1:
-            return found.pop()
+        if len(matching) == 1:
+            return matching.pop()
     return "IGNORE" if quiet else "WORKFLOW_NVLINK5_ERR"
 
 
 def recovery(name: str) -> Recovery:
-    """What the driver's words for a recovery action come to, as nvidia-smi, Xid 154 or NVML's header writes them. Words that nobody
-    has seen yet come to one thing everywhere, which is never nothing."""
+    """Return the meaning of the driver's name of a recovery action, as nvidia-smi, Xid 154 or NVML's header spell it.
+
+    Unknown names have the same meaning everywhere, which is never to do nothing.
+    """
     known = _recoveries()
     return known.get(_bare(name)) or known[""]
 
@@ -162,7 +168,7 @@ def _bare(name: str) -> str:
 
 
 def sxid(number: int, *, fatal: bool) -> Course:
-    """What an SXid asks for, whose line says whether it is fatal."""
+    """Return the action for an SXid, whose line says whether it is fatal."""
     known = xids_file().sxids
     if number in known.always_fatal:
         return known.always

@@ -69,7 +69,9 @@ class Limits(Fragment, frozen=True):
         ]
         | None
     ) = None
-    jobs: Annotated[int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov fleet work`) at once, at each site")] = 2
+    jobs: Annotated[
+        int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov fleet work`) at once, at each site")
+    ] = 2
     job_size: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Hosts of one process, at most")] = 50
 
 

@@ -49,23 +49,23 @@ class Ahead:
         self._told = os.path.join(folder, "told")
         self._rooms: dict[str, str] = {}
 
-    def try_source(self, manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    def try_source(self, manager: Manager, desired: Mapping[str, Any]) -> dict[str, Any]:
         """Prove a source; the answer of `repository.settle` in check mode. Raises Refused, also where it is late or too large.
 
         A source of apt's without a key of gpuprov's is `files` by path, as the action `fetch` of gpuprov_packages takes it."""
         room = os.path.join(self._folder, f"source-{len(os.listdir(self._folder))}")
         os.mkdir(room, 0o755)
-        named = wanted["url"] if "url" in wanted else ", ".join(wanted["files"])
-        what = f"{wanted['of']}: this host could not fetch the index of {named}"
+        named = desired["url"] if "url" in desired else ", ".join(desired["files"])
+        what = f"{desired['of']}: this host could not fetch the index of {named}"
         with _in_time(what):
-            if "files" in wanted:
-                found = self._try_files(what, wanted["files"], room)
+            if "files" in desired:
+                result = self._try_files(what, desired["files"], room)
             else:
-                found = repository.settle(manager, wanted, self._family, True, room)
-        if found["changed"]:
-            self._rooms[os.path.basename(found["diff"][0]["after_header"])] = room
-            self._tell(found["diff"])
-        return found
+                result = repository.settle(manager, desired, self._family, True, room)
+        if result["changed"]:
+            self._rooms[os.path.basename(result["diff"][0]["after_header"])] = room
+            self._tell(result["diff"])
+        return result
 
     @contextlib.contextmanager
     def seen(self, without: Sequence[str]) -> Iterator[None]:
@@ -88,8 +88,8 @@ class Ahead:
 
     def _try_files(self, what: str, files: Mapping[str, str], room: str) -> dict[str, Any]:
         ((path, text),) = files.items()
-        if not os.environ.get(bundle.VARIABLE) and (said := apt_files.try_source(room, text)):
-            raise Refused(f"{what}: {shortened(said, 600)}. Fix: correct what it reports; apply tries it again")
+        if not os.environ.get(bundle.VARIABLE) and (problem := apt_files.try_source(room, text)):
+            raise Refused(f"{what}: {shortened(problem, 600)}. Fix: correct what it reports; apply tries it again")
         return {"changed": True, "comes": True, "diff": [{"after_header": path, "after": text}]}
 
     def _tell(self, files: Sequence[Mapping[str, str]]) -> None:
@@ -98,7 +98,9 @@ class Ahead:
         for file in files:
             lines += [f"@file {file['after_header']}", *(f" {line}" for line in file["after"].splitlines())]
         if self._family != "debian":  # the key is the last of the two
-            lines += [f"@rpmkey {one['fingerprint'].lower()}-0" for one in openpgp.keys(files[-1]["after"])]
+            lines += [
+                f"@rpmkey {public_key['fingerprint'].lower()}-0" for public_key in openpgp.keys(files[-1]["after"])
+            ]
         with open(self._told, "a", encoding="utf-8") as told:
             told.write("".join(f"{line}\n" for line in lines))
 
@@ -201,7 +203,7 @@ def _remove_leftovers(place: str) -> None:
 
 
 def _is_list_of_dnf(path: str) -> bool:
-    """Whether dnf replaces this file of its cache, and never writes into it."""
+    """Return whether dnf replaces this file of its cache, and never writes into it."""
     folder, name = os.path.split(path)
     return (
         os.path.basename(folder) == "repodata"
@@ -210,14 +212,14 @@ def _is_list_of_dnf(path: str) -> bool:
     )
 
 
-def _link(source: str, target: str, wanted: Callable[[str], bool] = lambda _: True) -> None:
+def _link(source: str, target: str, is_selected: Callable[[str], bool] = lambda _: True) -> None:
     """Have links to the files below a folder in folders of the same names; to what is there already, none."""
     for folder, _, names in os.walk(source):
-        here = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
+        destination = os.path.normpath(os.path.join(target, os.path.relpath(folder, source)))
         for name in names:
-            path, place = os.path.join(folder, name), os.path.join(here, name)
-            if wanted(path) and not os.path.lexists(place):
-                os.makedirs(here, mode=0o755, exist_ok=True)
+            path, place = os.path.join(folder, name), os.path.join(destination, name)
+            if is_selected(path) and not os.path.lexists(place):
+                os.makedirs(destination, mode=0o755, exist_ok=True)
                 os.symlink(os.path.abspath(path), place)
 
 
@@ -236,7 +238,7 @@ def _in_time(what: str) -> Iterator[None]:
         )
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    bounds = [one for one in (soft, hard, LARGEST) if one != resource.RLIM_INFINITY]
+    bounds = [limit for limit in (soft, hard, LARGEST) if limit != resource.RLIM_INFINITY]
     before = signal.signal(signal.SIGALRM, end)
     resource.setrlimit(resource.RLIMIT_FSIZE, (min(bounds), hard))
     signal.setitimer(signal.ITIMER_REAL, SECONDS)

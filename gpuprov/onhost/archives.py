@@ -9,7 +9,7 @@ import zlib
 
 MOST_BYTES = 16 << 30
 MOST_ENTRIES = 200000
-"""What an archive may hold at most; AWS's installer has some hundred entries and about a GiB."""
+"""The most entries an archive may have; AWS's installer has some hundred entries and about a GiB."""
 
 BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError)
 try:
@@ -21,7 +21,7 @@ else:
 
 
 class Unsafe(Exception):
-    """Why an archive is not unpacked; one line."""
+    """The reason why an archive is not unpacked; one line."""
 
 
 def unpack(archive: str, into: str) -> None:

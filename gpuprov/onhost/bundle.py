@@ -1,4 +1,5 @@
-"""Whether a bundle's packages are on this host: a run that is to see them alone stops where they are not, and asks no other source."""
+"""Check of a bundle's packages on this host: a run that must use them alone stops if they are missing, and asks no
+other source."""
 
 from __future__ import annotations
 

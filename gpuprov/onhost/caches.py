@@ -1,4 +1,4 @@
-"""Where the user who runs Ansible keeps what can be had again."""
+"""Folders for data that can be fetched again, of the user who runs Ansible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What containers find GPUs by, made as the GPUs of this host are now: links in /dev/char, and one CDI specification."""
+"""Generation of what containers need to find the current GPUs of this host: links in /dev/char, and one CDI
+specification."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from typing import NamedTuple, Sequence
 
 SPECIFICATION = "nvidia.yaml"
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
-"""Where engines look for specifications."""
+"""Directories in which engines look for specifications."""
 UVM = "/dev/nvidia-uvm"
 """What CUDA opens first, and no kernel makes: a specification that is generated without it gives GPUs on which no program runs.
 https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
@@ -33,7 +34,7 @@ CORRUPTED_INFOROM = 14
 
 
 class Refused(Exception):
-    """What no specification can be made of; one line."""
+    """The reason why no specification can be generated; one line."""
 
 
 class Ran(NamedTuple):
@@ -50,13 +51,13 @@ def settle(directory: str, *, check: bool) -> list[str]:
 
 def unlinked() -> list[str]:
     """NVIDIA's device files without a link in /dev/char: systemd takes them from containers at a daemon-reload."""
-    found = []
+    missing = []
     for path in sorted(glob.glob(DEVICES)):
         state = os.stat(path)
         number = f"{os.major(state.st_rdev)}:{os.minor(state.st_rdev)}"
         if stat.S_ISCHR(state.st_mode) and not os.path.exists(os.path.join(BY_NUMBER, number)):
-            found.append(path)
-    return found
+            missing.append(path)
+    return missing
 
 
 def _link(check: bool) -> list[str]:
@@ -74,8 +75,8 @@ def _specify(directory: str, check: bool) -> list[str]:
     changed = []
     if listed in (0, CORRUPTED_INFOROM) and _generate(os.path.join(directory, SPECIFICATION), check):
         changed.append(f"{os.path.join(directory, SPECIFICATION)}: made anew")
-    others = [os.path.join(one, SPECIFICATION) for one in DIRECTORIES if one != directory]
-    for path in others if listed == 0 else ():
+    other_files = [os.path.join(folder, SPECIFICATION) for folder in DIRECTORIES if folder != directory]
+    for path in other_files if listed == 0 else ():
         if os.path.lexists(path):
             changed.append(f"{path}: removed, which engines would take too")
             if not check:
@@ -104,13 +105,13 @@ def _generate(path: str, check: bool) -> bool:
 
 def settings() -> dict[str, str]:
     """NVIDIA's variables of the site's file, as systemd reads them."""
-    found = {}
+    values = {}
     with contextlib.suppress(OSError), open(SETTINGS, encoding="utf-8", errors="replace") as file:
         for line in file:
             name, _, value = line.strip().partition("=")
             if re.match(r"NVIDIA_CTK_[A-Z_]+\Z", name):
-                found[name] = re.sub(r"""\A(["'])(.*)\1\Z""", r"\2", value.strip())
-    return found
+                values[name] = re.sub(r"""\A(["'])(.*)\1\Z""", r"\2", value.strip())
+    return values
 
 
 def _run(argv: Sequence[str], **more: str) -> Ran:

@@ -36,23 +36,24 @@ KINDS: dict[str, ModuleType] = {"debian": kept_debs, "redhat": kept_rpms, "suse"
 OFFERS = frozenset(
     ((kept_debs.SOURCE, f"file:{POOL}"), *((path, f"file://{kept_rpms.FOLDER}") for path in kept_rpms.SOURCES.values()))
 )
-"""By what a package manager gets the files, while a rollback runs: the file that says it, and the address in it."""
+"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in
+it."""
 MOST = 3
 """Checkpoints that are kept: the newest."""
 BYTES = 2 << 30
 """The most that the files of one checkpoint take."""
 FREE = 2 << 30
-"""What is left free on the disk all the same."""
+"""Bytes that stay free on the disk."""
 
 
-def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
+def keep(request: Mapping[str, Any]) -> dict[str, Any]:
     """Write a checkpoint, with the packages that are held now; the oldest go."""
-    run = _name(asked["run"])
-    _refuse_others(asked["owner"])
+    run = _name(request["run"])
+    _refuse_others(request["owner"])
     _withdraw()
     _folder(FOLDER, 0o700)
     packages, files, left_out = _packages()
-    made = {**asked["checkpoint"], "run": run, "at": _now(), "packages": packages, "files": files}
+    made = {**request["checkpoint"], "run": run, "at": _now(), "packages": packages, "files": files}
     _folder(f"{FOLDER}/{run}", 0o700)
     write(f"{FOLDER}/{run}/checkpoint.json", json.dumps(made) + "\n", 0o600)
     _came_to(run)
@@ -62,22 +63,22 @@ def keep(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"kept": run, "left_out": left_out}
 
 
-def begin(asked: Mapping[str, Any]) -> dict[str, Any]:
+def begin(request: Mapping[str, Any]) -> dict[str, Any]:
     """Take the host's lock, note where the host goes back to, and have its package manager offer the kept files. `offered` and
     `missing`: of what no repository has any more, or `unasked`, why they could not be asked. `locked`: what `lock.take` says where
     another run has the lock. Where offering fails, the host is left alone."""
-    run, owner = _name(asked["run"]), asked["owner"]
+    run, owner = _name(request["run"]), request["owner"]
     kept = _read(run)
-    taken = lock.take(owner, asked.get("broken", ()), asked.get("stale"))
+    taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
     if not taken["taken"]:
         return {"locked": taken}
     try:
         target = _target()
         before = target.get("before", "") if target.get("of") == owner["run"] else target.get("run", "")
         write(TARGET, json.dumps({"run": run, "of": owner["run"], "before": before}) + "\n", 0o600)
-        told = _offered(kept)
+        offered = _offered(kept)
         lock.renew(owner)
-        return told
+        return offered
     except BaseException:
         with contextlib.suppress(OSError):
             end({"over": True, "owner": owner})
@@ -98,34 +99,34 @@ def _offered(kept: Mapping[str, Any]) -> dict[str, Any]:
     lacking = {name: version for name, version in kept["packages"].items() if version not in offered.get(name, ())}
     if good:  # also those that the host's lists have: its mirror may have dropped them since
         kind.offer(good, POOL)
-    here = sorted(name for name, version in lacking.items() if any(is_of(file, name, version) for file in good))
-    return {"offered": here, "missing": sorted(lacking.keys() - {*here}), "unasked": unasked}
+    present = sorted(name for name, version in lacking.items() if any(is_of(file, name, version) for file in good))
+    return {"offered": present, "missing": sorted(lacking.keys() - {*present}), "unasked": unasked}
 
 
-def end(asked: Mapping[str, Any]) -> dict[str, Any]:
+def end(request: Mapping[str, Any]) -> dict[str, Any]:
     """Withdraw what `begin` offered, and give the lock back. `over`: the host was left alone, and what stood in TARGET before stands
     there again. `there`: the checkpoint that it has come to. What another run has begun since stays.
 
     A rollback that is killed now has told nobody that the host is back: done again it goes there, and no further (`told`)."""
-    owner = asked["owner"]
+    owner = request["owner"]
     try:
         target = _target()
         if target.get("of") == owner["run"] and not _is_others(owner):
             _withdraw()
-            if asked.get("there"):
-                _came_to(_name(asked["there"]))
-            if asked.get("over") and target.get("before"):
+            if request.get("there"):
+                _came_to(_name(request["there"]))
+            if request.get("over") and target.get("before"):
                 write(TARGET, json.dumps({"run": target["before"]}) + "\n", 0o600)
-            elif asked.get("over"):
+            elif request.get("over"):
                 os.unlink(TARGET)
     finally:
         lock.release(owner)
     return {}
 
 
-def told(asked: Mapping[str, Any]) -> dict[str, Any]:
+def told(request: Mapping[str, Any]) -> dict[str, Any]:
     """Forget where a rollback went: it has said that the host is there."""
-    if _target().get("of") == asked["owner"]["run"]:
+    if _target().get("of") == request["owner"]["run"]:
         os.unlink(TARGET)
     return {}
 
@@ -141,11 +142,11 @@ def _refuse_others(owner: Mapping[str, Any]) -> None:
 
 
 def _target() -> dict[str, Any]:
-    """What a rollback has noted; nothing where none has begun, or the note is damaged."""
+    """Return a rollback's record; empty if none has begun or the record is damaged."""
     with contextlib.suppress(OSError, ValueError), open(TARGET, encoding="utf-8") as file:
-        found = json.load(file)
-        if isinstance(found, dict):
-            return found
+        content = json.load(file)
+        if isinstance(content, dict):
+            return content
     return {}
 
 
@@ -154,57 +155,57 @@ def _came_to(run: str) -> None:
 
 
 def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """What is held, with all that was built from one source with it, at its exact version; the files of it, with their digests; what
-    there is no file of."""
+    """Return the held packages, and all that were built from the same source, with their exact versions; their files
+    with digests; and the packages without a file."""
     kind = KINDS.get(family.here())
     if kind is None:
         return {}, {}, []
-    mine = kind.mine()
+    packages_held = kind.mine()
     _folder(POOL, 0o755)
     known = _known()
-    kind.bring([one for one in _fitting(mine) if not _length(one)], POOL, FREE)
+    kind.bring([missing for missing in _fitting(packages_held) if not _length(missing)], POOL, FREE)
     settle([POOL])  # a checkpoint names what is there also after a loss of power
     files: dict[str, str] = {}
     left_out = []
     size = 0
-    for one in mine:
-        place, length = f"{POOL}/{one.file}", _length(one)
+    for package in packages_held:
+        place, length = f"{POOL}/{package.file}", _length(package)
         if not length or size + length > BYTES:
-            left_out.append(one.name)
+            left_out.append(package.name)
             continue
         os.chmod(place, 0o644)
         size += length
-        files[one.file] = known.get(one.file) or digest(place)
-    return {one.name: one.version for one in mine}, files, left_out
+        files[package.file] = known.get(package.file) or digest(place)
+    return {item.name: item.version for item in packages_held}, files, left_out
 
 
-def _fitting(mine: Sequence[Kept]) -> Iterator[Kept]:
+def _fitting(packages: Sequence[Kept]) -> Iterator[Kept]:
     """Those for which there is room: what would be left out is not downloaded either."""
     size = 0
-    for one in mine:
-        length = _length(one) or one.size
+    for package in packages:
+        length = _length(package) or package.size
         if size + length <= BYTES:
             size += length
-            yield one
+            yield package
 
 
-def _length(one: Kept) -> int:
+def _length(package: Kept) -> int:
     """Bytes of its file in the pool; 0 where it is not there."""
-    place = f"{POOL}/{one.file}"
+    place = f"{POOL}/{package.file}"
     return os.path.getsize(place) if os.path.exists(place) else 0
 
 
 def _known() -> dict[str, str]:
     """The pool's files that are as a checkpoint names them. The others go: one that was cut off has its whole name, too."""
-    named = {entry for one in _all() for entry in one.get("files", {}).items()}
-    found = {}
+    named = {entry for checkpoint in _all() for entry in checkpoint.get("files", {}).items()}
+    good = {}
     for file in os.listdir(POOL):
         content = digest(f"{POOL}/{file}")
         if (file, content) in named:
-            found[file] = content
+            good[file] = content
         else:
             os.unlink(f"{POOL}/{file}")
-    return found
+    return good
 
 
 def _withdraw() -> None:
@@ -216,13 +217,15 @@ def _withdraw() -> None:
 def _prune() -> None:
     """Checkpoints beyond the newest go, and those of which a newer one is the like; then files that none of them names."""
     kept: list[dict[str, Any]] = []
-    for one in sorted(_all(), key=lambda one: str(one.get("at")), reverse=True):
-        alike = any((one.get("spec"), one.get("packages")) == (each["spec"], each["packages"]) for each in kept)
+    for checkpoint in sorted(_all(), key=lambda item: str(item.get("at")), reverse=True):
+        alike = any(
+            (checkpoint.get("spec"), checkpoint.get("packages")) == (each["spec"], each["packages"]) for each in kept
+        )
         if alike or len(kept) == MOST:
-            shutil.rmtree(f"{FOLDER}/{one['run']}")
+            shutil.rmtree(f"{FOLDER}/{checkpoint['run']}")
         else:
-            kept.append(one)
-    named = {file for one in kept for file in one.get("files", ())}
+            kept.append(checkpoint)
+    named = {file for entry in kept for file in entry.get("files", ())}
     for file in os.listdir(POOL) if os.path.isdir(POOL) else ():
         if file not in named:
             os.unlink(f"{POOL}/{file}")
@@ -236,10 +239,10 @@ def _all() -> Iterator[dict[str, Any]]:
 
 def _read(run: str) -> dict[str, Any]:
     with open(f"{FOLDER}/{run}/checkpoint.json", encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-    if found["run"] != run:
+        content: dict[str, Any] = json.load(file)
+    if content["run"] != run:
         raise ValueError(f"{FOLDER}/{run} is another run's")
-    return found
+    return content
 
 
 def _name(run: object) -> str:
@@ -269,10 +272,10 @@ def _alone() -> Iterator[None]:
 def main() -> None:
     """The program."""
     os.umask(0o022)
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
         with _alone():
-            answer = {"keep": keep, "begin": begin, "end": end, "told": told}[asked["action"]](asked)
+            answer = {"keep": keep, "begin": begin, "end": end, "told": told}[request["action"]](request)
     except (OSError, ValueError, KeyError, TypeError, Refused) as error:
         answer = {"problem": str(error) or type(error).__name__}
     print(json.dumps(answer))

@@ -1,6 +1,7 @@
-"""Who holds the GPUs of this host: users' processes, and services that may be stopped for a while and are started again.
+"""Processes and services that hold the GPUs of this host: users' processes, and services that may be stopped and
+restarted.
 
-What was stopped is noted in /run, so that whatever run comes next can start it again.
+Stopped services are recorded in /run, so that any later run can start them again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from .systemd import is_active, show, systemctl
 
 STOPPED = "/run/gpuprov/stopped"
 DEVICE = "/dev/nvidia"
-"""What the paths of NVIDIA's device files begin with."""
+"""Prefix of the paths of NVIDIA's device files."""
 LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>vfio\d+))\Z")
 """A group of devices, or one device, that a program has for a virtual machine: https://docs.kernel.org/driver-api/vfio.html"""
 SYS = "/sys"
 NVIDIA = "0x10de"
 NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
-"""What a stop goes on to: https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
+"""Properties along which a stop propagates:
+https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
 RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
 """The unit by which gpuprov keeps GPUs initialised where there is no nvidia-persistenced."""
@@ -38,14 +40,14 @@ def holders(services: Collection[str], *, guests: bool = False) -> list[str]:
     Raises OSError where processes cannot be looked at: nobody is an answer only where it can be seen to be one.
     """
     os.readlink(f"/proc/{os.getpid()}/cwd")
-    found = []
+    processes = []
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         with contextlib.suppress(OSError):
             if any(path.startswith(DEVICE) or (guests and _is_lent(path)) for path in _open_files(pid)):
                 unit = unit_of(pid)
                 if not any(known and fnmatchcase(unit, known) for known in (*services, OURS)):
-                    found.append(_described(pid, unit))
-    return found
+                    processes.append(_described(pid, unit))
+    return processes
 
 
 def _open_files(pid: str) -> Iterator[str]:
@@ -55,16 +57,16 @@ def _open_files(pid: str) -> Iterator[str]:
 
 
 def _is_lent(path: str) -> bool:
-    """Whether the file is vfio's, of a device of NVIDIA, or of a part of one (mdev)."""
-    found = LENT.match(path)
-    if not found:
+    """Return whether the file is vfio's, for a device of NVIDIA or for a part of one (mdev)."""
+    match = LENT.match(path)
+    if not match:
         return False
-    places = [f"{SYS}/class/vfio-dev/{found['device']}/device"]
-    if found["group"]:
-        group = f"{SYS}/kernel/iommu_groups/{found['group']}/devices"
+    places = [f"{SYS}/class/vfio-dev/{match['device']}/device"]
+    if match["group"]:
+        group = f"{SYS}/kernel/iommu_groups/{match['group']}/devices"
         places = [f"{group}/{name}" for name in (os.listdir(group) if os.path.isdir(group) else ())]
     real = [os.path.realpath(place) for place in places]
-    return any(read(f"{at}/vendor").strip() == NVIDIA for one in real for at in (one, os.path.dirname(one)))
+    return any(read(f"{at}/vendor").strip() == NVIDIA for path in real for at in (path, os.path.dirname(path)))
 
 
 def _described(pid: str, unit: str) -> str:
@@ -108,7 +110,8 @@ def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
 
 
 def noted(services: Sequence[str]) -> list[str]:
-    """What was stopped, in the order in which it is started: the reverse. Fabric Manager before DCGM, says its guide."""
+    """List the stopped services in the order in which they are started, the reverse: Fabric Manager before DCGM, says
+    its guide."""
     try:
         names = sorted(name for name in os.listdir(STOPPED) if not name.startswith("."))
     except FileNotFoundError:

@@ -60,47 +60,47 @@ def entries() -> dict[str, list[str]]:
     fallback = re.search(r'set kernelopts="(.*)"', read(BOOT + "/grub2/grub.cfg"))
     environment = {"kernelopts": fallback.group(1)} if fallback else {}
     environment.update(re.findall(r"^(\w+)=(.*)$", read(BOOT + "/grub2/grubenv"), re.MULTILINE))
-    found = {}
+    command_lines = {}
     for path in sorted(glob.glob(BOOT + "/loader/entries/*.conf")):
         options = " ".join(re.findall(r"^options[ \t]+(.*)$", read(path), re.MULTILINE))
-        found[path] = expanded(options, environment)
-    if not found:
+        command_lines[path] = expanded(options, environment)
+    if not command_lines:
         for path in [BOOT + "/grub2/grub.cfg"] + glob.glob(BOOT + "/efi/EFI/*/grub.cfg"):
             for kernel, options in re.findall(r"^\s*linux(?:efi|16)?\s+(\S+)[ \t]*(.*)$", read(path), re.MULTILINE):
-                found[path + " " + kernel] = options.split()
-    return found
+                command_lines[path + " " + kernel] = options.split()
+    return command_lines
 
 
 def setting(text: str) -> tuple[int, int, str, list[str]]:
     """(start, end, quotes, words) of the line of GRUB's defaults that counts, the last one."""
-    found, given = list(SETTING.finditer(text)), GIVEN.findall(text)
-    if len(found) != len(given):
+    matches, given = list(SETTING.finditer(text)), GIVEN.findall(text)
+    if len(matches) != len(given):
         raise OSError(f'{DEFAULTS} has {given[-1].strip()}; write it as GRUB_CMDLINE_LINUX="...", on one line')
-    if not found:
+    if not matches:
         return 0, 0, "", []
-    value = found[-1].group(1)
+    value = matches[-1].group(1)
     quote = value[:1] if value[:1] in ('"', "'") else ""
-    return found[-1].start(), found[-1].end(), quote, (value[1:-1] if quote else value).split()
+    return matches[-1].start(), matches[-1].end(), quote, (value[1:-1] if quote else value).split()
 
 
 def inherited() -> dict[str, list[str]]:
     """The words that entries of later kernels will have, by file."""
-    found = {DEFAULTS: setting(read(DEFAULTS))[3]} if os.path.exists(DEFAULTS) else {}
+    command_lines = {DEFAULTS: setting(read(DEFAULTS))[3]} if os.path.exists(DEFAULTS) else {}
     if read(INHERITED).strip():
-        found[INHERITED] = read(INHERITED).split()
-    return found
+        command_lines[INHERITED] = read(INHERITED).split()
+    return command_lines
 
 
-def wrong(words: Sequence[str], wanted: Sequence[str], unwanted: Sequence[str]) -> bool:
-    """Whether words lack one that is wanted, or have one that is not."""
+def wrong(words: Sequence[str], desired: Sequence[str], unwanted: Sequence[str]) -> bool:
+    """Return whether words lack one that is wanted, or include one that is not."""
     have = pairs(words)
-    return any(have.get(key) != value for key, value in pairs(wanted).items()) or any(key in have for key in unwanted)
+    return any(have.get(key) != value for key, value in pairs(desired).items()) or any(key in have for key in unwanted)
 
 
-def settled(words: Sequence[str], wanted: Sequence[str], unwanted: Sequence[str]) -> list[str]:
+def settled(words: Sequence[str], desired: Sequence[str], unwanted: Sequence[str]) -> list[str]:
     """The words with those that are wanted, each key once, and without those that are not."""
-    gone = set(pairs(wanted)) | set(unwanted)
-    return [word for word in words if word.partition("=")[0] not in gone] + list(wanted)
+    gone = set(pairs(desired)) | set(unwanted)
+    return [word for word in words if word.partition("=")[0] not in gone] + list(desired)
 
 
 def inherit(path: str, words: Sequence[str]) -> None:
@@ -116,11 +116,11 @@ def inherit(path: str, words: Sequence[str]) -> None:
     replace(path, text[:start] + "GRUB_CMDLINE_LINUX=" + value + text[end:])
 
 
-def grubby(wanted: Sequence[str], unwanted: Sequence[str]) -> str:
+def grubby(desired: Sequence[str], unwanted: Sequence[str]) -> str:
     """Change every entry. grubby takes an option and its value as two words in all its versions."""
     command = ["grubby", "--update-kernel", "ALL"]
     command += ["--remove-args", " ".join(unwanted)] if unwanted else []
-    command += ["--args", " ".join(wanted)] if wanted else []
+    command += ["--args", " ".join(desired)] if desired else []
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
     )
@@ -136,43 +136,43 @@ def remade() -> str:
     return " ".join(done.stdout.split())
 
 
-def check(wanted: Sequence[str]) -> list[str]:
-    """What differs. Raises OSError for a line of the site's that cannot be written anew."""
+def check(desired: Sequence[str]) -> list[str]:
+    """List the differences. Raises OSError for a line of the site's that cannot be rewritten."""
     earlier = read(RECORD).split()
-    if not wanted and not earlier:
+    if not desired and not earlier:
         return []
-    unwanted = _unwanted(earlier, wanted)
-    differing = [name for name, words in {**entries(), **inherited()}.items() if wrong(words, wanted, unwanted)]
-    return differing or ([RECORD] if sorted(pairs(wanted)) != sorted(earlier) else [])
+    unwanted = _unwanted(earlier, desired)
+    differing = [name for name, words in {**entries(), **inherited()}.items() if wrong(words, desired, unwanted)]
+    return differing or ([RECORD] if sorted(pairs(desired)) != sorted(earlier) else [])
 
 
-def write(wanted: Sequence[str]) -> str:
+def write(desired: Sequence[str]) -> str:
     """Put right what `check` lists; what could not be, in words, or nothing. Raises OSError as `check` does."""
     earlier = read(RECORD).split()
-    if not wanted and not earlier:
+    if not desired and not earlier:
         return ""
-    unwanted = _unwanted(earlier, wanted)
-    differing = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
-    late = [name for name, words in inherited().items() if wrong(words, wanted, unwanted)]
+    unwanted = _unwanted(earlier, desired)
+    differing = [name for name, words in entries().items() if wrong(words, desired, unwanted)]
+    late = [name for name, words in inherited().items() if wrong(words, desired, unwanted)]
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
-    replace(RECORD, "\n".join(sorted(set(earlier) | set(pairs(wanted)))) + "\n")
+    replace(RECORD, "\n".join(sorted(set(earlier) | set(pairs(desired)))) + "\n")
     by_grubby = shutil.which("grubby") is not None
-    said = grubby(wanted, unwanted) if differing and by_grubby else ""
+    error = grubby(desired, unwanted) if differing and by_grubby else ""
     for name, words in inherited().items():
         if name in late:
-            inherit(name, settled(words, wanted, unwanted))
+            inherit(name, settled(words, desired, unwanted))
     if not by_grubby:
-        said = remade()
-    left = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
-    if left:
+        error = remade()
+    missing = [name for name, words in entries().items() if wrong(words, desired, unwanted)]
+    if missing:
         by = "grubby" if by_grubby else "grub2-mkconfig"
-        return f"{by} left {', '.join(left)} as it was" + (f": {said}" if said else "")
-    if wanted:
-        replace(RECORD, "\n".join(sorted(pairs(wanted))) + "\n")
+        return f"{by} left {', '.join(missing)} as it was" + (f": {error}" if error else "")
+    if desired:
+        replace(RECORD, "\n".join(sorted(pairs(desired))) + "\n")
     else:
         os.remove(RECORD)
     return ""
 
 
-def _unwanted(earlier: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    return sorted(set(earlier) - set(pairs(wanted)))
+def _unwanted(earlier: Sequence[str], desired: Sequence[str]) -> list[str]:
+    return sorted(set(earlier) - set(pairs(desired)))

@@ -19,7 +19,7 @@ DONE = ".done"
 
 
 class Refused(Exception):
-    """Why the package source cannot be had; one line."""
+    """The reason why the package source is not available; one line."""
 
 
 def add(package: str, named: str) -> None:

@@ -16,7 +16,7 @@ from .archives import Unsafe, unpack
 from .files import digest
 
 RECORD = "/var/lib/gpuprov/efa.json"
-"""What was run last: the archive's SHA-256 and the options."""
+"""The record of the last run: the archive's SHA-256 and the options."""
 MODULE = "/sys/module/efa"
 FOLDER, PROGRAM = "aws-efa-installer", "efa_installer.sh"
 MPI = {"none": ["--skip-mpi"], "openmpi4": ["--mpi=openmpi4"], "openmpi5": ["--mpi=openmpi5"], "both": []}
@@ -24,18 +24,19 @@ PATIENCE = 1800
 
 
 class EfaError(Exception):
-    """Why it cannot be; one line."""
+    """The reason why the step failed; one line."""
 
 
-def options(asked: Mapping[str, Any]) -> list[str]:
+def options(params: Mapping[str, Any]) -> list[str]:
     """The installer's options. `asked`: kmod, plugin (bools), mpi. Its own test is left out: the checks look further."""
-    kmod = [] if asked["kmod"] else ["--skip-kmod"]
-    plugin = [] if asked["plugin"] else ["--skip-plugin"]
-    return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(asked["mpi"])]]
+    kmod = [] if params["kmod"] else ["--skip-kmod"]
+    plugin = [] if params["plugin"] else ["--skip-plugin"]
+    return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(params["mpi"])]]
 
 
 def due(record: str, sha256: str, wanted: list[str]) -> str:
-    """Why the installer has to run; empty where it ran already, just so. `record`: the text of the file RECORD."""
+    """Return the reason why the installer has to run; "" if it has run in the same way. `record`: the contents of the
+    file RECORD."""
     try:
         last = json.loads(record) if record else {}
     except ValueError:
@@ -45,7 +46,7 @@ def due(record: str, sha256: str, wanted: list[str]) -> str:
     if last["sha256"] != sha256:
         return "gpuprov ran the one with SHA-256 {}".format(last["sha256"])
     if last.get("options") != wanted:
-        return "it ran with {}".format(" ".join(str(one) for one in last.get("options") or ["no options"]))
+        return "it ran with {}".format(" ".join(str(option) for option in last.get("options") or ["no options"]))
     return ""
 
 
@@ -72,9 +73,9 @@ def unpacked(archive: str, into: str) -> str:
 
 def install(archive: str, sha256: str, wanted: list[str]) -> str:
     """Run the installer of this archive; its last words. Raises EfaError."""
-    found = digest(archive)
-    if found != sha256:
-        raise EfaError(f"{archive} has SHA-256 {found}, and the spec says {sha256}; nothing was run")
+    checksum = digest(archive)
+    if checksum != sha256:
+        raise EfaError(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was run")
     with tempfile.TemporaryDirectory(prefix="gpuprov-efa-", dir="/var/tmp") as into:
         folder = unpacked(archive, into)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
@@ -85,19 +86,19 @@ def install(archive: str, sha256: str, wanted: list[str]) -> str:
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise EfaError(f"{PROGRAM} did not end within {PATIENCE // 60} minutes") from error
-    said = done.stdout.decode("utf-8", "replace")
+    output = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
-        last = " | ".join(said.split("\n")[-12:]).strip(" |")
+        last = " | ".join(output.split("\n")[-12:]).strip(" |")
         raise EfaError(f"{PROGRAM} ended with {done.returncode}: {last}")
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     with open(RECORD + ".new", "w", encoding="utf-8") as file:
         json.dump({"sha256": sha256, "options": wanted}, file)
     os.replace(RECORD + ".new", RECORD)
-    return said[-2000:]
+    return output[-2000:]
 
 
 def said_by(*command: str) -> str:
-    """What a program prints; empty where it fails."""
+    """Return the output of a program; "" if it fails."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -106,9 +107,10 @@ def said_by(*command: str) -> str:
 
 
 def stale() -> bool:
-    """Whether another build of the driver is loaded than the one on disk.
+    """Return whether the loaded driver is another build than the one on disk.
 
-    The kernel's own has no version, and a srcversion only where the kernel was built with MODULE_SRCVERSION_ALL, as Debian's is not.
+    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, as
+    Debian's is not.
     """
     if not said_by("modinfo", "-n", "efa"):
         return False

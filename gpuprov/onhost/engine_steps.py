@@ -26,7 +26,7 @@ WRITTEN = "written.json"
 
 
 def read(script: str) -> dict[str, Any]:
-    """What the probe says."""
+    """Return the probe's answer."""
     done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     return {"text": done.stdout.decode(errors="replace")}
 
@@ -159,11 +159,11 @@ def _refuse_bytes(path: str, content: bytes) -> None:
 
 
 def _texts(paths: Sequence[str]) -> dict[str, str]:
-    found = {}
+    texts = {}
     for path in paths:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
-            found[path] = file.read()
-    return found
+            texts[path] = file.read()
+    return texts
 
 
 def _digests(paths: Sequence[str]) -> dict[str, str]:
@@ -171,6 +171,6 @@ def _digests(paths: Sequence[str]) -> dict[str, str]:
     return {path: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() for path, text in texts.items()}
 
 
-def _complaint(said: bytes) -> str:
+def _complaint(output: bytes) -> str:
     """nvidia-ctk's own words; all that it says stands in one line of its log."""
-    return said.decode(errors="replace").strip().partition("\n")[0].rpartition("msg=")[2]
+    return output.decode(errors="replace").strip().partition("\n")[0].rpartition("msg=")[2]

@@ -21,14 +21,14 @@ PATIENCE = 1800
 
 
 class Failed(Exception):
-    """What went wrong, and the way out; one line."""
+    """The problem and its fix; one line."""
 
 
 def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]) -> None:
     """Run the installer of this archive, and record it. Raises Failed."""
-    if (found := digest(archive)) != sha256:
+    if (actual := digest(archive)) != sha256:
         raise Failed(
-            f"{archive} has SHA-256 {found or 'none'}, and the spec says {sha256}; nothing was run. Fix: apply again"
+            f"{archive} has SHA-256 {actual or 'none'}, and the spec says {sha256}; nothing was run. Fix: apply again"
         )
     script = _unpacked(archive)
     done = _run(
@@ -36,9 +36,9 @@ def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]
     )
     if done.returncode:
         lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
-        said = [line for line in lines if re.search("error|fail|unknown", line, re.IGNORECASE)]
+        errors = [line for line in lines if re.search("error|fail|unknown", line, re.IGNORECASE)]
         raise Failed(
-            f"Alibaba's installer of eRDMA failed: {said[-1] if said else f'status {int(done.returncode)}'}. "
+            f"Alibaba's installer of eRDMA failed: {errors[-1] if errors else f'status {int(done.returncode)}'}. "
             f"Fix: bash {script} --batch on the host says all; correct it and apply again"
         )
     write(RECORD, f"{sha256} {mode}\n")
@@ -48,20 +48,20 @@ def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]
 
 def _unpacked(archive: str) -> str:
     """The installer's program, unpacked into a folder that is new."""
-    way = "Fix: an archive of Alibaba's, erdma_installer-VERSION.tar.gz, and its sha256"
+    fix = "Fix: an archive of Alibaba's, erdma_installer-VERSION.tar.gz, and its sha256"
     shutil.rmtree(UNPACKED, ignore_errors=True)
     os.makedirs(UNPACKED, mode=0o700)
     try:
         unpack(archive, UNPACKED)
     except Unsafe as error:
-        raise Failed(f"{error}. {way}") from error
+        raise Failed(f"{error}. {fix}") from error
     for place in (
         UNPACKED,
         *sorted(entry.path for entry in os.scandir(UNPACKED) if entry.is_dir(follow_symlinks=False)),
     ):
         if os.path.isfile(os.path.join(place, PROGRAM)):
             return os.path.join(place, PROGRAM)
-    raise Failed(f"{archive} has no {PROGRAM}. {way}")
+    raise Failed(f"{archive} has no {PROGRAM}. {fix}")
 
 
 def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -80,8 +80,8 @@ def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
 
 def registered(status: str) -> str:
     """The newest version of erdma that `dkms status` knows; empty for none."""
-    found = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
-    return max(found, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
+    devices = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
+    return max(devices, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
 
 
 def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str) -> None:
@@ -95,9 +95,9 @@ def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str)
     if done.returncode:
         log = _last(f"{DKMS}/{version}/build/make.log")
         back = _restored(of, kernel, built, kept, environment)
-        said = " | ".join(filter(None, (*(done.stdout + done.stderr).splitlines()[-4:], *log, back)))
+        message = " | ".join(filter(None, (*(done.stdout + done.stderr).splitlines()[-4:], *log, back)))
         raise Failed(
-            f"the eRDMA driver could not be built for kernel {kernel}: {said}. "
+            f"the eRDMA driver could not be built for kernel {kernel}: {message}. "
             "Fix: remove that kernel, or have an installer whose driver builds for it"
         )
     _run(["depmod", kernel], {})

@@ -15,7 +15,7 @@ IDS: dict[str, str] = {
 
 def family_of(*names: str) -> str:
     """The family of a distribution with this ID and these words of ID_LIKE; empty if it is of none."""
-    known = {name.casefold(): found for name, found in IDS.items()}
+    known = {name.casefold(): family for name, family in IDS.items()}
     return next((known[name.casefold()] for name in names if name.casefold() in known), "")
 
 

@@ -19,15 +19,18 @@ def word(value: object) -> str:
 
 
 def taker(text: str) -> dict[str, str]:
-    """Who took the lock last, by the fence's text; nothing where that is damaged. Earlier versions noted no name."""
+    """Return who took the lock last, from the fence's text; empty if that is damaged. Earlier versions recorded no
+    name."""
     words = text.split()
     whole = len(words) in (5, 6) and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0])
     return dict(zip(("token", "run", "user", "host", "since", "name"), words)) if whole else {}
 
 
 def other_name(holder: Mapping[str, object], owner: Mapping[str, object]) -> str:
-    """By which other name the owner's run has the host, or was the last to have it; empty for none. `holder`: of the lock, or of the
-    fence, which knows the run and no process."""
+    """Return the other name under which the owner's run has the host or had it last; "" if none.
+
+    `holder`: of the lock, or of the fence, which records the run and no process.
+    """
     names = word(holder.get("name")), word(owner.get("name"))
     of_run = holder.get("run") == owner.get("run")
     of_process = "pid" in holder and all(

@@ -15,7 +15,7 @@ PATIENCE = 3600
 
 
 class Refused(Exception):
-    """What came is not what was asked for, or nothing came; its message says which."""
+    """The fetched file differs from the requested one, or nothing was fetched; the message says which."""
 
 
 class OtherDigest(Refused):
@@ -32,15 +32,15 @@ class Wanted(NamedTuple):
 
 
 def of_bundle(sha256: str) -> str:
-    """Where a bundle's own copy of a file lies on this host; empty in a run without a bundle."""
+    """Return the path of a bundle's own copy of a file on this host; "" in a run without a bundle."""
     bundle = os.environ.get("GPUPROV_BUNDLE", "")
     return os.path.join(bundle, "files", sha256) if bundle else ""
 
 
-def put(wanted: Wanted, parts: Iterable[bytes]) -> None:
+def put(desired: Wanted, parts: Iterable[bytes]) -> None:
     """Have it from its parts. Raises Refused; then nothing is left of what came."""
-    folder = os.path.dirname(wanted.path)
-    if wanted.mode == 0o600:
+    folder = os.path.dirname(desired.path)
+    if desired.mode == 0o600:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     else:
         make_folder(folder)
@@ -51,27 +51,27 @@ def put(wanted: Wanted, parts: Iterable[bytes]) -> None:
             size = 0
             for part in parts:
                 size += len(part)
-                if size > wanted.most:
-                    raise Refused(f"it is larger than {int(wanted.most >> 20)} MiB, and such a file is not")
+                if size > desired.most:
+                    raise Refused(f"it is larger than {int(desired.most >> 20)} MiB, and such a file is not")
                 total.update(part)
                 file.write(part)
-            os.fchmod(file.fileno(), wanted.mode)
+            os.fchmod(file.fileno(), desired.mode)
             file.flush()
             os.fsync(file.fileno())
-        if total.hexdigest() != wanted.sha256:
-            raise OtherDigest(f"its SHA-256 is {total.hexdigest()}, and the spec says {wanted.sha256}")
-        os.rename(aside, wanted.path)
+        if total.hexdigest() != desired.sha256:
+            raise OtherDigest(f"its SHA-256 is {total.hexdigest()}, and the spec says {desired.sha256}")
+        os.rename(aside, desired.path)
     except BaseException:
         os.unlink(aside)
         raise
 
 
-def put_file(wanted: Wanted, source: str) -> None:
+def put_file(desired: Wanted, source: str) -> None:
     """The same from a file of this machine."""
     with open(source, "rb") as file:
-        put(wanted, iter(lambda: file.read(PART), b""))
+        put(desired, iter(lambda: file.read(PART), b""))
 
 
-def put_answer(wanted: Wanted, ask: Callable[[], ContextManager[Any]]) -> None:
+def put_answer(desired: Wanted, ask: Callable[[], ContextManager[Any]]) -> None:
     """The same from a server, which `ask` asks; it has PATIENCE for all of it."""
-    put(wanted, received(ask, PATIENCE))
+    put(desired, received(ask, PATIENCE))

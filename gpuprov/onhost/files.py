@@ -15,20 +15,20 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 from . import lines
 
 PYTHON = "@PYTHON@"
-"""What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
+"""Placeholder in a unit's text for the Python that gpuprov's modules have on the host."""
 
 ABOVE = "/usr/local/lib/gpuprov"
-"""Where programs of gpuprov's lie on a host, and the packages that its units let Python find."""
+"""Folder of gpuprov's programs on a host, and of the packages that its units let Python find."""
 
 SETTINGS = "/etc/gpuprov"
-"""Where settings lie that programs of gpuprov's read."""
+"""Folder of the settings that gpuprov's programs read."""
 
 SETTLES = 300
 """Seconds that a file system may take to write what it has not written yet."""
 
 MOUNTS = "/proc/self/mounts"
 REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|autofs|fuse")
-"""How the kinds of file systems begin that others serve, or that may wait for others."""
+"""Prefixes of the types of file systems that are served by others, or may wait for others."""
 
 
 class Wanted(NamedTuple):
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What is, and what should be; None for a file that is not there. `mode`: only that differs."""
+    """The actual and the desired file; None for a file that does not exist. `mode`: only that differs."""
 
     path: str
     before: str | None
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
     mode: str = ""
 
     def shown(self) -> dict[str, str]:
-        """As Ansible shows a difference."""
+        """Return the difference in Ansible's format."""
         names = {"before_header": self.path, "after_header": self.path}
         if self.mode:
             before, after = self.mode.split(" -> ")
@@ -62,30 +62,30 @@ class Refused(Exception):
     """A path that holds something else than a file of root's; its message says what, and what to do."""
 
 
-def differences(wanted: list[Wanted]) -> list[Difference]:
-    """What has to change, in the order given. Raises Refused."""
-    found = [_difference(one) for one in wanted]
-    return [one for one in found if one is not None]
+def differences(desired: list[Wanted]) -> list[Difference]:
+    """List the files that have to change, in the given order. Raises Refused."""
+    pending = [_difference(file) for file in desired]
+    return [change for change in pending if change is not None]
 
 
-def bring_about(wanted: list[Wanted]) -> list[Difference]:
+def bring_about(desired: list[Wanted]) -> list[Difference]:
     """Write and remove what `differences` names; what changed. Folders that are missing are made with mode 0755."""
-    changed = differences(wanted)
-    by_path = {one.path: one for one in wanted}
+    changed = differences(desired)
+    by_path = {item.path: item for item in desired}
     for folder in own_folders(by_path):
         if os.path.isdir(folder) and not os.path.islink(folder):
             os.chmod(folder, 0o755)
             os.chown(folder, 0, 0)
     for difference in changed:
-        one = by_path[difference.path]
-        if one.content is None:
-            os.unlink(one.path)
-            _remove_empty_folders(one.path)
+        file = by_path[difference.path]
+        if file.content is None:
+            os.unlink(file.path)
+            _remove_empty_folders(file.path)
         elif difference.mode:
-            os.chmod(one.path, one.mode)
-            os.chown(one.path, 0, 0)
+            os.chmod(file.path, file.mode)
+            os.chown(file.path, 0, 0)
         else:
-            write(one.path, one.content, one.mode)
+            write(file.path, file.content, file.mode)
     return changed
 
 
@@ -140,14 +140,14 @@ def read(path: str) -> str:
 
 def digest(path: str) -> str:
     """The SHA-256 of a file; empty where it cannot be read."""
-    found = hashlib.sha256()
+    checksum = hashlib.sha256()
     try:
         with open(path, "rb") as file:
             for block in iter(lambda: file.read(1 << 20), b""):
-                found.update(block)
+                checksum.update(block)
     except OSError:
         return ""
-    return found.hexdigest()
+    return checksum.hexdigest()
 
 
 def remove(path: str) -> None:
@@ -192,14 +192,15 @@ def own_folders(paths: Iterable[str]) -> set[str]:
     return {folder for path in paths if (folder := os.path.dirname(path)).startswith(f"{ABOVE}/")}
 
 
-def extra(wanted: Sequence[Wanted]) -> list[Wanted]:
-    """What lies beside the files of these programs and is none of them, to be removed: Python would load it in their place."""
-    known = {one.path for one in wanted}
-    programs = [one.path for one in wanted if one.content is not None]
+def extra(desired: Sequence[Wanted]) -> list[Wanted]:
+    """List files to remove: those beside the files of these programs that are not theirs. Python would load them
+    instead."""
+    known = {file.path for file in desired}
+    programs = [file.path for file in desired if file.content is not None]
     places = [place for folder in own_folders(programs) for place, _, _ in os.walk(folder)]
-    there = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
+    paths = [os.path.join(place, name) for place in places for name in sorted(os.listdir(place))]
     return [
-        Wanted(path, None) for path in there if path not in known and (os.path.islink(path) or not os.path.isdir(path))
+        Wanted(path, None) for path in paths if path not in known and (os.path.islink(path) or not os.path.isdir(path))
     ]
 
 

@@ -22,7 +22,7 @@ ROLLBACK = ROOT + "/var/lib/gpuprov/checkpoints/target.json"
 PROGRAM = "/usr/local/lib/gpuprov/first_boot"
 """A folder with the package gpuprov_boot, which has the judge and what it needs."""
 OLD = "/usr/local/lib/gpuprov/first_boot_judge.py"
-"""What the unit of earlier versions ran."""
+"""The program of the unit of earlier versions."""
 UNIT = "gpuprov-first-boot.service"
 DRIVER = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
 UNIT_TEXT = """# Managed by gpuprov
@@ -79,7 +79,7 @@ def keep(run: str) -> str:
     for name, path in files.items():
         shutil.copyfile(path, f"{folder}/{name}.part")
         os.replace(f"{folder}/{name}.part", f"{folder}/{name}")
-    told = {
+    record = {
         "run": run,
         "boot_id": tools.text_of("/proc/sys/kernel/random/boot_id"),
         "kernel": kernel,
@@ -89,7 +89,7 @@ def keep(run: str) -> str:
         "answers": judge.answers(),
         "panic": tools.text_of(judge.PANIC),
     }
-    judge.note(told)
+    judge.note(record)
     return ""
 
 
@@ -132,10 +132,10 @@ def came_up() -> str:
             judge.settle()
             return ""
         without = ", without the NVIDIA driver, which was another before" if state.get("off") else ""
-        found = f"; {state['found']}" if state.get("found") else ""
+        details = f"; {state['found']}" if state.get("found") else ""
         kernel = state.get("kernel") or "the kernel that was kept"
         return (
-            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{found}): "
+            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{details}): "
             f"{judge.loader().NAME} has started it again as it was before, with {kernel}{without}. Fix: see its console, and "
             "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
         )
@@ -161,9 +161,9 @@ def _loaded() -> str:
 
 
 def _installed(kernel: str) -> str:
-    """Of the driver's module for this kernel, what `_loaded` says of a loaded one."""
+    """Describe the driver's module for this kernel, in the format of `_loaded`."""
     for name in ("nvidia", "nvidia-current"):
-        found = [tools.out(["modinfo", "-k", kernel, "-F", field, name]) for field in ("version", "srcversion")]
-        if any(found):
-            return " ".join(found).strip()
+        values = [tools.out(["modinfo", "-k", kernel, "-F", field, name]) for field in ("version", "srcversion")]
+        if any(values):
+            return " ".join(values).strip()
     return ""

@@ -77,8 +77,12 @@ def why_not(*, container: bool, menu: bool, environment: bool, layers: str, syst
 
 
 def odd(words: Sequence[str]) -> str:
-    found = [word for word in words if not PLAIN.fullmatch(word)]
-    return f"its command line has a word that GRUB's menu cannot hold as it is: {found[0]}" if found else ""
+    refused_words = [word for word in words if not PLAIN.fullmatch(word)]
+    return (
+        f"its command line has a word that GRUB's menu cannot hold as it is: {refused_words[0]}"
+        if refused_words
+        else ""
+    )
 
 
 def sources(kernel: str) -> dict[str, str]:

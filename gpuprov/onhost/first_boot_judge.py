@@ -57,17 +57,17 @@ def _first(known: dict[str, Any]) -> str:
     """
     if loader().readable() and not counted():
         return "no boot is counted"
-    found = _complete()
-    if found not in ("running", "degraded") and not _serves():
-        said = f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})"
+    state = _complete()
+    if state not in ("running", "degraded") and not _serves():
+        problem = f"it was not complete after {PATIENCE} s ({state or 'no answer of systemd'})"
         if works := _at_work():
-            said += f", and is left as it is for process {works}, which has a GPU open"
+            problem += f", and is left as it is for process {works}, which has a GPU open"
         with contextlib.suppress(OSError):
-            _noted(known, said)
+            _noted(known, problem)
         os.sync()
         if not works:
             tools.run(["systemctl", "reboot", "--force"])
-        return said
+        return problem
     if not counted() or not known:
         return "no boot is counted"
     if known["answers"] and not answers():
@@ -105,19 +105,19 @@ def settle() -> None:
 
 
 def _complete() -> str:
-    """What systemd says of the boot, once it is complete; what it says last where that does not come."""
-    until, found = time.monotonic() + PATIENCE, ""
+    """Wait for the boot to complete, and return systemd's state of it; the last state if it does not complete."""
+    until, state = time.monotonic() + PATIENCE, ""
     while time.monotonic() < until:
-        found = tools.run(["systemctl", "is-system-running"]).stdout.strip()
-        if found in ("running", "degraded"):
+        state = tools.run(["systemctl", "is-system-running"]).stdout.strip()
+        if state in ("running", "degraded"):
             break
         time.sleep(2)
-    return found
+    return state
 
 
 def _serves() -> bool:
-    """Whether the host has come up as far as its default target: a job that goes on for long, as a script of cloud-init, leaves
-    systemd "starting"."""
+    """Return whether the host has reached its default target: a long-running job, such as a script of cloud-init,
+    leaves systemd "starting"."""
     return tools.run(["systemctl", "is-active", "--quiet", "default.target"]).returncode == 0
 
 
@@ -134,9 +134,9 @@ def _at_work() -> str:
     return ""
 
 
-def _noted(state: dict[str, Any], found: str) -> str:
-    note({**state, "found": found})
-    return found
+def _noted(state: dict[str, Any], finding: str) -> str:
+    note({**state, "found": finding})
+    return finding
 
 
 def note(state: dict[str, Any]) -> None:
@@ -149,44 +149,45 @@ def _forget(known: dict[str, Any]) -> None:
 
 
 def drop() -> None:
-    """What was kept is not needed: nothing was changed that a boot could fail of."""
+    """Delete what was kept: nothing was changed that could make a boot fail."""
     if not counted() and os.path.exists(STATE):
         loader().drop(record())
         os.unlink(STATE)
 
 
 def counted() -> str:
-    """What the bootloader does at the next boot, ONCE or BACK; empty where it starts its own default."""
+    """Return the bootloader's choice for the next boot, ONCE or BACK; "" if it starts its own default."""
     return loader().counted()
 
 
 def record() -> dict[str, Any]:
-    """What was kept, and what became of it; empty where nothing is, or its record is damaged."""
+    """Return the record of what was kept, and what became of it; empty if there is none or it is damaged."""
     try:
         with open(STATE, encoding="utf-8") as file:
-            found = json.load(file)
-        return found if isinstance(found, dict) and found.get("kernel") else {}
+            content = json.load(file)
+        return content if isinstance(content, dict) and content.get("kernel") else {}
     except (OSError, ValueError):
         return {}
 
 
 def words_of_boot(*, own: bool = False) -> list[str]:
-    """Of the running kernel's command line, without what the bootloader and gpuprov put there; `own`: with what gpuprov put there."""
+    """Return the running kernel's command line without the words of the bootloader and gpuprov; with `own`, including
+    gpuprov's."""
     words = loader().words_of(text_of("/proc/cmdline").split())
     return words if own else without_first(words)
 
 
 def without_first(words: Sequence[str]) -> list[str]:
     """A command line without what was added for a first boot; the site may have a `panic=30` of its own."""
-    left = list(words)
-    for word in FIRST if FIRST[0] in left else ():
-        if word in left:
-            left.remove(word)
-    return left
+    remaining = list(words)
+    for word in FIRST if FIRST[0] in remaining else ():
+        if word in remaining:
+            remaining.remove(word)
+    return remaining
 
 
 def newer(kernel: str) -> bool:
-    """Whether a newer kernel than this one is there, which the bootloader would start of its own accord."""
+    """Return whether a newer kernel than this one is installed, which the bootloader would start by default."""
     return newest() not in ("", kernel)
 
 

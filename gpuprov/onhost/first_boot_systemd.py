@@ -23,14 +23,14 @@ FIRST_ENTRY, KEPT_ENTRY = "_-gpuprov-first.conf", "_-gpuprov-kept.conf"
 """By these names, and without a sort-key, they come last in the menu: the first of it, or of what a pattern names, is none of them."""
 OWN = (FIRST_ENTRY, KEPT_ENTRY)
 SINCE = 252
-"""As in Debian 12. Older ones start the last of their entries, where later ones start the first."""
+"""The version in Debian 12. Older ones start the last of their entries, later ones the first."""
 LINES = ("/etc/kernel/cmdline", "/usr/lib/kernel/cmdline")
 COUNTER = re.compile(r"\+\d+(-\d+)?(?=\.conf\Z)")
 """Of an entry's name where systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/"""
 
 
 def started() -> bool:
-    """Whether it has started the host."""
+    """Return whether systemd-boot has started the host."""
     return variable("LoaderInfo").startswith("systemd-boot")
 
 
@@ -64,7 +64,7 @@ def why_not(
         return "systemd-boot's default is @saved, what was chosen last in its menu"
     if not line:
         return f"kernel-install would write a counted boot's command line into new entries: the site's belongs into {LINES[0]}"
-    default = next((one for one in entries(listing) if "default" in one), None)
+    default = next((entry for entry in entries(listing) if "default" in entry), None)
     if default is None:
         return "bootctl lists no default entry"
     if not default.get("source", "").endswith(".conf"):
@@ -73,24 +73,26 @@ def why_not(
 
 
 def entries(listing: Iterable[str]) -> list[dict[str, str]]:
-    """Of `bootctl list`: keys with their values, and `default` where it is the one that starts next."""
-    found: list[dict[str, str]] = [{}]
+    """Parse the output of `bootctl list`: keys with their values, and `default` for the entry that starts next."""
+    rows: list[dict[str, str]] = [{}]
     for line in listing:
         key, colon, value = line.strip().partition(":")
         if not line.strip():
-            found.append({})
+            rows.append({})
         elif colon and value.strip():
-            found[-1][key] = value.strip()
+            rows[-1][key] = value.strip()
             if key == "title" and "default)" in value.strip().split(" (")[1:]:
-                found[-1]["default"] = "yes"
+                rows[-1]["default"] = "yes"
             if key == "source":  # since 255 with the partition that it is on
-                found[-1][key] = os.path.normpath(value.strip().partition(" (")[0])
-    return [one for one in found if "id" in one]
+                rows[-1][key] = os.path.normpath(value.strip().partition(" (")[0])
+    return [row for row in rows if "id" in row]
 
 
 def odd(words: Sequence[str]) -> str:
-    found = [word for word in words if not (word.isascii() and word.isprintable())]
-    return f"its command line has a word that an entry cannot hold as it is: {found[0]!a}" if found else ""
+    refused_words = [word for word in words if not (word.isascii() and word.isprintable())]
+    return (
+        f"its command line has a word that an entry cannot hold as it is: {refused_words[0]!a}" if refused_words else ""
+    )
 
 
 def sources(kernel: str) -> dict[str, str]:
@@ -123,7 +125,7 @@ def again(known: Mapping[str, Any]) -> dict[str, Any]:
     site, listed = variable(DEFAULT), _listing()
     if own:
         _set(DEFAULT, KEPT_ENTRY)
-    default = next((one for one in entries(listed) if "default" in one), {})
+    default = next((entry for entry in entries(listed) if "default" in entry), {})
     source = default.get("source", "")
     lines = [line for line in _lines(source) if line.split()[:1] not in (["title"], ["sort-key"])]
     if not any(line.split()[:1] == ["linux"] for line in lines):
@@ -178,7 +180,7 @@ def drop(known: Mapping[str, Any]) -> None:
 
 
 def kernels() -> list[str]:
-    return [one["version"] for one in entries(_listing()) if "version" in one and one["id"] not in OWN]
+    return [entry["version"] for entry in entries(_listing()) if "version" in entry and entry["id"] not in OWN]
 
 
 def words_of(line: Sequence[str]) -> list[str]:
@@ -187,7 +189,7 @@ def words_of(line: Sequence[str]) -> list[str]:
 
 
 def variable(name: str) -> str:
-    """Of the firmware's; the first four bytes are attributes."""
+    """Read a variable of the firmware; its first four bytes are attributes."""
     try:
         with open(f"{ROOT}{VARIABLES}/{name}-{VENDOR}", "rb") as file:
             return file.read()[4:].decode("utf-16-le", "replace").rstrip("\0")
@@ -205,7 +207,7 @@ def _listing() -> list[str]:
 
 
 def _defaults() -> list[str]:
-    """What loader.conf says of it."""
+    """Return loader.conf's settings of the default entry."""
     esp = tools.out(["bootctl", "--print-esp-path"])
     return _read(f"{ROOT}{esp}/loader/loader.conf").get("default", []) if esp else []
 
@@ -213,16 +215,18 @@ def _defaults() -> list[str]:
 def _running(kernel: str) -> str:
     """The file of the entry that the host was started by; after a first boot, whose own is gone, that of the same kernel."""
     name = COUNTER.sub("", variable("LoaderEntrySelected")).lower()
-    listed = [one for one in entries(_listing()) if one.get("source", "").endswith(".conf") and one["id"] not in OWN]
-    found = [one for one in listed if COUNTER.sub("", os.path.basename(one["source"])).lower() == name]
-    found = found or [one for one in listed if one.get("version") == kernel]
-    if len(found) != 1:
+    listed = [
+        entry for entry in entries(_listing()) if entry.get("source", "").endswith(".conf") and entry["id"] not in OWN
+    ]
+    matching = [entry for entry in listed if COUNTER.sub("", os.path.basename(entry["source"])).lower() == name]
+    matching = matching or [entry for entry in listed if entry.get("version") == kernel]
+    if len(matching) != 1:
         raise LookupError(f"bootctl lists no entry that the host was started by ({name or 'none is told'})")
-    return ROOT + found[0]["source"]
+    return ROOT + matching[0]["source"]
 
 
 def _place(source: str) -> str:
-    """Where the partition with this entry is mounted."""
+    """Return the mount point of the partition with this entry."""
     return os.path.dirname(os.path.dirname(os.path.dirname(source)))
 
 
@@ -231,15 +235,15 @@ def _lines(source: str) -> list[str]:
 
 
 def _read(path: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    settings: dict[str, list[str]] = {}
     for line in tools.text_of(path[len(ROOT) :]).splitlines():
         key, *value = line.split(None, 1) or [""]
-        found.setdefault(key, []).extend(one.strip() for one in value)
-    return found
+        settings.setdefault(key, []).extend(word.strip() for word in value)
+    return settings
 
 
 def _own(known: Mapping[str, Any]) -> tuple[str, str]:
-    """What was kept, on its own partition; the first one beside the entry that it is a copy of."""
+    """Return the kept copy on its own partition; the first one next to the entry that it is a copy of."""
     kept = f"{os.path.dirname(known['folder'])}/loader/entries"
     first = f"{ROOT}{known['entries']}" if known.get("entries") else kept
     return f"{kept}/{KEPT_ENTRY}", f"{first}/{FIRST_ENTRY}"

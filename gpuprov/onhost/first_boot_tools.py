@@ -1,4 +1,5 @@
-"""What first_boot, its judge and its bootloaders share: marks on the command line, files that are whole, programs."""
+"""Functions that first_boot, its judge and its bootloaders share: marks on the command line, atomic file writes,
+programs."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, Mapping, Protocol, Sequence
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 ONCE, BACK = "once", "back"
-"""What is counted: the next boot starts the new state, for the first time; every boot starts what was kept."""
+"""The counter's states: the next boot starts the new state, for the first time; every boot starts what was kept."""
 FIRST = ("gpuprov.first", "panic=30")
 """On the command line of the first boot: without `panic` a kernel that panics, and an initramfs that gives up, wait for ever."""
 KEPT = "gpuprov.kept"
@@ -22,16 +23,16 @@ class Loader(Protocol):
     NAME: str
 
     def impossible(self) -> str:
-        """Why this host cannot go back by itself; empty where it can."""
+        """Return the reason why this host cannot fall back by itself; "" if it can."""
 
     def odd(self, words: Sequence[str]) -> str:
-        """Why an entry cannot have this command line, or nothing."""
+        """Return the reason why an entry cannot have this command line; "" if it can."""
 
     def sources(self, kernel: str) -> dict[str, str]:
         """The files that the host was started from, by the names that they are kept under: the kernel, then initramfs."""
 
     def folder(self, kernel: str) -> str:
-        """Where they are kept."""
+        """Return the folder in which kernel and initramfs are kept."""
 
     def prepare(self, known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
         """Make all ready for a counted boot, with this command line for what was kept; what to note of it."""
@@ -46,7 +47,7 @@ class Loader(Protocol):
         """ONCE or BACK; empty where the site's own default starts."""
 
     def readable(self) -> bool:
-        """Whether `counted` can know: what it is noted in may be what does not mount."""
+        """Return whether `counted` can give an answer: its record may be on a file system that does not mount."""
 
     def forget(self, known: Mapping[str, Any]) -> None:
         """The site's own default starts again."""

@@ -1,4 +1,4 @@
-"""What is said of a step that failed, after what was begun for it has been taken back."""
+"""The message about a failed step after its unfinished changes have been reverted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any, Iterable, Mapping
 
 
 def reason(failure: Mapping[str, Any]) -> str:
-    """Why a task failed, by its result: of a loop that of the first item that failed."""
+    """Return the reason why a task failed, from its result; for a loop, that of the first item that failed."""
     items = [item for item in failure.get("results") or [] if isinstance(item, dict) and item.get("failed")]
     first = items[0] if items else failure
-    said = [str(first.get(name) or "").strip() for name in ("msg", "stderr")]
-    return ": ".join(dict.fromkeys(word for word in said if word)) or "failed without a message"
+    messages = [str(first.get(name) or "").strip() for name in ("msg", "stderr")]
+    return ": ".join(dict.fromkeys(word for word in messages if word)) or "failed without a message"
 
 
-def told(failure: Mapping[str, Any], left: Iterable[str], not_started: Iterable[str]) -> str:
+def told(failure: Mapping[str, Any], leftovers: Iterable[str], not_started: Iterable[str]) -> str:
     """The reason, and what could not be taken back: `left` in words, `not_started` by the services' names."""
-    words = [reason(failure), *left]
+    words = [reason(failure), *leftovers]
     if names := ", ".join(not_started):
         words.append(f"stopped for it, and not to be started again: {names} (systemctl status says why)")
     return "; ".join(words)

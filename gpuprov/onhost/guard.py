@@ -22,7 +22,7 @@ from .marked import MARK
 GUARDS = 4
 """Guards of earlier tokens that stay, and refuse."""
 THROUGH = 0o011
-"""What lets others than root come to a file below a folder."""
+"""Permissions that let users other than root reach a file below a folder."""
 GUARD = f"""#!/bin/sh
 # Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
 token= taker= user= host= since= name= up= ended= boot= first= line= asked= why= fix='let the other run end'

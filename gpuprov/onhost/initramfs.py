@@ -18,7 +18,8 @@ from . import first_boot_systemd
 
 BOOT, MODULES = "/boot", "/lib/modules"
 PARTITIONS = ("/efi", "/boot", "/boot/efi")
-"""Where the partition with systemd-boot's files may be mounted: https://uapi-group.org/specifications/specs/boot_loader_specification/"""
+"""Possible mount points of the partition with systemd-boot's files:
+https://uapi-group.org/specifications/specs/boot_loader_specification/"""
 FAT = 2
 """Seconds that times of files on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
 NVIDIA = re.compile(r"nvidia([-_]current([-_]open)?)?([-_](uvm|modeset|drm|peermem))?\.ko(\.\w+)?")
@@ -38,8 +39,12 @@ class Failed(Exception):
 
 
 def stale() -> list[Image]:
-    """By the files' times and not by what just changed: a run that was cut off before the rebuild is completed by the next."""
-    found = []
+    """List the images that are older than their configuration.
+
+    Compares the files' times rather than what just changed: a run that was interrupted before the rebuild is completed
+    by the next.
+    """
+    outdated = []
     for path in sorted(
         glob.glob(BOOT + "/initrd.img-*") + glob.glob(BOOT + "/initramfs-*.img") + glob.glob(BOOT + "/initrd-*")
     ):
@@ -49,8 +54,8 @@ def stale() -> list[Image]:
             continue
         if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
             image = Image(path, kernel)
-            found += [image] * (_outrun(path) or bool(old_copy(image)) or _old_driver(image))
-    return found
+            outdated += [image] * (_outrun(path) or bool(old_copy(image)) or _old_driver(image))
+    return outdated
 
 
 class Copy(NamedTuple):
@@ -67,23 +72,26 @@ def old_copy(image: Image) -> str:
     cut off between the two leaves one. Empty: there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
     if not first_boot_systemd.started():
         return ""
-    name, own = os.path.basename(image.path), _copy(image.path, "")
+    name, current = os.path.basename(image.path), _copy(image.path, "")
     paths = [
         path for place in PARTITIONS for path in glob.glob(f"{place}/*/{glob.escape(image.kernel)}/{glob.escape(name)}")
     ]
-    return old_of(own.size, own.made, [_copy(path, image.path) for path in paths])
+    return old_of(current.size, current.made, [_copy(path, image.path) for path in paths])
 
 
 def _copy(path: str, image: str) -> Copy:
-    found = os.stat(path)
-    size, made = found.st_size, int(found.st_mtime)
+    status = os.stat(path)
+    size, made = status.st_size, int(status.st_mtime)
     return Copy(size, made, bool(image) and made < os.stat(image).st_mtime and filecmp.cmp(image, path, False), path)
 
 
 def old_of(size: int, made: int, copies: Iterable[Copy]) -> str:
-    """Of an image of this size and time. The newest copy is the host's own: a token (machine-id) that a host had before leaves others
-    behind. One with the same bytes is no old one: times on FAT are local, and go with daylight saving and with the time zone."""
-    newest = max(copies, key=lambda one: one.made, default=None)
+    """Return the path of the outdated copy of an image of this size and time; "" if there is none.
+
+    The newest copy is the host's own: a token (machine-id) that a host had before leaves others behind. A copy with the
+    same bytes is not outdated: times on FAT are local, and shift with daylight saving and the time zone.
+    """
+    newest = max(copies, key=lambda copy: copy.made, default=None)
     if newest is None or newest.same or (newest.size == size and newest.made >= made - FAT):
         return ""
     return newest.path
@@ -107,8 +115,8 @@ def rebuild(image: Image) -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace", check=False
     )
     if done.returncode:
-        said = [line for line in done.stdout.splitlines() if line.strip()][-3:]
-        why = "; ".join(said) or f"status {done.returncode}"
+        output = [line for line in done.stdout.splitlines() if line.strip()][-3:]
+        why = "; ".join(output) or f"status {done.returncode}"
         raise Failed(f"{' '.join(command)} failed: {why}")
     if _outrun(image.path):
         raise Failed(f"{image.path} was left as it was by {maker}")
@@ -127,8 +135,8 @@ def _outrun(image: str) -> bool:
 
 
 def _old_driver(image: Image) -> bool:
-    """Whether it would load an NVIDIA module of before that kernel's own, which the driver's libraries do not go with
-    (https://github.com/openSUSE/nvidia-driver-G06/issues/25)."""
+    """Return whether the image would load an NVIDIA module that predates the kernel's own, which the driver's libraries
+    do not work with (https://github.com/openSUSE/nvidia-driver-G06/issues/25)."""
     made = os.stat(image.path).st_mtime
     places = os.walk(os.path.join(MODULES, image.kernel))
     paths = [os.path.join(folder, name) for folder, _, names in places for name in names if NVIDIA.fullmatch(name)]

@@ -19,58 +19,62 @@ LISTS = "/var/lib/apt/lists/_var_lib_gpuprov_packages_*"
 
 
 def mine() -> list[Kept]:
-    """What is held, with all that was built from one source with it."""
+    """List the held packages and all that were built from the same source."""
     form = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${source:Version}|${Architecture}\\n"
     rows = [line.split("|") for line in _out(["dpkg-query", "-W", "-f", form]).splitlines()]
     held = set(_out(["apt-mark", "showhold"]).split())
     built = {(row[3], row[4]) for row in rows if row[1] in held}
-    found = sorted((row[1], row[2], row[5]) for row in rows if row[0][1:2] == "i" and (row[3], row[4]) in built)
-    sizes = _sizes([f"{name}={version}" for name, version, _ in found])
+    packages = sorted((row[1], row[2], row[5]) for row in rows if row[0][1:2] == "i" and (row[3], row[4]) in built)
+    sizes = _sizes([f"{name}={version}" for name, version, _ in packages])
     return [
         Kept(name, version, named(name, version, arch, "deb"), sizes.get((name, version, arch), 0))
-        for name, version, arch in found
+        for name, version, arch in packages
     ]
 
 
 def _sizes(packages: Sequence[str]) -> dict[tuple[str, str, str], int]:
-    """What apt's lists say of files, by name, version and architecture; they may not have one that is installed."""
-    found, fields = {}, {"Package", "Version", "Architecture", "Size"}
+    """Return the sizes of files in apt's lists, by name, version and architecture; the lists may lack an installed
+    one."""
+    sizes, fields = {}, {"Package", "Version", "Architecture", "Size"}
     for stanza in _run(["apt-cache", "show", *packages]).out.split("\n\n") if packages else ():
         rows = (line.partition(": ") for line in stanza.splitlines())
-        told = {name: value for name, _, value in rows if name in fields}
-        if told.keys() == fields and told["Size"].isdecimal():
-            found[told["Package"], told["Version"], told["Architecture"]] = int(told["Size"])
-    return found
+        values = {name: value for name, _, value in rows if name in fields}
+        if values.keys() == fields and values["Size"].isdecimal():
+            sizes[values["Package"], values["Version"], values["Architecture"]] = int(values["Size"])
+    return sizes
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     """Put what can be had into the pool: from apt's archives, whose signatures it has checked, or from a repository."""
-    for one in lacking:
-        if shutil.disk_usage(pool).free - one.size < free:
+    for package in lacking:
+        if shutil.disk_usage(pool).free - package.size < free:
             continue
-        if os.path.exists(f"{ARCHIVES}/{one.file}"):
-            there(f"{ARCHIVES}/{one.file}", f"{pool}/{one.file}")
+        if os.path.exists(f"{ARCHIVES}/{package.file}"):
+            there(f"{ARCHIVES}/{package.file}", f"{pool}/{package.file}")
         else:
-            _run(["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", f"{one.name}={one.version}"], pool)
+            _run(
+                ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", f"{package.name}={package.version}"],
+                pool,
+            )
 
 
 def offered(names: Sequence[str]) -> dict[str, list[str]]:
     """The versions that repositories have, by name."""
-    found: dict[str, list[str]] = {}
+    versions: dict[str, list[str]] = {}
     for line in _out(["apt-cache", "madison", *names]).splitlines() if names else ():
         name, version = (cell.strip() for cell in line.split("|")[:2])
-        found.setdefault(name, []).append(version)
-    return found
+        versions.setdefault(name, []).append(version)
+    return versions
 
 
 def offer(files: Mapping[str, str], pool: str) -> None:
     """An index of these files, and a source of it. They were root's alone since apt had checked their signatures."""
-    told = []
+    stanzas = []
     for file in sorted(files):
         path = f"{pool}/{file}"
         control = _out(["dpkg-deb", "-f", path]).rstrip("\n")
-        told.append(f"{control}\nFilename: ./{file}\nSize: {os.path.getsize(path)}\nSHA256: {digest(path)}\n")
-    write(f"{pool}/Packages", "\n".join(told))
+        stanzas.append(f"{control}\nFilename: ./{file}\nSize: {os.path.getsize(path)}\nSHA256: {digest(path)}\n")
+    write(f"{pool}/Packages", "\n".join(stanzas))
     write(SOURCE, f"# Of gpuprov rollback, while it runs\nTypes: deb\nURIs: file:{pool}\nSuites: ./\nTrusted: yes\n")
     only = ["-o", f"Dir::Etc::sourcelist={SOURCE}", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
     update = ["apt-get", "-qq", *only, "-o", "APT::Update::Error-Mode=any", "update"]

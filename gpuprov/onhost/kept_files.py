@@ -17,12 +17,12 @@ class Kept(NamedTuple):
 
 
 def named(name: str, version: str, architecture: str, end: str) -> str:
-    """What the file of a package is called."""
+    """Return the name of a package's file."""
     return f"{name}_{version.replace(':', '%3a')}_{architecture}.{end}"
 
 
 def is_of(file: str, name: str, version: str) -> bool:
-    """Whether a file is this package's."""
+    """Return whether a file is this package's."""
     return file.startswith(f"{name}_{version.replace(':', '%3a')}_")
 
 

@@ -44,35 +44,38 @@ DIGESTS = (
 
 
 def mine() -> list[Kept]:
-    """What is held, with all that was built from one source with it; nothing of what may be there in several versions, as kernels."""
+    """List the held packages and all that were built from the same source; none that may be installed in several
+    versions, such as kernels."""
     rows = _rows()
     held = set(_manager().read([]).held)
     built = {row[4] for row in rows if row[0] in held} - {"(none)"}
-    found = sorted({(row[0], _full(row), row[3], _size(row)) for row in rows if row[4] in built or row[0] in held})
-    names = [(name, arch) for name, _, arch, _ in found]
-    once = [one for one in found if names.count((one[0], one[2])) == 1]
+    packages = sorted({(row[0], _full(row), row[3], _size(row)) for row in rows if row[4] in built or row[0] in held})
+    names = [(name, arch) for name, _, arch, _ in packages]
+    once = [package for package in packages if names.count((package[0], package[2])) == 1]
     return [Kept(name, version, named(name, version, arch, "rpm"), size) for name, version, arch, size in once]
 
 
 def bring(lacking: Sequence[Kept], pool: str, free: int) -> None:
     """Put what can be had into the pool: from the manager's cache, or from a repository."""
-    wanted = {one.file: row for row in _rows() for one in lacking if one.file == _file(row)}
-    _take(wanted, _cached(), pool, free)
+    rows = {package.file: row for row in _rows() for package in lacking if package.file == _file(row)}
+    _take(rows, _cached(), pool, free)
     room, rest = shutil.disk_usage(pool).free - free, []
-    for one in lacking:
-        if one.file in wanted and not os.path.exists(f"{pool}/{one.file}") and 2 * one.size <= room:
-            room -= 2 * one.size  # in the manager's cache, too
-            rest.append(one)
+    for package in lacking:
+        if package.file in rows and not os.path.exists(f"{pool}/{package.file}") and 2 * package.size <= room:
+            room -= 2 * package.size  # in the manager's cache, too
+            rest.append(package)
     if not rest or room < 0:
         return
     host = _manager()
     try:
-        index = host.read([one.name for one in rest]).index
-        asked = [f"{one.name}={one.version}" for one in rest if one.version in index.get(one.name, ())]
-        fetched = host.files(asked) if asked else []
+        index = host.read([package.name for package in rest]).index
+        specs = [
+            f"{package.name}={package.version}" for package in rest if package.version in index.get(package.name, ())
+        ]
+        fetched = host.files(specs) if specs else []
     except Refused:
         return  # what could not be had is left out, by name
-    _take(wanted, fetched, pool, free)
+    _take(rows, fetched, pool, free)
 
 
 def offered(names: Sequence[str]) -> dict[str, list[str]]:
@@ -88,8 +91,8 @@ def offer(files: Mapping[str, str], pool: str) -> None:
     for file, name in plain.items():
         os.link(f"{pool}/{file}", f"{FOLDER}/{name}")
     repodata.index(FOLDER, {name: files[file] for file, name in plain.items()})
-    here = family.here()
-    write(SOURCES[here], TEXT + (OF_ZYPPER if here == "suse" else ""))
+    host_family = family.here()
+    write(SOURCES[host_family], TEXT + (OF_ZYPPER if host_family == "suse" else ""))
     try:
         _manager().fetch("kept")
     except Refused as refused:
@@ -102,20 +105,20 @@ def withdraw() -> None:
     for path in SOURCES.values():
         if os.path.exists(path):
             os.unlink(path)
-    for place in (FOLDER, *(found for pattern in LISTS for found in glob.glob(pattern))):
+    for place in (FOLDER, *(path for pattern in LISTS for path in glob.glob(pattern))):
         if os.path.isdir(place):
             shutil.rmtree(place)
         elif os.path.exists(place):
             os.unlink(place)
 
 
-def _take(wanted: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, free: int) -> None:
+def _take(rows: Mapping[str, Sequence[str]], paths: Sequence[str], pool: str, free: int) -> None:
     """Copy those of the files that are wanted, and what rpm has installed."""
     for path in paths:
         for row in _headers(path):
             file = _file(row)
             if (
-                wanted.get(file, ())[:7] != row[:7]
+                rows.get(file, ())[:7] != row[:7]
                 or os.path.exists(f"{pool}/{file}")
                 or not {*row[5:7]} - {"", "(none)"}
             ):
@@ -149,7 +152,7 @@ def _full(row: Sequence[str]) -> str:
 
 
 def _size(row: Sequence[str]) -> int:
-    """Of header and payload, which the signatures come before: a few kB."""
+    """Return the size of header and payload; the signatures before them add a few kB."""
     return int(row[7]) if row[7].isdecimal() else 0
 
 

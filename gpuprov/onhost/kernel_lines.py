@@ -6,18 +6,19 @@ import re
 from typing import Iterable, Iterator
 
 STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
-"""What is before a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[   12.345678] `)."""
+"""Prefix of a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[ 12.345678]
+`)."""
 OF_A_PROGRAM = r".{1,15}\[[0-9]+\]:? "
 """`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: whoever runs the program names it, and its file, as they like."""
 PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
-"""How lines of the modules for peer memory begin: as the kernel names the module, and as it names itself."""
+"""Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own."""
 
 
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
 """A message of NVIDIA's driver that goes on in the next line: nv.c and nv-pci.c in
 https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia."""
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
-"""How another message begins, where the lines between are missing."""
+"""Beginnings of another message, in case the lines between are missing."""
 _MOST = 10
 """Lines of one message; it is at most a hundred times as long in characters."""
 JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
@@ -34,22 +35,22 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
     whole: str | None = None
     count = 0
     for line in lines:
-        before, found, rest = line.partition("NVRM: ")
-        room = found and 0 < count < _MOST and len(whole or "") < 100 * _MOST and not re.match(_BEGINS, rest)
+        before, marker, rest = line.partition("NVRM: ")
+        room = marker and 0 < count < _MOST and len(whole or "") < 100 * _MOST and not re.match(_BEGINS, rest)
         if whole and room and (before[:1] in (" ", "\t") or re.search(_OPEN, whole)):
             whole, count = f"{whole.rstrip()} {rest.lstrip()}", count + 1
             continue
         if whole is not None:
             yield whole
-        whole, count = line, 1 if found else 0
+        whole, count = line, 1 if marker else 0
     if whole is not None:
         yield whole
 
 
 def said(lines: Iterable[str], begins: str) -> list[str]:
-    """What the kernel says that begins so (a regular expression), without the stamps."""
-    wanted, program = re.compile(f"{STAMP}(?=({begins}))"), re.compile(STAMP + OF_A_PROGRAM)
-    return [line[match.end() :] for line in lines if (match := wanted.match(line)) and not program.match(line)]
+    """List the kernel's messages that begin with a regular expression, without the time stamps."""
+    pattern, program = re.compile(f"{STAMP}(?=({begins}))"), re.compile(STAMP + OF_A_PROGRAM)
+    return [line[match.end() :] for line in lines if (match := pattern.match(line)) and not program.match(line)]
 
 
 def filtered(begins: str) -> str:

@@ -13,13 +13,13 @@ LARGEST = 64
 
 
 def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
-    """By key that has another value, the line with it; empty where none is set."""
-    found = {}
+    """Return the current lines of the keys that have another value, by key; "" for a key that is not set."""
+    lines = {}
     for line in text.split("\n"):
         match = re.match(r"\s*([^\s=#]+)\s*=", line)
         if match and match.group(1) in keys:
-            found[match.group(1)] = line
-    return {key: found.get(key, "") for key, value in keys.items() if not _says(found.get(key, ""), key, value)}
+            lines[match.group(1)] = line
+    return {key: lines.get(key, "") for key, value in keys.items() if not _says(lines.get(key, ""), key, value)}
 
 
 def with_keys(text: str, keys: Mapping[str, str]) -> str:

@@ -28,11 +28,11 @@ from .marked import running
 BASE = "/run/gpuprov"
 LOCK = f"{BASE}/lock"
 KEPT = "/var/lib/gpuprov/lock"
-"""What outlives a boot: the token (fence), the owner while there is one (held.json), and the guards (guard.py)."""
+"""The folder that outlives a boot: the token (fence), the current owner (held.json), and the guards (guard.py)."""
 NEEDED = frozenset({"controller", "pid", "pid_start", "user", "host", "since", "run"})
 PERSON = ("run", "controller", "pid", "pid_start")
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""What a run may be called."""
+"""Permitted names of a run."""
 TOKEN = re.compile(r"\d+-[0-9a-f]+")
 """By which an owner is known: the run, and the process that leads it. Of a run that works on many hosts, also `name`, which its
 inventory has for this one: a machine that has two names there is one host, and would be changed twice at a time."""
@@ -42,7 +42,7 @@ SLIPPED = 10.0
 
 @contextlib.contextmanager
 def guard() -> Iterator[None]:
-    """What is done inside no other process of this program does at the same time."""
+    """Exclude all other processes of this program for the duration of the context."""
     os.umask(0o022)  # whatever root's is: who logs in goes through the guard, too
     os.makedirs(BASE, mode=0o755, exist_ok=True)
     with open(f"{BASE}/.lock.guard", "w", encoding="utf-8") as file:
@@ -52,9 +52,9 @@ def guard() -> Iterator[None]:
 
 
 def held() -> str | None:
-    """The owner file's text; None if nobody holds the lock; empty if the lock has no owner file.
+    """Return the text of the owner file; None if nobody holds the lock, "" if the lock has no owner file.
 
-    /run is empty after a boot: then the lock is the one that was held before it.
+    /run is empty after a boot: the lock is then the one that was held before the boot.
     """
     try:
         with open(f"{LOCK}/owner.json", encoding="utf-8", errors="replace") as file:
@@ -69,7 +69,7 @@ def held() -> str | None:
 
 
 def owner_in(text: str) -> dict[str, Any] | None:
-    """The owner that the text describes; None if it is damaged."""
+    """Return the owner that the text describes; None if it is damaged."""
     with contextlib.suppress(ValueError):
         owner = json.loads(text)
         if isinstance(owner, dict) and set(owner) >= NEEDED:
@@ -78,7 +78,7 @@ def owner_in(text: str) -> dict[str, Any] | None:
 
 
 def name_of(text: str) -> str:
-    """The lock's id, which --break-lock wants: the run that holds it; of a lock that names no proper run, a digest of what it says."""
+    """Return the lock's ID, which --break-lock takes: the run that holds it, or a digest of the text if it names no valid run."""
     run = str((owner_in(text) or {}).get("run", ""))
     if RUN.fullmatch(run):
         return run
@@ -86,7 +86,7 @@ def name_of(text: str) -> str:
 
 
 def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
-    """Whether the lock is this owner's. A run that goes on elsewhere is led by another process, and is another owner."""
+    """Return whether the lock is this owner's. A run that is resumed is led by another process, and is another owner."""
     holder = owner_in(text or "") or {}
     name, other = holder.get("name"), owner.get("name")
     same = bool(holder) and all(holder.get(key) == owner[key] for key in PERSON if key in owner)
@@ -94,12 +94,13 @@ def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
 
 
 def boot() -> str:
-    """Which boot this is; a container that was started afresh has the machine's boot id and another first process."""
+    """Return an identifier of this boot. A container that was restarted has the machine's boot ID and another first process."""
     return f"{(read('/proc/sys/kernel/random/boot_id') or '').strip()} {_first():.2f}"
 
 
 def left(text: str) -> float | None:
-    """Seconds until the lock's lease ends, 0 where it has; None where it has no lease, as locks of earlier versions."""
+    """Return the seconds until the lock's lease ends, 0 if it has ended; None for a lock without a lease, as earlier versions wrote
+    them."""
     owner = owner_in(text) or {}
     lease, at = owner.get("lease"), owner.get("at")
     if not isinstance(lease, (int, float)) or not isinstance(at, (int, float)):
@@ -113,28 +114,28 @@ def left(text: str) -> float | None:
 
 
 def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | None = None) -> dict[str, Any]:
-    """Take the lock for `owner`: `taken` says whether it has it now, and `token` under which number.
+    """Take the lock for `owner`; in the answer, `taken` is whether it now has the lock, and `token` its number.
 
-    It gets the lock if it is free, if it is the owner's already, or if its id is in `broken`; and where nothing runs any more that
-    its holder started, if its lease has ended, or if it is, byte for byte, the `stale` one, whose leader is known to be dead. An
-    owner with a token of another lock gets nothing: it `lost` that. So does one whose `seen` is not the host's token: another run
-    has `passed` since it read the host. A run that has the host by another name gets it by that one alone (`twin`). `over`: whether
-    it was taken over. A lock in the way, also one that was taken over, is
-    described by its `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its lease.
+    The owner gets the lock if it is free, if it already has it, or if the lock's ID is in `broken`. If none of the processes that
+    the holder started runs any more, it also gets the lock if the lease has ended, or if the lock is, byte for byte, the `stale`
+    one, whose leader is known to be dead. An owner with the token of another lock gets nothing: it has `lost` its lock. Nor does one
+    whose `seen` differs from the host's token: another run has `passed` since it read the host. A run that has the host under
+    another name gets the lock under that name only (`twin`). `over`: whether the lock was taken over. A lock that is in the way, or
+    was taken over, is described by its `text`, its `holder` (None if damaged), its `id`, and what is `left` of its lease.
     """
     with guard():
         text, token = held(), fence()
-        mine = is_mine(text, owner)
+        is_own = is_mine(text, owner)
         if twin := other_name(_taker() if text is None else owner_in(text) or {}, owner):
             return {"taken": False, "over": False, "twin": twin}
         if owner.get("token") and token != owner["token"]:
             return {"taken": False, "over": False, "lost": _taker()}
         owner, seen = {key: value for key, value in owner.items() if key != "seen"}, owner.get("seen")
-        if seen is not None and not mine and not owner.get("token") and token != seen:
+        if seen is not None and not is_own and not owner.get("token") and token != seen:
             return {"taken": False, "over": False, "passed": _taker()}
         described: dict[str, Any] = {}
         forced = False
-        if text is not None and not mine:
+        if text is not None and not is_own:
             described = {"text": text, "holder": owner_in(text), "id": name_of(text), "left": left(text)}
             forced, ended = described["id"] in broken, described["left"] == 0
             if text == stale and not forced:  # what was cut off with its leader gets a moment
@@ -143,7 +144,7 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
                 described["running"] = running(described["id"]) if ended and not forced else []
             if not forced and (not ended or described["running"]):
                 return {"taken": False, "over": False, **described}
-        if not token or (owner.get("token") or (mine and (owner_in(text or "") or {}).get("token"))) != token:
+        if not token or (owner.get("token") or (is_own and (owner_in(text or "") or {}).get("token"))) != token:
             token = _fence(owner, text)
         if described and not forced and (slipped := _ending(str(described["id"]))):
             return {"taken": False, "over": False, **described, "running": slipped}
@@ -153,50 +154,50 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
 
 
 def renew(owner: Mapping[str, object]) -> bool:
-    """Have the lease begin anew, if the lock is the owner's, also one from before the boot. Returns whether it is.
+    """Restart the lease if the lock is the owner's, even one from before the boot. Return whether it is.
 
-    One whose token is not the host's is nobody's: the guard refuses what its run would do.
+    A lock whose token is not the host's belongs to nobody: the guard refuses its run.
     """
     with guard():
         text = held()
-        mine = is_mine(text, owner) and (owner_in(text or "") or {}).get("token", fence()) == fence()
+        is_own = is_mine(text, owner) and (owner_in(text or "") or {}).get("token", fence()) == fence()
         with contextlib.suppress(OSError):
-            if mine and not os.path.isdir(LOCK):
+            if is_own and not os.path.isdir(LOCK):
                 _put({**(owner_in(text or "") or {}), "boot": boot(), "at": round(_uptime(), 2)})
-            elif mine:
+            elif is_own:
                 with open(f"{LOCK}/renewed", "w", encoding="ascii") as file:
                     file.write(f"{int(_uptime())}\n")
-        return mine
+        return is_own
 
 
 def release(owner: Mapping[str, object]) -> bool:
-    """Give the lock back if it is the owner's. Returns whether it was. The token stays."""
+    """Release the lock if it is the owner's. Return whether it was. The token stays."""
     with guard():
-        mine = is_mine(held(), owner)
-        if mine:
+        is_own = is_mine(held(), owner)
+        if is_own:
             shutil.rmtree(LOCK, ignore_errors=True)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{KEPT}/held.json")
-        return mine
+        return is_own
 
 
 def fence() -> str:
-    """The token of this host: of the lock that is held, or was held last. Empty if there is none, or the file is damaged."""
+    """Return the token of the current or most recent lock of this host; "" if there is none or the file is damaged."""
     return _taker().get("token", "")
 
 
 def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, object]:
-    """Give the lock back when what the run has started here has ended.
+    """Release the lock once everything that the run started here has ended.
 
-    That gets `wait` seconds here, and then up to `most` seconds more, by a process that nobody waits for. Returns what is still
-    `running`, and whether the lock is still `held` for it.
+    Wait `wait` seconds in this process, then up to `most` seconds in a detached one. Return what is still `running`, and whether the
+    lock is still `held` for it.
     """
     run, until = str(owner["run"]), time.monotonic() + wait
-    while (left := running(run)) and time.monotonic() < until:
+    while (processes := running(run)) and time.monotonic() < until:
         time.sleep(0.2)
-    if not left or not is_mine(held(), owner):
+    if not processes or not is_mine(held(), owner):
         release(owner)
-        return {"held": False, "running": left}
+        return {"held": False, "running": processes}
     if os.fork() == 0:
         os.setsid()
         null = os.open(os.devnull, os.O_RDWR)
@@ -207,19 +208,19 @@ def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, objec
             time.sleep(1)
         release(owner)
         os._exit(0)
-    return {"held": True, "running": left}
+    return {"held": True, "running": processes}
 
 
 def _ending(run: str) -> list[str]:
-    """What still runs of what the run started, after it has had some seconds to end."""
+    """Wait some seconds for the processes that the run started; return those that are still running."""
     until = time.monotonic() + SLIPPED
-    while (found := running(run)) and time.monotonic() < until:
+    while (processes := running(run)) and time.monotonic() < until:
         time.sleep(0.2)
-    return found
+    return processes
 
 
 def _fence(owner: Mapping[str, Any], text: str | None) -> str:
-    """Give the host the next token. Without a number to count from, the time is one that no earlier run can have."""
+    """Give the host the next token. Without a number to count from, use the time, which no earlier run can have had."""
     known = [str((owner_in(text or "") or {}).get("token", "")), fence()]
     numbers = [int(token.partition("-")[0]) for token in known if TOKEN.fullmatch(token)]
     fresh = numbers or not os.path.exists(f"{KEPT}/fence")
@@ -247,7 +248,7 @@ def _put(owner: Mapping[str, object]) -> None:
 
 
 def whole(path: str, text: str, mode: int = 0o644) -> None:
-    """Put a file into its place, whole also after a loss of power."""
+    """Write a file atomically, so that it is complete even after a power loss."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     fresh = f"{path}.new"  # under the guard nobody else writes
     with open(fresh, "w", encoding="utf-8") as file:
@@ -271,12 +272,12 @@ def _uptime() -> float:
 
 
 def _first() -> float:
-    """When the first process started, in seconds after the kernel: proc_pid_stat(5), field 22."""
+    """Return when the first process started, in seconds after the kernel: proc_pid_stat(5), field 22."""
     return int((read("/proc/1/stat") or "").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _renewed() -> float:
-    """When the run was heard of last. The guard writes without a lock: an empty file is read again."""
+    """Return when the lease was last renewed. The guard writes without a lock: an empty file is read again."""
     for _ in range(3):
         if (text := (read(f"{LOCK}/renewed") or "0").strip()).isdecimal():
             return float(text)

@@ -1,4 +1,4 @@
-"""What is said to a run that cannot have the lock of a host, or has it no more."""
+"""Messages for a run that cannot get the lock of a host, or has lost it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, Collection, Mapping
 from . import lock, machine
 
 LOST = "Nothing more is changed by this run"
-"""What stands in the message of every step that is refused, since the lock was taken over, or the host was rebooted."""
+"""A phrase in the message of every step that is refused because the lock was taken over or the host was rebooted."""
 BOOTED = "was rebooted while this run worked on it, and not by this run"
 """Also in that message, where nobody has taken the lock over."""
 
 
 def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
-    """Why the lock cannot be had, and the way out. broken: the ids that --break-lock named. command: what takes --break-lock."""
+    """Return the reason why the lock is not available, and the fix. broken: the IDs that --break-lock named. command:
+    the command that takes --break-lock."""
     holder, name = answer.get("holder"), str(answer.get("id", "?"))
     name = (
         name if lock.RUN.fullmatch(name) else "?"
@@ -34,27 +35,29 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     passed = answer.get("passed")
     if isinstance(passed, dict):
         by = f"{passed.get('user', '?')} on {passed.get('host', '?')} at {passed.get('since', '?')}"
-        told = f"another one than was read: {by} has had it since (run {passed.get('run', '?')}). Nothing was changed"
-        return told, "apply again, which reads it anew"
+        message = (
+            f"another one than was read: {by} has had it since (run {passed.get('run', '?')}). Nothing was changed"
+        )
+        return message, "apply again, which reads it anew"
     if not isinstance(holder, dict) or not holder:
         return (
             f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",
             f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or {by_hand}",
         )
     user, host, since, pid = (holder.get(key, "?") for key in ("user", "host", "since", "pid"))
-    told = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
+    message = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
     still, seconds = answer.get("running"), answer.get("left")
     if still and isinstance(still, list):
-        told += f"; it is not heard of any more, but this still runs: {', '.join(map(str, still))[:300]}"
+        message += f"; it is not heard of any more, but this still runs: {', '.join(map(str, still))[:300]}"
         return (
-            told,
+            message,
             f"wait until that has ended, or end it on the host, then apply again; or {command} --break-lock {name}",
         )
     later = ""
     if isinstance(seconds, (int, float)):
-        told += f"; its lease ends in {seconds:.0f} s unless it is heard of again"
+        message += f"; its lease ends in {seconds:.0f} s unless it is heard of again"
         later = ": apply again after that time"
     return (
-        told,
+        message,
         f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or {by_hand}",
     )

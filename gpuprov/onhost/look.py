@@ -38,10 +38,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
                 answers["printed"] = streams.packed(request["reading"])
             if request["transactions"]:
                 manager.prepare(request.get("max_age", LISTS_MAX_AGE), True)
-                answers["transactions"] = [_try_transaction(manager, one) for one in request["transactions"]]
-                moved = {row.split()[1].partition(":")[0] for one in answers["transactions"] for row in one["rows"]}
-                there = manager.read([]).installed
-                answers["installed"] = {name: there[name] for name in sorted(moved) if name in there}
+                answers["transactions"] = [
+                    _try_transaction(manager, transaction) for transaction in request["transactions"]
+                ]
+                moved = {row.split()[1].partition(":")[0] for trial in answers["transactions"] for row in trial["rows"]}
+                installed = manager.read([]).installed
+                answers["installed"] = {name: installed[name] for name in sorted(moved) if name in installed}
     except Refused as refused:
         answers["problem"] = str(refused)
     return answers
@@ -65,31 +67,35 @@ def _sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, An
     with contextlib.ExitStack() as stack:
         if request["sources"]:
             try:
-                found = stack.enter_context(ahead.opened(family.here()))
-                answers["sources"] = [_try_source(manager, one, found) for one in request["sources"]]
-                stack.enter_context(found.seen(request["without"]))
+                sandbox = stack.enter_context(ahead.opened(family.here()))
+                answers["sources"] = [_try_source(manager, source, sandbox) for source in request["sources"]]
+                stack.enter_context(sandbox.seen(request["without"]))
             except Refused as refused:
                 stack.close()
                 answers["sources"] = [{"refused": str(refused), "files": []} for _ in request["sources"]]
         yield
 
 
-def _try_transaction(manager: Manager, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    action = actions.judged if wanted["judge"] else actions.attempt
+def _try_transaction(manager: Manager, transaction: Mapping[str, Any]) -> dict[str, Any]:
+    action = actions.judged if transaction["judge"] else actions.attempt
     try:
-        rows = [*action(manager, wanted, True)["trial"]]
-        rows += manager.hold(wanted["hold"], wanted["release"], True) if wanted["hold"] or wanted["release"] else []
+        rows = [*action(manager, transaction, True)["trial"]]
+        rows += (
+            manager.hold(transaction["hold"], transaction["release"], True)
+            if transaction["hold"] or transaction["release"]
+            else []
+        )
     except Refused as refused:
         return {"rows": [], "refused": str(refused), "another_driver": isinstance(refused, other_driver.AnotherDriver)}
     return {"rows": rows, "refused": "", "another_driver": False}
 
 
-def _try_source(manager: Manager, wanted: Mapping[str, Any], sources: ahead.Ahead) -> dict[str, Any]:
+def _try_source(manager: Manager, source: Mapping[str, Any], sources: ahead.Ahead) -> dict[str, Any]:
     try:
-        found = sources.try_source(manager, wanted)
+        result = sources.try_source(manager, source)
     except (Refused, ValueError) as refused:
         return {"refused": str(refused), "files": []}
-    return {"refused": "", "files": [one for one in found.get("diff", []) if "before_header" in one]}
+    return {"refused": "", "files": [entry for entry in result.get("diff", []) if "before_header" in entry]}
 
 
 def main() -> None:

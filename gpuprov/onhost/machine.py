@@ -1,4 +1,5 @@
-"""Which machine a host is, by what it is and not by how it is reached: ssh may lead to one by two names, or back here."""
+"""The identity of a host's machine, independent of its address: ssh may reach one machine by two names, or lead back
+here."""
 
 from __future__ import annotations
 
@@ -14,32 +15,33 @@ FIX = "take all its names but one out of the inventory, or out of this run with 
 
 
 def same(here: str, there: str) -> bool:
-    """By both answers. A container on this machine is another host, unless it is this one; the machine of this container is not."""
-    mine, other = here.split(), there.split()
-    return bool(mine) and len(other) == 2 and mine[0] == other[0] and other[1] in (mine[-1], MACHINE)
+    """Return whether two answers are of the same machine. A container on this machine is another host unless it is this
+    one; the machine of this container is not."""
+    words, other = here.split(), there.split()
+    return bool(words) and len(other) == 2 and words[0] == other[0] and other[1] in (words[-1], MACHINE)
 
 
 def duplicates(answers: Mapping[str, str]) -> dict[str, str]:
-    """By name, an earlier one of the same machine. An answer that is not whole names none."""
+    """Return, by name, an earlier name of the same machine. An incomplete answer names none."""
     first: dict[str, str] = {}
     whole = {name: answer for name, answer in answers.items() if len(answer.split()) == 2}
-    found = {name: first.setdefault(answer, name) for name, answer in whole.items()}
-    return {name: other for name, other in found.items() if other != name}
+    earlier = {name: first.setdefault(answer, name) for name, answer in whole.items()}
+    return {name: other for name, other in earlier.items() if other != name}
 
 
 def warnings(answers: Mapping[str, str]) -> list[str]:
-    """What is said of each machine that has several names, to who only reads it."""
+    """List the warnings about machines that have several names, for commands that only read."""
     names: dict[str, list[str]] = {}
     for name, other in duplicates(answers).items():
         names.setdefault(other, [other]).append(name)
-    return [f"{several(one)}. Fix: {FIX}" for one in names.values()]
+    return [f"{several(group)}. Fix: {FIX}" for group in names.values()]
 
 
 def several(names: Sequence[str]) -> str:
-    """What is said of names of one machine."""
+    """Return the message about several names of one machine."""
     return f"{', '.join(names)} are one machine, which apply works on by the name {names[0]} alone"
 
 
 def refusal(other: str) -> tuple[str, str]:
-    """Why a run leaves a host alone that is the machine of this other name, and the fix."""
+    """Return the reason why a run skips a host that is the machine of this other name, and the fix."""
     return f"the same machine as {other}, by which name alone a run works on it", FIX

@@ -1,4 +1,4 @@
-"""What a run has started on this host: processes that carry its name in their environment."""
+"""Processes that a run has started on this host: those that carry its name in their environment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ MARK = "GPUPROV_RUN"
 
 
 def running(run: str) -> list[str]:
-    """What the run started here and has not ended: the last of each chain of processes, with what it works for.
+    """Describe the processes that the run started here and that have not ended: the last of each chain of processes,
+    with its work.
 
-    A mark of another user's process, also of one in which su asks for a password, is none: anybody can write it, and have a lock
-    never be free.
+    A mark in another user's process does not count, nor does one in which su asks for a password: anybody can write it,
+    and would keep a lock from ever being free.
     """
     parents, lines = {}, {}
     for pid in filter(str.isdigit, os.listdir("/proc")):

@@ -1,4 +1,4 @@
-"""What an action says where the Python that runs Ansible lacks the package gpuprov, by which it decides."""
+"""The message of an action if the Python that runs Ansible lacks the package gpuprov, which decides for it."""
 
 from __future__ import annotations
 

@@ -34,13 +34,14 @@ def install(*, check: bool) -> list[Difference]:
     return changed
 
 
-def carry_out(wanted: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[str]]:
-    """What was to be done, and what somebody should be warned of: compute modes that a GPU does not take."""
+def carry_out(config: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[str]]:
+    """Bring the daemons to their desired state; return the answer and warnings about compute modes that a GPU does not
+    accept."""
     warnings = io.StringIO()
     before = os.umask(0o022)
     try:
         with contextlib.redirect_stderr(warnings):
-            return program.run(wanted, not check), warnings.getvalue().splitlines()
+            return program.run(config, not check), warnings.getvalue().splitlines()
     finally:
         os.umask(before)
 

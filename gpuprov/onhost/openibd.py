@@ -10,7 +10,7 @@ from .units import restart
 
 
 class Failed(Exception):
-    """Why it did not start; one line."""
+    """The reason why openibd did not start; one line."""
 
 
 def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
@@ -18,9 +18,9 @@ def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
     for name in loaded(unload) if again else ():
         done = subprocess.run(["modprobe", "-r", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())
-            raise Failed(f"{name} cannot be unloaded, and openibd was not restarted{f': {said}' if said else ''}")
+            message = " ".join(done.stderr.decode(errors="replace").split())
+            raise Failed(f"{name} cannot be unloaded, and openibd was not restarted{f': {message}' if message else ''}")
     status, lines = restart(unit, "restart" if again else "start")
     if status:
-        own = [line for line in lines if not line.startswith(f"{unit}:")]
-        raise Failed(f"{unit} failed: {'; '.join(own[-2:]) or f'systemctl ended with {int(status)}'}")
+        own_lines = [line for line in lines if not line.startswith(f"{unit}:")]
+        raise Failed(f"{unit} failed: {'; '.join(own_lines[-2:]) or f'systemctl ended with {int(status)}'}")

@@ -33,25 +33,25 @@ def keys(data: str | bytes) -> list[dict[str, Any]]:
 
     Takes armoured and binary keys, and either of them in base64. Raises NotAKey.
     """
-    found: list[dict[str, Any]] = []
+    all_keys: list[dict[str, Any]] = []
     for tag, body, raw in _packets(_binary(data)):
         if tag in (SECRET_KEY, SECRET_SUBKEY):
             raise NotAKey("it holds a private key, which belongs on no host")
         if tag == PUBLIC_KEY:
-            found.append({**_key(body), "hashes": set(), "told": 0, "raw": raw})
+            all_keys.append({**_key(body), "hashes": set(), "told": 0, "raw": raw})
             continue
-        if not found:
+        if not all_keys:
             raise NotAKey("it does not begin with a public key")
-        found[-1]["raw"] += raw
+        all_keys[-1]["raw"] += raw
         if tag == SIGNATURE:
-            _told(found[-1], body)
-    if not found:
+            _read_signature(all_keys[-1], body)
+    if not all_keys:
         raise NotAKey("it is empty")
-    for key in found:
+    for key in all_keys:
         key.pop("told")
         hashes = key.pop("hashes")
         key["sha1"] = bool(hashes) and hashes <= {SHA1}
-    return found
+    return all_keys
 
 
 def fingerprints(text: str) -> list[str]:
@@ -60,16 +60,17 @@ def fingerprints(text: str) -> list[str]:
 
 
 def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict[str, Any]:
-    """Whether the key may be trusted as the one with this fingerprint (or one of several).
+    """Check whether the key may be trusted as the one with this fingerprint (or one of several).
 
-    `problem` (empty if it may), `warnings`, `fingerprints`. Without `wanted` the data must hold one key, whichever.
+    Returns `problem` ("" if it may), `warnings`, `fingerprints`. Without `wanted` the data must contain exactly one
+    key.
     """
     expected = fingerprints(wanted)
     try:
-        found = keys(data)
+        all_keys = keys(data)
     except NotAKey as error:
         return {"problem": f"it is no OpenPGP public key: {error}", "warnings": [], "fingerprints": []}
-    names = [key["fingerprint"] for key in found]
+    names = [key["fingerprint"] for key in all_keys]
     strange = [name for name in names if expected and name not in expected]
     problem = ""
     if strange:
@@ -78,9 +79,9 @@ def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict
         problem = f"it holds {', '.join(names)}, and lacks {', '.join(lacking)}"
     elif not expected and len(names) > 1:
         problem = f"it holds {len(names)} keys ({', '.join(names)}), and no fingerprint says which are meant"
-    elif revoked := [key["fingerprint"] for key in found if key["revoked"]]:
+    elif revoked := [key["fingerprint"] for key in all_keys if key["revoked"]]:
         problem = f"its owner has revoked {', '.join(revoked)}"
-    return {"problem": problem, "warnings": _warnings(found, now), "fingerprints": names}
+    return {"problem": problem, "warnings": _warnings(all_keys, now), "fingerprints": names}
 
 
 def armoured(data: str | bytes, *, each: bool = False) -> str:
@@ -104,22 +105,22 @@ def _whole(line: re.Match[str]) -> str:
         return f"@rpmkey {line[1]}-{line[2]}"
 
 
-def _warnings(found: Sequence[dict[str, Any]], now: float | None) -> list[str]:
+def _warnings(all_keys: Sequence[dict[str, Any]], now: float | None) -> list[str]:
     moment = time.time() if now is None else now
-    told = []
-    for key in found:
+    texts = []
+    for key in all_keys:
         if key["expires"] and key["expires"] <= moment:
             day = time.strftime("%Y-%m-%d", time.gmtime(key["expires"]))
-            told.append(f"the key {key['fingerprint']} expired on {day}: package managers refuse what it signed since")
+            texts.append(f"the key {key['fingerprint']} expired on {day}: package managers refuse what it signed since")
         elif key["expires"] and key["expires"] <= moment + 30 * DAY:
             day = time.strftime("%Y-%m-%d", time.gmtime(key["expires"]))
-            told.append(f"the key {key['fingerprint']} expires on {day}")
+            texts.append(f"the key {key['fingerprint']} expires on {day}")
         if key["sha1"]:
             # https://github.com/NVIDIA/cuda-repo-management/issues/34
-            told.append(
+            texts.append(
                 f"the key {key['fingerprint']} is self-signed with SHA-1 only: Debian 13's apt refuses it since 2026-02-01"
             )
-    return told
+    return texts
 
 
 def _binary(data: str | bytes) -> bytes:
@@ -173,7 +174,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _length(data: bytes, place: int, first: int) -> tuple[int, int]:
-    """Where the body begins, and how long it is."""
+    """Return the start and length of the body."""
     if not first & 0x40:
         size = (1, 2, 4, 0)[first & 3]
         if not size:
@@ -202,8 +203,8 @@ def _key(body: bytes) -> dict[str, Any]:
     return {"fingerprint": digest.upper(), "created": created, "expires": 0, "revoked": False, "version": version}
 
 
-def _told(key: dict[str, Any], body: bytes) -> None:
-    """What a self-signature says; of several the newest is right."""
+def _read_signature(key: dict[str, Any], body: bytes) -> None:
+    """Record the statements of a self-signature; of several, the newest counts."""
     if len(body) < 6 or body[0] not in (4, 6):
         return
     wide = 4 if body[0] == 6 else 2
@@ -214,8 +215,8 @@ def _told(key: dict[str, Any], body: bytes) -> None:
     others = _subpackets(body[after + wide : after + wide + unhashed])
     issuer = (told.get(ISSUER_FINGERPRINT) or others.get(ISSUER_FINGERPRINT) or b"")[1:].hex().upper()
     short = (told.get(ISSUER) or others.get(ISSUER) or b"").hex().upper()
-    mine = key["fingerprint"]
-    if not (issuer == mine or (not issuer and short and short in (mine[-16:], mine[:16]))):
+    fingerprint = key["fingerprint"]
+    if not (issuer == fingerprint or (not issuer and short and short in (fingerprint[-16:], fingerprint[:16]))):
         return
     if kind == REVOCATION:
         key["revoked"] = True
@@ -230,7 +231,7 @@ def _told(key: dict[str, Any], body: bytes) -> None:
 
 
 def _subpackets(area: bytes) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    packets: dict[int, bytes] = {}
     place = 0
     while place < len(area):
         octet = area[place]
@@ -242,9 +243,9 @@ def _subpackets(area: bytes) -> dict[int, bytes]:
             start, length = place + 5, int.from_bytes(area[place + 1 : place + 5], "big")
         if not length or start >= len(area):
             break
-        found.setdefault(area[start] & 0x7F, area[start + 1 : start + length])
+        packets.setdefault(area[start] & 0x7F, area[start + 1 : start + length])
         place = start + length
-    return found
+    return packets
 
 
 def _armour(raw: bytes) -> str:

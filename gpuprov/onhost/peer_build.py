@@ -26,7 +26,7 @@ ENDED = ("SIGHUP", "SIGINT", "SIGTERM")
 
 
 class Failed(Exception):
-    """Why the module could not be built; the modules that were there are untouched."""
+    """The reason why the module could not be built; the previous modules are untouched."""
 
 
 def rebuild(module: str, kernels: Sequence[str]) -> None:
@@ -47,11 +47,11 @@ def rebuild(module: str, kernels: Sequence[str]) -> None:
 
 
 def _replace(module: str, kernel: str) -> None:
-    there = _find(f"{DKMS}/*/*", module, kernel)
-    if not there:
+    installed = _find(f"{DKMS}/*/*", module, kernel)
+    if not installed:
         raise Failed(f"kernel {kernel}: {module} does not come from DKMS: it came ready-made, or another host built it")
-    name, version = os.path.relpath(there, DKMS).split(os.sep)[:2]
-    old, new = (path.rpartition("/module/")[0] for path in (there, _made(module, name, version, kernel)))
+    name, version = os.path.relpath(installed, DKMS).split(os.sep)[:2]
+    old, new = (path.rpartition("/module/")[0] for path in (installed, _made(module, name, version, kernel)))
     # A copy that is whole, before anything is taken away: what ends this program from here on puts it back.
     write(f"{WORK}/home", old)
     if not (_copy(old, f"{WORK}/copy") and _renamed(f"{WORK}/copy", f"{WORK}/old")):
@@ -79,26 +79,26 @@ def _made(module: str, name: str, version: str, kernel: str) -> str:
     done = _run("dkms", "build", *aside, "-k", kernel)
     if done.returncode:
         logs = glob.glob(f"{WORK}/tree/**/make.log", recursive=True)
-        said = read(logs[0]) if logs else done.stdout
-        errors = [line for line in said.splitlines() if re.search(r": (fatal )?error:|^ERROR: ", line)]
-        told = " | ".join(line[:200] for line in errors[:8]) or _words(said)
-        raise Failed(f"kernel {kernel}, {name}/{version}: {told}")
+        output = read(logs[0]) if logs else done.stdout
+        errors = [line for line in output.splitlines() if re.search(r": (fatal )?error:|^ERROR: ", line)]
+        message = " | ".join(line[:200] for line in errors[:8]) or _words(output)
+        raise Failed(f"kernel {kernel}, {name}/{version}: {message}")
     made = _find(f"{WORK}/tree/{name}/{version}", module, kernel)
     if not made or not _uses(made):
-        told = f"built again without peer memory, for its build finds no {SYMBOL} in OFED's Module.symvers"
-        raise Failed(f"kernel {kernel}, {name}/{version}: {told}")
+        message = f"built again without peer memory, for its build finds no {SYMBOL} in OFED's Module.symvers"
+        raise Failed(f"kernel {kernel}, {name}/{version}: {message}")
     return made
 
 
 def _find(tree: str, module: str, kernel: str) -> str:
     """The module's file among what DKMS has built for the kernel; empty if it has not."""
     name = "nv_peer_mem.ko*" if module == "nv_peer_mem" else "nvidia*peermem.ko*"
-    found = glob.glob(f"{tree}/{glob.escape(kernel)}/**/module/**/{name}", recursive=True)
-    return sorted(found)[0] if found else ""
+    paths = glob.glob(f"{tree}/{glob.escape(kernel)}/**/module/**/{name}", recursive=True)
+    return sorted(paths)[0] if paths else ""
 
 
 def _uses(file: str) -> bool:
-    """Whether it was built with peer memory."""
+    """Return whether the module was built with peer memory."""
     if file.endswith(".zst"):
         text = subprocess.run(["zstd", "-dcq", file], stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
     else:
@@ -109,7 +109,7 @@ def _uses(file: str) -> bool:
 
 
 def _restored() -> bool:
-    """Whether what this run, or one that was cut off, had begun to replace is in its place again."""
+    """Restore what this run, or one that was interrupted, had begun to replace; return whether it is in place."""
     home = read(f"{WORK}/home").strip()
     if not home or not os.path.isdir(f"{WORK}/old"):
         return True
@@ -136,8 +136,8 @@ def _run(*argv: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def _words(said: str) -> str:
-    return " | ".join(line[:200] for line in said.splitlines()[-8:] if line.strip())
+def _words(output: str) -> str:
+    return " | ".join(line[:200] for line in output.splitlines()[-8:] if line.strip())
 
 
 @contextlib.contextmanager

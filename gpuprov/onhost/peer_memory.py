@@ -20,12 +20,12 @@ class Failed(Exception):
 
 
 def differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
-    """What is not as it should be, in words. Of a parameter that the loaded module does not have, nothing."""
-    found = [f"{other} is loaded"] if other and os.path.isdir(f"{MODULES}/{other}") else []
+    """List the differences, in words. A parameter that the loaded module does not have is ignored."""
+    differing = [f"{other} is loaded"] if other and os.path.isdir(f"{MODULES}/{other}") else []
     if not os.path.isdir(f"{MODULES}/{name}"):
-        return [*found, f"{name} is not loaded"]
+        return [*differing, f"{name} is not loaded"]
     now = {key: read(f"{MODULES}/{name}/parameters/{key}").strip() for key in parameters}
-    return found + [f"{key} is {now[key]}" for key, value in parameters.items() if now[key] not in ("", value)]
+    return differing + [f"{key} is {now[key]}" for key, value in parameters.items() if now[key] not in ("", value)]
 
 
 def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes: Sequence[Mapping[str, str]]) -> None:
@@ -39,38 +39,39 @@ def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes
     if status:
         raise Failed(f"{name} does not load: {_why(lines, causes)}")
     # A module in use does not leave, and keeps its parameters: the unit has nothing to do then, and does not fail.
-    if left := differences(name, other, parameters):
+    if remaining := differences(name, other, parameters):
         raise Failed(
-            f"{name} stays as it was loaded ({', '.join(left)}), for it is in use. Fix: end what uses RDMA on the host, or reboot it; "
-            "then apply again"
+            f"{name} stays as it was loaded ({', '.join(remaining)}), for it is in use. Fix: end what uses RDMA on the host, or "
+            "reboot it; then apply again"
         )
 
 
 def _out(name: str, other: str) -> None:
     """Both register one client."""
-    said = _rmmod(other)
-    if said:
+    problem = _rmmod(other)
+    if problem:
         raise Failed(
-            f"{other} does not leave: {said}; it and {name} register the same client. Fix: end what uses RDMA on the host, or reboot "
-            "it; then apply again"
+            f"{other} does not leave: {problem}; it and {name} register the same client. Fix: end what uses RDMA on the host, or "
+            "reboot it; then apply again"
         )
 
 
 def _rmmod(name: str) -> str:
-    """What rmmod complains of; empty if the module has left."""
+    """Unload the module; return rmmod's error message, "" if the module was unloaded."""
     done = subprocess.run(["rmmod", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.stderr.decode(errors="replace").strip() or "rmmod failed" if done.returncode else ""
 
 
 def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
-    """What modprobe and the kernel said, and what that means, by the first cause whose `text` (a regular expression) is in it."""
+    """Return the messages of modprobe and the kernel, and their meaning according to the first cause whose `text` (a
+    regular expression) matches."""
     kernel = kernel_lines.said(_kernel_log(), kernel_lines.PEER_MEMORY)[-4:]
-    said = " | ".join([*(line for line in lines if "modprobe" in line.lower()), *kernel])
+    message = " | ".join([*(line for line in lines if "modprobe" in line.lower()), *kernel])
     for cause in causes:
-        if re.search(cause["text"], said):
-            return f"{said}. That is: {cause['cause']}. Fix: {cause['way']}"
-    said = said or "the kernel says nothing of it"
-    return f"{said}. Fix: gpuprov verify says what it was built against (gpudirect_rdma.built)"
+        if re.search(cause["text"], message):
+            return f"{message}. That is: {cause['cause']}. Fix: {cause['way']}"
+    message = message or "the kernel says nothing of it"
+    return f"{message}. Fix: gpuprov verify says what it was built against (gpudirect_rdma.built)"
 
 
 def _kernel_log() -> Sequence[str]:

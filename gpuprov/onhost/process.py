@@ -36,14 +36,14 @@ def birth(pid: int) -> str:
 
 def topmost(word: str) -> int:
     """The topmost of this process and those above it, without a gap, whose command lines have the word in them; or this one."""
-    pid = found = os.getpid()
+    pid = top = os.getpid()
     while (fields := stat(pid)) and (pid := int(fields[1])) > 1:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if word.encode() in file.read():
-                found = pid
+                top = pid
                 continue
         break
-    return found
+    return top
 
 
 def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
@@ -63,7 +63,7 @@ def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
 
 
 def is_dead(owner: Mapping[str, object], mine: Mapping[str, object]) -> bool:
-    """Whether an owner was a process of this machine, which `mine` describes, and is no more."""
+    """Return whether an owner was a process of this machine, which `mine` describes, and is gone."""
     pid = owner.get("pid")
     same = owner.get("controller") == mine.get("controller") and bool(mine.get("pid_start"))
     return same and isinstance(pid, int) and birth(pid) != str(owner.get("pid_start"))

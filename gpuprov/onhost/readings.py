@@ -82,20 +82,21 @@ PACKAGES = (
 
 
 def look() -> dict[str, list[Any]]:
-    """By `file:PATH`, `unit:NAME`, `module:NAME`, `package:NAME` and `kernel`: what it is now, then of a file its time and owner."""
-    found: dict[str, list[Any]] = {"kernel": [os.uname().release]}
+    """Return the current state by `file:PATH`, `unit:NAME`, `module:NAME`, `package:NAME` and `kernel`; for a file also
+    its time and owner."""
+    state: dict[str, list[Any]] = {"kernel": [os.uname().release]}
     for pattern in FILES:
         for path in glob.iglob(ROOT + pattern):
             value = _file(path)
             if value:
-                found["file:" + path[len(ROOT) :]] = value
+                state["file:" + path[len(ROOT) :]] = value
     for name in MODULES:
         folder = f"{ROOT}/sys/module/{name}"
         if os.path.isdir(folder):
-            found["module:" + name] = [_text(folder + "/version") or "loaded"]
-    found.update(_units())
-    found.update(_packages())
-    return found
+            state["module:" + name] = [_text(folder + "/version") or "loaded"]
+    state.update(_units())
+    state.update(_packages())
+    return state
 
 
 def _file(path: str) -> list[Any]:
@@ -152,13 +153,14 @@ def _run(*words: str) -> str:
     """Raises where the program fails: half a list would tell of packages that are gone."""
     done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise OSError(f"{words[0]} ended with {done.returncode}: {said[-1] if said else 'it said nothing'}")
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OSError(f"{words[0]} ended with {done.returncode}: {lines[-1] if lines else 'it said nothing'}")
     return done.stdout.decode("utf-8", "replace")
 
 
 def compared(before: dict[str, list[Any]], now: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Of each that changed: what it was, what it is (empty: not there), and of a file its time and its owner's number."""
+    """Return what changed: the old state, the new state (empty: it does not exist), and for a file its time and its
+    owner's number."""
     changed: dict[str, list[Any]] = {}
     for key in sorted({*before, *now}):
         old, new = before.get(key, [""]), now.get(key, [""])
@@ -206,10 +208,10 @@ def _kept(last: str) -> list[dict[str, Any]]:
         with open(f"{FOLDER}/{CHANGES}", encoding="utf-8", errors="replace") as file:
             for line in file:
                 try:
-                    told = json.loads(line)
-                    _before(told["to"], 0)
-                    if isinstance(told["from"], str) and not (last and told["from"] == last):
-                        kept.append(told)
+                    entry = json.loads(line)
+                    _before(entry["to"], 0)
+                    if isinstance(entry["from"], str) and not (last and entry["from"] == last):
+                        kept.append(entry)
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
                     continue
     except FileNotFoundError:
@@ -222,13 +224,13 @@ def _young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, An
     nothing goes until the gap itself is as old."""
     oldest, latest, jumped = _before(at, days), "", False
     young = []
-    for told in lines:
-        begin, end = (time if time <= at else "" for time in (told["from"], told["to"]))
+    for line in lines:
+        begin, end = (time if time <= at else "" for time in (line["from"], line["to"]))
         latest = max(latest, begin)
         jumped = jumped or (end >= oldest and "" < latest < _before(end, max(days, GAP)))
         latest = max(latest, end)
         if max(begin, end) >= oldest or not (begin or end):
-            young.append(told)
+            young.append(line)
     return lines if jumped else young
 
 

@@ -1,4 +1,4 @@
-"""Why this host waits for a reboot: a file for each capability with its reason. They lie in /run, so a reboot ends them."""
+"""Reasons why this host waits for a reboot, one file for each capability, in /run, so that a reboot deletes them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str
 
 
 def forbidden(lines: Sequence[str]) -> str:
-    """What is said where the host has to be rebooted and may not."""
+    """Return the message for a host that must be rebooted and may not."""
     why = "; ".join(lines)
     return f'reboot required: {why}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: if-needed'

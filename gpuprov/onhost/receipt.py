@@ -1,7 +1,8 @@
-"""What was applied here: the receipt of all capabilities, and the mark of an apply that is under way.
+"""The record of what was applied here: the receipt of all capabilities, and the mark of an apply in progress.
 
-The receipt lists what each capability brought, each as a line: `file SHA256 PATH`, `unit NAME`, `hold PACKAGE`. A mark that is there
-when an apply begins was left by one that was cut off: what it names is half-way, until it is applied again.
+The receipt lists what each capability brought, one line each: `file SHA256 PATH`, `unit NAME`, `hold PACKAGE`. A mark
+that exists when an apply begins was left by one that was interrupted: what it names is half-done until it is applied
+again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
 MARK = f"{FOLDER}/applying.json"
 PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/opt")
-"""Where that lies of which a receipt says that it was applied: after a loss of power it must be so."""
+"""Folders of what a receipt says was applied: it must still be true after a loss of power."""
 
 
 def half_way() -> list[str]:
@@ -52,7 +53,8 @@ def known() -> tuple[dict[str, Entry], str]:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
         return {
-            name: _entry(one["digest"], one["applied_at"], one.get("resources")) for name, one in entries.items()
+            name: _entry(entry["digest"], entry["applied_at"], entry.get("resources"))
+            for name, entry in entries.items()
         }, ""
     except FileNotFoundError:
         return {}, ""
@@ -75,21 +77,23 @@ def listed(resources: Iterable[str], before: Iterable[str] = ()) -> Iterator[str
     """Yield these resources as a receipt lists them: of `file PATH`, the sum of what is there; nothing where no file is. Of those
     before, also the files that are still there as they were, and the units of such."""
     now = list(resources)
-    for one in now:
-        kind, _, name = one.partition(" ")
+    for line in now:
+        kind, _, name = line.partition(" ")
         if kind != "file":
-            yield one
-        elif found := digest_of(name):
-            yield f"file {found} {name}"
+            yield line
+        elif checksum := digest_of(name):
+            yield f"file {checksum} {name}"
     kept = set()
-    for one in before:
-        kind, _, name = one.partition(" ")
+    for line in before:
+        kind, _, name = line.partition(" ")
         if kind == "file":
             before_sum, _, path = name.partition(" ")
             if f"file {path}" not in now and digest_of(path) == before_sum:
                 kept.add(path)
-                yield one
-    yield from (one for one in before if one.startswith("unit ") and one not in now and unit_file(one[5:]) in kept)
+                yield line
+    yield from (
+        entry for entry in before if entry.startswith("unit ") and entry not in now and unit_file(entry[5:]) in kept
+    )
 
 
 def applied(
@@ -130,9 +134,9 @@ def applied(
         }
         settle(PROMISED)
         write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
-    left = [name for name in half_way() if name not in names]
-    if left:
-        _mark(run, left)
+    remaining = [name for name in half_way() if name not in names]
+    if remaining:
+        _mark(run, remaining)
     else:
         remove(MARK)
     return answer

@@ -39,13 +39,13 @@ def index(folder: str, files: Mapping[str, str]) -> None:
     primary = ElementTree.tostring(top, encoding="unicode")
     os.makedirs(f"{folder}/repodata", exist_ok=True)
     write(f"{folder}/repodata/primary.xml", primary)
-    found = hashlib.sha256(primary.encode()).hexdigest()
+    checksum = hashlib.sha256(primary.encode()).hexdigest()
     data = ElementTree.Element("repomd", {"xmlns": REPO})
-    ElementTree.SubElement(data, "revision").text = found[:16]
-    one = ElementTree.SubElement(data, "data", {"type": "primary"})
-    ElementTree.SubElement(one, "checksum", {"type": "sha256"}).text = found
-    ElementTree.SubElement(one, "location", {"href": "repodata/primary.xml"})
-    ElementTree.SubElement(one, "size").text = str(len(primary.encode()))
+    ElementTree.SubElement(data, "revision").text = checksum[:16]
+    element = ElementTree.SubElement(data, "data", {"type": "primary"})
+    ElementTree.SubElement(element, "checksum", {"type": "sha256"}).text = checksum
+    ElementTree.SubElement(element, "location", {"href": "repodata/primary.xml"})
+    ElementTree.SubElement(element, "size").text = str(len(primary.encode()))
     write(f"{folder}/repodata/repomd.xml", ElementTree.tostring(data, encoding="unicode"))
 
 
@@ -55,8 +55,8 @@ def _header(path: str) -> Header:
     if ran.status:
         raise ValueError(f"rpm cannot read {path}: {ran.said[-300:]}")
     try:
-        found = ElementTree.fromstring(NO_XML.sub("", ran.out))
-        return {tag.get("name", ""): [value.text or "" for value in tag] for tag in found}
+        header = ElementTree.fromstring(NO_XML.sub("", ran.out))
+        return {tag.get("name", ""): [value.text or "" for value in tag] for tag in header}
     except ElementTree.ParseError as error:
         raise ValueError(f"rpm says no XML of {path}: {error}") from error
 
@@ -95,13 +95,13 @@ def _entries(header: Header, tag: str) -> Iterator[ElementTree.Element]:
     for name, flag, version in zip(names, flags, versions):
         if name.startswith("rpmlib("):
             continue
-        told = {"name": name}
+        entry = {"name": name}
         if version and int(flag) & (LESS | GREATER | EQUAL):
             epoch, _, rest = version.rpartition(":")
             ver, _, rel = rest.partition("-")
-            told.update(flags=FLAGS[int(flag) & (LESS | GREATER | EQUAL)], epoch=epoch or "0", ver=ver)
-            told.update({"rel": rel} if rel else {})
-        yield ElementTree.Element("rpm:entry", told)
+            entry.update(flags=FLAGS[int(flag) & (LESS | GREATER | EQUAL)], epoch=epoch or "0", ver=ver)
+            entry.update({"rel": rel} if rel else {})
+        yield ElementTree.Element("rpm:entry", entry)
 
 
 def _files(header: Header) -> Iterator[tuple[str, dict[str, str]]]:

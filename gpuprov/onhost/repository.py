@@ -25,77 +25,82 @@ PROXIES = {
 Wanted = Mapping[str, Any]
 
 
-def settle(manager: Manager, wanted: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
+def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
     """Have the source as it is wanted. `key` of it is the key, which the machine that runs Ansible has judged. Raises Refused.
 
     room: the folder that its index is tried in, and stays in."""
-    told: list[dict[str, Any]]
-    if not wanted["url"]:
-        gone = absent(wanted, family, check)
-        told = [
+    diffs: list[dict[str, Any]]
+    if not desired["url"]:
+        gone = absent(desired, family, check)
+        diffs = [
             {"before": {"path": path, "state": "file"}, "after": {"path": path, "state": "absent"}} for path in gone
         ]
-        return {"changed": bool(gone), "comes": False, "diff": told}
-    planned = plan(wanted, wanted["key"], family)
+        return {"changed": bool(gone), "comes": False, "diff": diffs}
+    planned = plan(desired, desired["key"], family)
     if planned["right"]:
         return {"changed": False, "comes": False}
     if not os.environ.get(BUNDLE):
-        tried(wanted, planned, family, room)
+        tried(desired, planned, family, room)
     if not check:
-        put(manager, wanted, planned, family)
+        put(manager, desired, planned, family)
     files = [planned["source"], planned["key"]]
-    told = [
-        {"before_header": one["path"], "after_header": one["path"], "before": one["before"] or "", "after": one["text"]}
-        for one in files
+    diffs = [
+        {
+            "before_header": file["path"],
+            "after_header": file["path"],
+            "before": file["before"] or "",
+            "after": file["text"],
+        }
+        for file in files
     ]
-    return {"changed": True, "comes": check, "diff": told}
+    return {"changed": True, "comes": check, "diff": diffs}
 
 
-def absent(wanted: Wanted, family: str, check: bool) -> list[str]:
+def absent(desired: Wanted, family: str, check: bool) -> list[str]:
     """Take away what gpuprov itself put there under this name; the files that go."""
-    name = wanted["name"]
+    name = desired["name"]
     gone = [path for path in (sources.path(name, family), sources.key_path(name, family)) if os.path.lexists(path)]
     for path in () if check else gone:
         os.unlink(path)
     return gone
 
 
-def plan(wanted: Wanted, key: str, family: str) -> dict[str, Any]:
-    """What is to be written (see `sources.plan`). Raises Refused where somebody else has the source."""
+def plan(desired: Wanted, key: str, family: str) -> dict[str, Any]:
+    """Return what is to be written (see `sources.plan`). Raises Refused if the source is somebody else's."""
     ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
     if lost := source_files.unread(ran.out):
         raise Refused(
-            f"{wanted['of']}: the package sources could not be read: {lost}. Fix: correct it, then apply again"
+            f"{desired['of']}: the package sources could not be read: {lost}. Fix: correct it, then apply again"
         )
-    fingerprints = openpgp.judge(key, wanted["fingerprint"])["fingerprints"]
+    fingerprints = openpgp.judge(key, desired["fingerprint"])["fingerprints"]
     text = openpgp.armoured(key, each=family != "debian")
-    found = sources.plan(openpgp.rpm_keys(ran.out), wanted, text, fingerprints, family)
-    if found["problem"]:
-        raise Refused(f"{wanted['of']}: {found['problem']}. Fix: {found['hint']}")
-    return {**found, "fingerprints": fingerprints}
+    conflict = sources.plan(openpgp.rpm_keys(ran.out), desired, text, fingerprints, family)
+    if conflict["problem"]:
+        raise Refused(f"{desired['of']}: {conflict['problem']}. Fix: {conflict['hint']}")
+    return {**conflict, "fingerprints": fingerprints}
 
 
-def tried(wanted: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
+def tried(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
     """Ask the repository for its index with this key and no other, without changing the host. Raises Refused."""
     with contextlib.ExitStack() as stack:
         folder = room or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuprov-source-"))
         os.chmod(folder, 0o755)  # apt reads it as a user of its own
         key = os.path.join(folder, "key.asc")
         _write(key, planned["key"]["text"])
-        said = {"debian": _apt, "redhat": _dnf, "suse": _zypper}[family](folder, key, planned)
-    if said:
-        way_out = (
+        problem = {"debian": _apt, "redhat": _dnf, "suse": _zypper}[family](folder, key, planned)
+    if problem:
+        fix = (
             "the key that its owner signs it with now (key_file or key_url, and fingerprint)"
-            if UNPROVEN.search(said)
+            if UNPROVEN.search(problem)
             else f"fix the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host can reach"
         )
         raise Refused(
-            f"{wanted['of']}: this host cannot use {wanted['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
-            f"written. {shortened(said, 600)}. Fix: {way_out}"
+            f"{desired['of']}: this host cannot use {desired['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
+            f"written. {shortened(problem, 600)}. Fix: {fix}"
         )
 
 
-def put(manager: Manager, wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
+def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: str) -> None:
     """Write all of it and fetch the lists, or leave everything as it was. Raises Refused."""
     key, source = planned["key"], planned["source"]
     try:
@@ -115,7 +120,7 @@ def put(manager: Manager, wanted: Wanted, planned: Mapping[str, Any], family: st
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(file["path"])
         raise Refused(
-            f"{wanted['of']}: {wanted['url']} could not be put among the package sources, and was taken away again: "
+            f"{desired['of']}: {desired['url']} could not be put among the package sources, and was taken away again: "
             f"{shortened(str(error), 600)}. Fix: correct what it reports, then apply again"
         ) from error
 
@@ -144,8 +149,8 @@ def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
         os.path.join(folder, "gpuprov.repo"),
         re.sub(r"(?m)^gpgkey=.*$", f"gpgkey=file://{key}", planned["source"]["text"]),
     )
-    own = [f"--setopt=reposdir={folder}", f"--setopt=cachedir={folder}/cache", "--noplugins"]
-    return makecache("--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", *own, patience=0)
+    options = [f"--setopt=reposdir={folder}", f"--setopt=cachedir={folder}/cache", "--noplugins"]
+    return makecache("--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", *options, patience=0)
 
 
 def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
@@ -154,12 +159,12 @@ def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     os.makedirs(repos)
     root = os.path.join(folder, "root")
     _write(os.path.join(repos, "gpuprov.repo"), re.sub(r"(?m)^gpgkey=.*\n", "", planned["source"]["text"]))
-    said = _said(["rpm", "--root", root, "--import", key])
-    return said or _said(["zypper", "--root", root, "--non-interactive", "refresh", "--force"])
+    problem = _run_and_report(["rpm", "--root", root, "--import", key])
+    return problem or _run_and_report(["zypper", "--root", root, "--non-interactive", "refresh", "--force"])
 
 
-def _said(argv: Sequence[str]) -> str:
-    """What a program that failed said; empty if it did not fail."""
+def _run_and_report(argv: Sequence[str]) -> str:
+    """Return the error message of a program that failed; "" if it did not."""
     ran = run(argv)
     lines: Iterator[str] = (line.strip() for line in (ran.err + "\n" + ran.out).splitlines())
     return (" ".join(dict.fromkeys(filter(None, lines))) or "no answer") if ran.status else ""

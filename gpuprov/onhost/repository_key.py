@@ -21,33 +21,33 @@ PATIENCE = 120.0
 
 
 def cached(url: str, environment: Mapping[str, str]) -> str:
-    """Where this machine keeps a key that it has fetched."""
+    """Return the path at which this machine caches a fetched key."""
     return os.path.join(caches(environment), "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
 
 
 def key(
-    wanted: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
+    desired: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
 ) -> tuple[str, list[str]]:
     """The key in base64, and what there is to warn of. Raises Refused."""
-    of, url = wanted["of"], wanted.get("key_url") or ""
-    if wanted.get("key"):
-        data = str(wanted["key"])
-    elif wanted.get("key_file"):
-        data = _encoded(_read(wanted["key_file"], of))
+    of, url = desired["of"], desired.get("key_url") or ""
+    if desired.get("key"):
+        data = str(desired["key"])
+    elif desired.get("key_file"):
+        data = _encoded(_read(desired["key_file"], of))
     else:
-        data = _fetched(wanted, cached(url, environment), fetch)
-    judged = openpgp.judge(data, wanted.get("fingerprint") or "")
-    if judged["problem"]:
+        data = _fetched(desired, cached(url, environment), fetch)
+    verdict = openpgp.judge(data, desired.get("fingerprint") or "")
+    if verdict["problem"]:
         raise Refused(
-            f"{of}: the key of {wanted['url']}, {wanted.get('key_file') or url or 'as given'}, is "
-            f"refused: {judged['problem']}; nothing "
+            f"{of}: the key of {desired['url']}, {desired.get('key_file') or url or 'as given'}, is "
+            f"refused: {verdict['problem']}; nothing "
             "was written. Fix: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
         )
-    return data, [f"{of}: {'; '.join(judged['warnings'])}"] if judged["warnings"] else []
+    return data, [f"{of}: {'; '.join(verdict['warnings'])}"] if verdict["warnings"] else []
 
 
 def answer(ask: Callable[[], ContextManager[Any]]) -> bytes:
-    """What a server that is asked for a key sends."""
+    """Return the server's answer to a request for a key."""
     data = b""
     for part in received(ask, PATIENCE):
         data += part
@@ -70,11 +70,11 @@ def over_https(url: str) -> bytes:
     return answer(ask)
 
 
-def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
-    of, url, fingerprint = wanted["of"], wanted.get("key_url") or "", wanted.get("fingerprint") or ""
+def _fetched(desired: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
+    of, url, fingerprint = desired["of"], desired.get("key_url") or "", desired.get("fingerprint") or ""
     if not url.startswith("https://"):
         raise Refused(
-            f"{of}: the key of {wanted['url']} is {url or 'nowhere'}; it comes from a file or over "
+            f"{of}: the key of {desired['url']} is {url or 'nowhere'}; it comes from a file or over "
             "https only, since anybody on the way "
             "can change it otherwise. Fix: key_file, a file beside the inventory, or key_url with https and its fingerprint"
         )
@@ -85,8 +85,8 @@ def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes
             "this url, key_url, and as fingerprint what the owner publishes (gpg --show-keys FILE shows a key's)"
         )
     kept = _encoded(_read(place, of)) if os.path.exists(place) else ""
-    judged = openpgp.judge(kept, fingerprint)
-    if not judged["problem"] and not judged["warnings"]:
+    verdict = openpgp.judge(kept, fingerprint)
+    if not verdict["problem"] and not verdict["warnings"]:
         return kept
     try:
         fresh = fetch(url)

@@ -26,7 +26,7 @@ PROGRAMS = "/usr/bin:/bin"
 
 
 class Refused(Exception):
-    """Why the user's file cannot be had; one line."""
+    """The reason why the user's file is not available; one line."""
 
 
 class Account(NamedTuple):
@@ -45,18 +45,18 @@ class Account(NamedTuple):
 def account(name: str) -> Account:
     """The user of this name. Raises Refused."""
     try:
-        found = pwd.getpwnam(name)
+        entry = pwd.getpwnam(name)
     except KeyError:
         raise Refused(f"there is no user {name}") from None
-    return Account(name, found.pw_uid, found.pw_gid, found.pw_dir)
+    return Account(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
 def read(user: Account) -> str:
     """The text of the user's file; empty where there is none. Raises Refused."""
     done = _as(user, READ)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise Refused(f"{user.file} cannot be read as {user.name}: {said or 'it is no file'}")
+        error = done.stderr.decode(errors="replace").strip()
+        raise Refused(f"{user.file} cannot be read as {user.name}: {error or 'it is no file'}")
     return done.stdout.decode(errors="surrogateescape")
 
 
@@ -64,8 +64,8 @@ def write(user: Account, text: str) -> None:
     """Put this text in its place, with the mode that the file has. Raises Refused."""
     done = _as(user, WRITE, text)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise Refused(f"{user.file} cannot be written as {user.name}: {said or done.returncode}")
+        error = done.stderr.decode(errors="replace").strip()
+        raise Refused(f"{user.file} cannot be written as {user.name}: {error or done.returncode}")
 
 
 def reload(name: str) -> bool:

@@ -37,7 +37,7 @@ def unload(module: str, *, dry: bool = False) -> bool:
 def load(module: str) -> None:
     done = _run(["modprobe", module])
     if done.returncode:
-        raise Failed(f"{module} cannot be loaded: {_said(done)}. Fix: dmesg | tail, on the host")
+        raise Failed(f"{module} cannot be loaded: {_last_error(done)}. Fix: dmesg | tail, on the host")
 
 
 def sysctl_path(name: str) -> str:
@@ -45,54 +45,54 @@ def sysctl_path(name: str) -> str:
     return os.path.join(PROC, name.translate(str.maketrans("./", "/.")))
 
 
-def differing(wanted: Mapping[str, str]) -> dict[str, str]:
+def differing(desired: Mapping[str, str]) -> dict[str, str]:
     """The sysctls that have another value, each with the one that it has; spaces between the values of one count as one."""
-    found = {}
-    for name, value in wanted.items():
+    values = {}
+    for name, value in desired.items():
         try:
             with open(sysctl_path(name), encoding="utf-8", errors="replace") as file:
                 now = " ".join(file.read().split())
         except OSError as error:
             now = f"unreadable ({error.strerror})"
         if now != " ".join(value.split()):
-            found[name] = now
-    return found
+            values[name] = now
+    return values
 
 
 def set_sysctls() -> None:
     """Have the file of gpuprov read."""
     done = _run(["sysctl", "-p", SYSCTL_FILE])
     if done.returncode:
-        raise Failed(f"a sysctl cannot be set: {_said(done)}")
+        raise Failed(f"a sysctl cannot be set: {_last_error(done)}")
 
 
-def limits_differing(wanted: Mapping[str, str]) -> dict[str, str]:
+def limits_differing(desired: Mapping[str, str]) -> dict[str, str]:
     """systemd's limits (`DefaultLimitNOFILE`) that are others than wanted, each with what it is."""
-    if not wanted:
+    if not desired:
         return {}
-    done = _run(["systemctl", "show"] + ["--property=" + name for name in wanted])
+    done = _run(["systemctl", "show"] + ["--property=" + name for name in desired])
     if done.returncode:
-        raise Failed(f"the limits of services cannot be read: {_said(done)}")
-    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return {name: found.get(name, "") for name, value in wanted.items() if found.get(name) != value}
+        raise Failed(f"the limits of services cannot be read: {_last_error(done)}")
+    current = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: current.get(name, "") for name, value in desired.items() if current.get(name) != value}
 
 
 def reexec() -> None:
     """Have systemd read its configuration anew; what runs keeps running."""
     done = _run(["systemctl", "daemon-reexec"])
     if done.returncode:
-        raise Failed(f"systemd does not read its limits anew: {_said(done)}")
+        raise Failed(f"systemd does not read its limits anew: {_last_error(done)}")
 
 
 def hugepages() -> int:
-    """How many pages of the default size there are."""
+    """Return the number of hugepages of the default size."""
     with open(os.path.join(PROC, "vm/nr_hugepages"), encoding="ascii") as file:
         return int(file.read())
 
 
-def more_hugepages(wanted: int) -> int:
+def more_hugepages(pages: int) -> int:
     """Have memory put together, and ask once more; how many there are then."""
-    for name, value in (("compact_memory", 1), ("nr_hugepages", wanted)):
+    for name, value in (("compact_memory", 1), ("nr_hugepages", pages)):
         with open(os.path.join(PROC, "vm", name), "w", encoding="ascii") as file:
             file.write(f"{int(value)}\n")
     return hugepages()
@@ -102,5 +102,5 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
 
 
-def _said(done: subprocess.CompletedProcess[str]) -> str:
+def _last_error(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join((done.stderr or done.stdout).split()) or f"status {int(done.returncode)}"

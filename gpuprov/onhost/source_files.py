@@ -1,4 +1,4 @@
-"""What is read of a host's package sources, and of the keys that they are trusted by: `sources.parse` takes it apart."""
+"""Reader of a host's package sources and the keys that they are trusted by; `sources.parse` parses its output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ echo @end"""
 
 
 def unread(text: str) -> str:
-    """What of the answer is missing; empty if it is whole."""
+    """Return the part of the answer that is missing; "" if it is complete."""
     lines = text.splitlines()
     lost = [line[len("@unread ") :] for line in lines if line.startswith("@unread ")]
     return ", ".join(lost) or ("" if "@end" in lines else "the host gave no whole answer")

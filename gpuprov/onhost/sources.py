@@ -36,36 +36,37 @@ def key_path(name: str, family: str) -> str:
 
 
 def own_name(file: str) -> str:
-    """What gpuprov called the source in this file; empty for somebody else's."""
+    """Return gpuprov's name of the source in this file; "" for somebody else's."""
     match = OWN.match(file)
     return match[1] if match else ""
 
 
-def text(wanted: Mapping[str, Any], family: str) -> str:
+def text(desired: Mapping[str, Any], family: str) -> str:
     """The source's file."""
-    name, head = wanted["name"], HEAD
+    name, head = desired["name"], HEAD
     key = key_path(name, family)
     if family == "debian":
-        lines = ["Types: deb", f"URIs: {wanted['url']}", f"Suites: {wanted['suite'] or '/'}"]
-        lines += [f"Components: {' '.join(wanted['components'])}"] if wanted["components"] else []
+        lines = ["Types: deb", f"URIs: {desired['url']}", f"Suites: {desired['suite'] or '/'}"]
+        lines += [f"Components: {' '.join(desired['components'])}"] if desired["components"] else []
         return head + "\n".join([*lines, f"Signed-By: {key}", ""])
     # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options; zypper's gpgcheck alone takes a signed index for the packages'
     # proof: https://github.com/openSUSE/libzypp/blob/master/zypp/RepoInfo.h
-    packages, index = signatures(wanted)
-    lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={wanted['url']}", "enabled=1"]
+    packages, index = signatures(desired)
+    lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={desired['url']}", "enabled=1"]
     lines += [f"gpgcheck={int(packages)}", f"repo_gpgcheck={int(index)}", f"gpgkey=file://{key}"]
     of_zypper = ["autorefresh=1", f"pkg_gpgcheck={int(packages)}"]
     return head + "\n".join([*lines, *(of_zypper if family == "suse" else ["skip_if_unavailable=0"]), ""])
 
 
-def signatures(wanted: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Whether packages, and whether the index, carry signatures that are checked; one of them always does."""
-    return wanted["signed"] != "index", wanted["signed"] in ("index", "both")
+def signatures(desired: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether packages, and whether the index, carry signatures that are checked; at least one of them always
+    does."""
+    return desired["signed"] != "index", desired["signed"] in ("index", "both")
 
 
 def parse(output: str) -> dict[str, Any]:
     """The probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for each URL and suite."""
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "files": {},
         "keys": {},
         "rpm_keys": [],
@@ -74,52 +75,52 @@ def parse(output: str) -> dict[str, Any]:
         "release": "",
         "gpgcheck": "0",
     }
-    here: list[str] | None = None
+    section: list[str] | None = None
     lines: dict[str, list[str]] = {}
     for line in output.splitlines():
         word, _, rest = line.partition(" ")
-        if line.startswith(" ") and here is not None:
-            here.append(line[1:])
+        if line.startswith(" ") and section is not None:
+            section.append(line[1:])
         elif word == "@file":
-            here = lines[rest] = []  # what is still to be written there is told last
+            section = lines[rest] = []  # what is still to be written there is told last
         elif word == "@key":
             name, _, data = rest.rpartition(" ")
-            told["keys"][name] = data
+            result["keys"][name] = data
         elif word == "@rpmkey":
-            told["rpm_keys"].append(rest.casefold())
+            result["rpm_keys"].append(rest.casefold())
         elif word in ("@machine", "@arch", "@release", "@gpgcheck"):
-            told[word[1:]] = rest
-    told["files"] = {name: "\n".join(found) + "\n" for name, found in lines.items()}
-    rows = (row for name, body in told["files"].items() for row in _rows(name, body, told["gpgcheck"]))
-    told["sources"] = [row for row in rows if row["enabled"]]
-    return told
+            result[word[1:]] = rest
+    result["files"] = {name: "\n".join(body) + "\n" for name, body in lines.items()}
+    rows = (row for name, body in result["files"].items() for row in _rows(name, body, result["gpgcheck"]))
+    result["sources"] = [row for row in rows if row["enabled"]]
+    return result
 
 
-def served(url: str, told: Mapping[str, Any]) -> tuple[str, str]:
-    """Where a URL leads, however it gets there: host and path."""
-    parts = urlsplit(_plain(url, told))
+def served(url: str, host: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the host and path of a URL with its variables substituted, whatever its scheme."""
+    parts = urlsplit(_plain(url, host))
     return (parts.hostname or "", parts.path.rstrip("/"))
 
 
-def others(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
+def others(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
     """Enabled sources of the same packages in files that are not the wanted source's own."""
-    told = parse(output) if isinstance(output, str) else output
-    mine = path(wanted["name"], family)
-    suite = (wanted["suite"] or "/").rstrip("/") or "/"
-    found = []
-    for row in told["sources"]:
-        if row["file"] == mine:
+    host = parse(output) if isinstance(output, str) else output
+    own_path = path(desired["name"], family)
+    suite = (desired["suite"] or "/").rstrip("/") or "/"
+    rows = []
+    for row in host["sources"]:
+        if row["file"] == own_path:
             continue
-        same_place = served(row["url"], told) == served(wanted["url"], told)
+        same_place = served(row["url"], host) == served(desired["url"], host)
         same_suite = family != "debian" or (row["suite"].rstrip("/") or "/") == suite
-        if (same_place and same_suite) or (family != "debian" and row["id"] == f"gpuprov-{wanted['name']}"):
-            found.append(row)
-    return found
+        if (same_place and same_suite) or (family != "debian" and row["id"] == f"gpuprov-{desired['name']}"):
+            rows.append(row)
+    return rows
 
 
-def conflict(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: str) -> dict[str, str]:
+def conflict(output: str | Mapping[str, Any], desired: Mapping[str, Any], family: str) -> dict[str, str]:
     """`problem` and `hint` where another file has the same source: apt would read no list at all, others choose between two."""
-    for row in others(output, wanted, family):
+    for row in others(output, desired, family):
         trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
         what = f"{row['file']} has {row['url']} already, {trust}"
         if family == "debian":
@@ -129,58 +130,62 @@ def conflict(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family:
 
 
 def weaknesses(row: Mapping[str, Any]) -> list[str]:
-    """Why what comes from this source is not proven to be its owner's."""
-    found = []
+    """List the reasons why content of this source is not proven to be its owner's."""
+    reasons = []
     if row["trusted"]:
-        found.append(row["trusted"])
+        reasons.append(row["trusted"])
     if row["id"] and not row["gpgcheck"] and not row["repo_gpgcheck"]:
-        found.append("gpgcheck=0")
-    found += [
+        reasons.append("gpgcheck=0")
+    reasons += [
         f"key over plain http ({key})" for key in row["signed_by"].split() if key.startswith(("http://", "ftp://"))
     ]
-    return found
+    return reasons
 
 
-def standing(told: Mapping[str, Any], wanted: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
+def standing(host: Mapping[str, Any], desired: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
     """`wanted` under the name that it has on the host already: two capabilities with one repository share its file."""
-    for row in others(told, wanted, family):
-        name, files = own_name(row["file"]), told["files"]
-        same = {**wanted, "name": name}
+    for row in others(host, desired, family):
+        name, files = own_name(row["file"]), host["files"]
+        same = {**desired, "name": name}
         if name and files[row["file"]] == text(same, family) and files.get(key_path(name, family)) == key:
             return same
-    return wanted
+    return desired
 
 
-def plan(output: str, wanted: Mapping[str, Any], key: str, fingerprints: Iterable[str], family: str) -> dict[str, Any]:
-    """What to write, beside what is there: `source` and `key`, each {path, text, before (None: no such file)}; `imports`, whether
-    rpm's database lacks a key; `right`, if nothing is to be done; `problem` and `hint`, if somebody else has the source."""
-    told = parse(output)
-    wanted = standing(told, wanted, key, family)
+def plan(output: str, desired: Mapping[str, Any], key: str, fingerprints: Iterable[str], family: str) -> dict[str, Any]:
+    """Return what to write, and what is in the way.
+
+    `source` and `key`, each {path, text, before (None: no such file)}; `imports`, whether rpm's database lacks a key;
+    `right`, if nothing is to be done; `problem` and `hint`, if the source is somebody else's.
+    """
+    host = parse(output)
+    desired = standing(host, desired, key, family)
     files = {}
     for kind, place, body in (
-        ("source", path(wanted["name"], family), text(wanted, family)),
-        ("key", key_path(wanted["name"], family), key),
+        ("source", path(desired["name"], family), text(desired, family)),
+        ("key", key_path(desired["name"], family), key),
     ):
-        files[kind] = {"path": place, "text": body, "before": told["files"].get(place)}
-    imports = family != "debian" and not all(imported(told, fingerprint) for fingerprint in fingerprints)
+        files[kind] = {"path": place, "text": body, "before": host["files"].get(place)}
+    imports = family != "debian" and not all(imported(host, fingerprint) for fingerprint in fingerprints)
     right = not imports and all(file["text"] == file["before"] for file in files.values())
-    found = conflict(told, wanted, family)
-    return {**files, **found, "name": wanted["name"], "imports": imports, "right": right}
+    problem = conflict(host, desired, family)
+    return {**files, **problem, "name": desired["name"], "imports": imports, "right": right}
 
 
 def imported(output: str | Mapping[str, Any], fingerprint: str) -> bool:
-    """Whether rpm's database has the key. Where the host told only the last eight digits of a key, they decide."""
-    told = parse(output) if isinstance(output, str) else output
-    wanted = fingerprint.casefold()
-    return any(version in (wanted, wanted[-8:]) for version in (row.split("-")[0] for row in told["rpm_keys"]))
+    """Return whether rpm's database has the key. If the host reported only the last eight digits of a key, these
+    decide."""
+    host = parse(output) if isinstance(output, str) else output
+    expected = fingerprint.casefold()
+    return any(version in (expected, expected[-8:]) for version in (row.split("-")[0] for row in host["rpm_keys"]))
 
 
-def _plain(url: str, told: Mapping[str, Any]) -> str:
+def _plain(url: str, host: Mapping[str, Any]) -> str:
     values = {
-        "$(ARCH)": told["arch"],
-        "$basearch": told["machine"],
-        "$arch": told["machine"],
-        "$releasever": told["release"],
+        "$(ARCH)": host["arch"],
+        "$basearch": host["machine"],
+        "$arch": host["machine"],
+        "$releasever": host["release"],
     }
     for name, value in values.items():
         url = url.replace(name, value) if value else url

@@ -1,4 +1,4 @@
-"""What a script prints on a host, as one word: bytes that are no UTF-8 come through no result of a module, and no JSON."""
+"""The output of a script on a host as one word: bytes that are not UTF-8 pass through no module result and no JSON."""
 
 from __future__ import annotations
 

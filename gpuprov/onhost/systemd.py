@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 FILES = "/etc/systemd/system/"
-"""Where units and drop-ins of gpuprov's lie: systemd has to read them anew when they change."""
+"""Folder of gpuprov's units and drop-ins: systemd has to reload them when they change."""
 
 
 def systemctl(*words: str) -> tuple[int, str, str]:

@@ -23,6 +23,6 @@ def readable(value: Any) -> Any:
     return [readable(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"

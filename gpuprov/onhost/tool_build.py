@@ -20,13 +20,15 @@ MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
 
 
 class Failed(Exception):
-    """Why it could not be built; what was there is untouched."""
+    """The reason why the build failed; the previous build is untouched."""
 
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
     """Build nccl or nvbandwidth, with the program in `bin`. What is said goes to FOLDER.log. Raises Failed."""
-    for left in glob.glob(f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"):  # of a run that was killed
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in glob.glob(
+        f"{glob.escape(os.path.dirname(folder))}/*{glob.escape(WORK)}"
+    ):  # of a run that was killed
+        shutil.rmtree(leftover, ignore_errors=True)
     work = folder + WORK
     source, new = f"{work}/source", f"{work}/new"
     try:
@@ -76,12 +78,12 @@ def _cuda() -> str:
 
 
 def _mpi() -> list[str]:
-    """What nccl-tests is told of MPI: the folder that has its headers. https://github.com/NVIDIA/nccl-tests#build"""
+    """Return nccl-tests' setting for MPI: the folder with its headers. https://github.com/NVIDIA/nccl-tests#build"""
     compiler = shutil.which("mpicc")
     if not compiler:
         raise Failed("across hosts it needs MPI: no mpicc")
     beside = os.path.dirname(os.path.dirname(os.path.realpath(compiler)))
-    for home in (beside, *(found for pattern in MPI for found in sorted(glob.glob(pattern)))):
+    for home in (beside, *(path for pattern in MPI for path in sorted(glob.glob(pattern)))):
         if os.path.exists(f"{home}/include/mpi.h"):
             return ["MPI=1", f"MPI_HOME={home}"]
     raise Failed("across hosts it needs MPI: no mpi.h beside mpicc")
@@ -98,8 +100,8 @@ def _run(what: str, log: str, *argv: str) -> None:
         raise Failed(f"{argv[0]}: {error.strerror}") from error
     if status:
         with open(log, encoding="utf-8", errors="replace") as said:
-            told = [line.strip() for line in said if re.search("error|not found|cannot", line, re.I)]
-        raise Failed(f"{what} failed: {' '.join(told[:3]) or f'status {status}'}")
+            errors = [line.strip() for line in said if re.search("error|not found|cannot", line, re.I)]
+        raise Failed(f"{what} failed: {' '.join(errors[:3]) or f'status {status}'}")
 
 
 def _open_to_all(folder: str) -> None:

@@ -30,7 +30,7 @@ SHOW = (
 )
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
 STRONGER = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
-"""Where a unit's file comes before the one in /etc/systemd/system: systemd.unit(5)."""
+"""Folders whose unit files take precedence over those in /etc/systemd/system: systemd.unit(5)."""
 ADDED = (
     "Unit.After",
     "Unit.Before",
@@ -66,11 +66,11 @@ class Loaded(NamedTuple):
 
 def parse_show(text: str) -> dict[str, Loaded]:
     """Units by their names, of what `systemctl show` prints with SHOW."""
-    found = {}
+    loaded = {}
     for block in text.split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if "Id" in values:
-            found[values["Id"]] = Loaded(
+            loaded[values["Id"]] = Loaded(
                 values.get("LoadState", "not-found"),
                 values.get("FragmentPath", ""),
                 tuple(values.get("DropInPaths", "").split()),
@@ -78,7 +78,7 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 values.get("ActiveState", "inactive"),
                 _file_state(values),
             )
-    return found
+    return loaded
 
 
 def _file_state(values: Mapping[str, str]) -> str:
@@ -129,18 +129,20 @@ def overridden(text: str, drop_in: str, *, whole: bool) -> list[str]:
     `whole`: the text is a unit, to which nothing but harmless settings may be added; otherwise it is a drop-in itself, of which only
     its own settings count.
     """
-    ours = settings(text)
+    own_settings = settings(text)
     return [
         key
         for key in settings(drop_in)
-        if (key in ours and (whole or key not in ADDED))
+        if (key in own_settings and (whole or key not in ADDED))
         or (whole and not any(fnmatch.fnmatchcase(key, known) for known in HARMLESS))
     ]
 
 
 def unread(path: str, unit: Loaded) -> str:
-    """Why systemd does not have this file as it is on disk; empty where it does. A drop-in of a unit that is not there waits for
-    it."""
+    """Return the reason why systemd has not loaded this file as it is on disk; "" if it has.
+
+    A drop-in of a unit that does not exist takes effect when the unit appears.
+    """
     drop_in = is_drop_in(path)
     if drop_in and unit.load == "not-found":
         return ""
@@ -153,15 +155,19 @@ def unread(path: str, unit: Loaded) -> str:
     return ""
 
 
-def shadows(path: str, text: str, unit: Loaded, texts: Mapping[str, str], ours: Sequence[str]) -> dict[str, list[str]]:
-    """By path, drop-ins of others that change what this file says, and the settings that they change.
+def shadows(
+    path: str, text: str, unit: Loaded, texts: Mapping[str, str], own_files: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return foreign drop-ins that override settings of this file: the overridden settings by path.
 
     systemd reads the drop-ins of a unit in the order of their names, whatever their folders: systemd.unit(5).
     """
     whole = not is_drop_in(path)
-    later = [one for one in unit.drop_ins if whole or os.path.basename(one) > os.path.basename(path)]
-    found = {one: overridden(text, texts.get(one, ""), whole=whole) for one in later if one not in ours}
-    return {one: keys for one, keys in found.items() if keys}
+    later = [drop_in for drop_in in unit.drop_ins if whole or os.path.basename(drop_in) > os.path.basename(path)]
+    overrides = {
+        drop_in: overridden(text, texts.get(drop_in, ""), whole=whole) for drop_in in later if drop_in not in own_files
+    }
+    return {drop_in: keys for drop_in, keys in overrides.items() if keys}
 
 
 def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
@@ -170,21 +176,25 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
 
     What a site wrote is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in /etc.
     """
-    found: dict[str, None] = {}
+    replaced: dict[str, None] = {}
     loaded = _loaded(texts)
     for path, text in texts.items():
         unit = loaded.get(unit_of(path))
         if unit is None:
             continue
-        found.update(dict.fromkeys(shadows(path, text, unit, {one: _read(one) for one in unit.drop_ins}, list(texts))))
+        replaced.update(
+            dict.fromkeys(
+                shadows(path, text, unit, {drop_in: _read(drop_in) for drop_in in unit.drop_ins}, list(texts))
+            )
+        )
         if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
-            found[unit.fragment] = None
-    for path in () if check else found:
+            replaced[unit.fragment] = None
+    for path in () if check else replaced:
         if path.startswith((systemd.FILES, *STRONGER)):
             _rename(path)
         else:
             _mask(path)
-    return list(found)
+    return list(replaced)
 
 
 def _rename(path: str) -> None:

@@ -1,4 +1,4 @@
-"""What a unit of this host is brought to: each state that gpuprov_unit knows."""
+"""The states that gpuprov_unit can bring a unit to."""
 
 from __future__ import annotations
 
@@ -17,34 +17,35 @@ class Failed(Exception):
         self.found = found
 
 
-def bring(asked: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
-    """What the module returns, and a warning. Raises Failed, and OSError for what systemd refuses."""
-    name, state = asked["name"], asked["state"]
-    enabled = asked["enabled"] and bool(wanted_units.ensure([wanted_units.Wanted(name, enabled=True)], check=check))
+def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
+    """Bring the unit to its state; return the module's result and a warning. Raises Failed, and OSError if systemd
+    refuses."""
+    name, state = params["name"], params["state"]
+    enabled = params["enabled"] and bool(wanted_units.ensure([wanted_units.Wanted(name, enabled=True)], check=check))
     if state in ("started", "restarted"):
-        return {"changed": _started(asked, check=check) or enabled}, ""
+        return {"changed": _started(params, check=check) or enabled}, ""
     if state == "ran":
-        return _ran(asked, enabled, check=check)
-    daemon = units.daemon(name, asked["process"], asked["files"])
+        return _ran(params, enabled, check=check)
+    daemon = units.daemon(name, params["process"], params["files"])
     if state == "observed":
         return {"changed": enabled, "daemon": daemon}, ""
-    return _alive(asked, enabled, daemon, check=check)
+    return _alive(params, enabled, daemon, check=check)
 
 
-def _started(asked: Asked, *, check: bool) -> bool:
-    wanted = [wanted_units.Wanted(asked["name"], active=True)]
-    if asked["state"] == "started" and not wanted_units.differences(wanted, wanted_units.look([asked["name"]])):
+def _started(params: Asked, *, check: bool) -> bool:
+    desired = [wanted_units.Wanted(params["name"], active=True)]
+    if params["state"] == "started" and not wanted_units.differences(desired, wanted_units.look([params["name"]])):
         return False
     if not check:
-        status, lines = units.restart(asked["name"])
+        status, lines = units.restart(params["name"])
         if status:
-            said = units.last_words(lines, asked["program"])
-            raise Failed(f"{asked['name']} does not start: {said}. Fix: {asked['way_out']}")
+            message = units.last_words(lines, params["program"])
+            raise Failed(f"{params['name']} does not start: {message}. Fix: {params['way_out']}")
     return True
 
 
-def _ran(asked: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], str]:
-    name, differs = asked["name"], asked["differs"].strip()
+def _ran(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], str]:
+    name, differs = params["name"], params["differs"].strip()
     ran = systemd.show(name, "ActiveState")
     if not differs and ran == "active":
         return {"changed": enabled}, ""
@@ -53,28 +54,28 @@ def _ran(asked: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], s
         return {"changed": True, "msg": would}, ""
     status, lines = units.restart(name, "reload-or-restart")
     if status:
-        said = units.last_words(lines, asked["program"])
-        raise Failed(f"{name} failed: {said}. Fix: {asked['way_out']}; else journalctl -u {name}, on the host")
-    return {"changed": True, "msg": would.replace("would ", "", 1)}, _unanswered(asked)
+        message = units.last_words(lines, params["program"])
+        raise Failed(f"{name} failed: {message}. Fix: {params['way_out']}; else journalctl -u {name}, on the host")
+    return {"changed": True, "msg": would.replace("would ", "", 1)}, _unanswered(params)
 
 
-def _alive(asked: Asked, enabled: bool, before: str, *, check: bool) -> tuple[dict[str, Any], str]:
-    name = asked["name"]
+def _alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[dict[str, Any], str]:
+    name = params["name"]
     if check or before == "alive":
-        silent = "" if check or asked["unanswered"] else _unanswered(asked)
+        silent = "" if check or params["unanswered"] else _unanswered(params)
         return {"changed": enabled or before != "alive", "daemon": before}, silent
     lines = units.restart(name)[1]
-    after = units.daemon(name, asked["process"], asked["files"])
+    after = units.daemon(name, params["process"], params["files"])
     if after != "alive":
-        said = f" ({' | '.join(lines[-12:])})" if lines else ""
-        raise Failed(f"{name} does not stay alive, it is {after}{said}. Fix: {asked['way_out']}", daemon=before)
-    return {"changed": True, "daemon": before}, _unanswered(asked)
+        message = f" ({' | '.join(lines[-12:])})" if lines else ""
+        raise Failed(f"{name} does not stay alive, it is {after}{message}. Fix: {params['way_out']}", daemon=before)
+    return {"changed": True, "daemon": before}, _unanswered(params)
 
 
-def _unanswered(asked: Asked) -> str:
+def _unanswered(params: Asked) -> str:
     """A warning where no answer came and that may be; raises Failed where it may not."""
-    said = units.silence(asked["ask"], asked["answer"]) if asked["ask"] else ""
-    words = " ".join(asked["ask"])
-    if said and not asked["unanswered"]:
-        raise Failed(f"{asked['name']} lives and does not answer {words}: {said}. Fix: {asked['way_out']}")
-    return said and f"{asked['unanswered']}: {words} did not say so within half a minute"
+    error = units.silence(params["ask"], params["answer"]) if params["ask"] else ""
+    words = " ".join(params["ask"])
+    if error and not params["unanswered"]:
+        raise Failed(f"{params['name']} lives and does not answer {words}: {error}. Fix: {params['way_out']}")
+    return error and f"{params['unanswered']}: {words} did not say so within half a minute"

@@ -40,8 +40,8 @@ def _processes(unit: str, process: str) -> Iterator[int]:
     named = re.compile(rf"(^|[ /]){re.escape(process)}( |\Z)")
     for pid in filter(str.isdigit, os.listdir("/proc") if group else ()):
         with contextlib.suppress(OSError):
-            mine = any(line.split(":", 2)[2:] == [group] for line in _read(f"/proc/{pid}/cgroup").splitlines())
-            if mine and named.search(_read(f"/proc/{pid}/cmdline").replace("\0", " ")):
+            is_member = any(line.split(":", 2)[2:] == [group] for line in _read(f"/proc/{pid}/cgroup").splitlines())
+            if is_member and named.search(_read(f"/proc/{pid}/cmdline").replace("\0", " ")):
                 yield int(pid)
 
 
@@ -57,9 +57,9 @@ def _changes(files: Sequence[str]) -> Iterator[float]:
     """When each of the files, and of what is in a folder, was last changed."""
     for path in files:
         inside = (os.path.join(place, name) for place, folders, names in os.walk(path) for name in (*folders, *names))
-        for one in (path, *inside):
+        for file in (path, *inside):
             with contextlib.suppress(OSError):
-                yield os.lstat(one).st_ctime
+                yield os.lstat(file).st_ctime
 
 
 def _read(path: str) -> str:
@@ -85,18 +85,18 @@ def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
 
 def silence(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
     """Ask a program until what it prints has the pattern: what it said at last where it never has, and nothing where it has."""
-    said = ""
+    output = ""
     for number in range(tries):
         time.sleep(pause if number else 0)
         try:
             done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT)
         except (OSError, subprocess.TimeoutExpired) as error:
-            said = str(error)
+            output = str(error)
             continue
         if re.search(pattern, done.stdout.decode(errors="replace")):
             return ""
-        said = (done.stdout + b" " + done.stderr).decode(errors="replace").strip()
-    return said or "it said nothing"
+        output = (done.stdout + b" " + done.stderr).decode(errors="replace").strip()
+    return output or "it said nothing"
 
 
 def _journal(*words: str) -> str:
@@ -107,6 +107,6 @@ def _journal(*words: str) -> str:
 
 
 def last_words(lines: Sequence[str], program: str) -> str:
-    """What a unit's program said last, under its own name; else the last lines that there are."""
-    own = [line for line in lines if program and line.startswith(f"{program}: ")]
-    return own[-1] if own else "; ".join(lines[-3:]) or "it said nothing"
+    """Return the last lines that a unit's program logged under its own name; else the last lines of all."""
+    own_lines = [line for line in lines if program and line.startswith(f"{program}: ")]
+    return own_lines[-1] if own_lines else "; ".join(lines[-3:]) or "it said nothing"

@@ -35,25 +35,25 @@ class Difference(NamedTuple):
     after: str
 
 
-def compare(wanted: Wanted, found: Loaded) -> Iterator[Difference]:
+def compare(desired: Wanted, actual: Loaded) -> Iterator[Difference]:
     """Compare one unit. A unit whose file is gone does not start at a boot, and may still run."""
-    known = found.load != "not-found"
-    if wanted.enabled and not (known and found.file in STARTS):
-        yield Difference(wanted.name, NEXT_BOOT, (known and found.file) or found.load, "enabled")
-    elif wanted.enabled is False and known and found.file.startswith("enabled"):
-        yield Difference(wanted.name, NEXT_BOOT, found.file, "disabled")
-    runs = found.active in RUNS
-    if wanted.active and not runs:
-        yield Difference(wanted.name, NOW, found.active if known else found.load, "active")
-    elif wanted.active and wanted.outdated:
-        yield Difference(wanted.name, NOW, wanted.outdated, "started anew")
-    elif wanted.active is False and runs:
-        yield Difference(wanted.name, NOW, found.active, "inactive")
+    known = actual.load != "not-found"
+    if desired.enabled and not (known and actual.file in STARTS):
+        yield Difference(desired.name, NEXT_BOOT, (known and actual.file) or actual.load, "enabled")
+    elif desired.enabled is False and known and actual.file.startswith("enabled"):
+        yield Difference(desired.name, NEXT_BOOT, actual.file, "disabled")
+    runs = actual.active in RUNS
+    if desired.active and not runs:
+        yield Difference(desired.name, NOW, actual.active if known else actual.load, "active")
+    elif desired.active and desired.outdated:
+        yield Difference(desired.name, NOW, desired.outdated, "started anew")
+    elif desired.active is False and runs:
+        yield Difference(desired.name, NOW, actual.active, "inactive")
 
 
-def differences(wanted: Iterable[Wanted], found: Mapping[str, Loaded]) -> list[Difference]:
+def differences(desired: Iterable[Wanted], actual: Mapping[str, Loaded]) -> list[Difference]:
     """Compare all of them, in their order."""
-    return [one for unit in wanted for one in compare(unit, found.get(unit.name, Loaded()))]
+    return [difference for unit in desired for difference in compare(unit, actual.get(unit.name, Loaded()))]
 
 
 def look(names: Sequence[str]) -> dict[str, Loaded]:
@@ -62,18 +62,18 @@ def look(names: Sequence[str]) -> dict[str, Loaded]:
     return {name: unit for name, block in zip(names, shown) for unit in parse_show(block).values()}
 
 
-def ensure(wanted: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
+def ensure(desired: Sequence[Wanted], *, check: bool = False) -> list[Difference]:
     """Enable units, or disable and stop them; return what differed. Units that should run are started by gpuprov_unit. Raises OSError
     for what systemd refuses."""
-    names = [one.name for one in wanted]
-    there = look(names)
-    if not check and any(unit.stale for unit in there.values()):
+    names = [unit.name for unit in desired]
+    actual = look(names)
+    if not check and any(unit.stale for unit in actual.values()):
         systemd.systemctl("daemon-reload")
-        there = look(names)
-    found = [one for one in differences(wanted, there) if one.after in VERBS]
-    for one in () if check else found:
-        _have(VERBS[one.after], one.name)
-    return found
+        actual = look(names)
+    pending = [change for change in differences(desired, actual) if change.after in VERBS]
+    for difference in () if check else pending:
+        _have(VERBS[difference.after], difference.name)
+    return pending
 
 
 def _have(verb: str, name: str) -> None:

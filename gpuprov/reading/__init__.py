@@ -1,8 +1,9 @@
-"""What hosts print and inventories hold is read here, with limits: size, depth, aliases, digits, how many numbers a range means.
+"""Readers, with limits, of what hosts print and inventories contain: size, depth, aliases, digits, numbers in a range.
 
-Each reader gives plain values or raises Unreadable; nothing that a text holds exhausts the memory, the stack or the patience
-of the process that reads it. libyaml's composer and Python's recursive readers cannot promise that themselves: a composer that
-calls itself for each of 100,000 brackets ends the process by a signal, and forty aliases stand for more nodes than there is memory.
+Each reader returns plain values or raises Unreadable; no text can exhaust the memory, the stack or the patience of the
+process that reads it. libyaml's composer and Python's recursive readers cannot promise that themselves: a composer that
+calls itself for each of 100,000 brackets ends the process by a signal, and forty aliases stand for more nodes than
+there is memory.
 """
 
 from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_yaml

@@ -116,27 +116,27 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def tree(path: Path, wanted: Callable[[str], bool]) -> Tree:
+def tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
     """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
 
     A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are the files that
     are whole.
     """
-    found = Tree()
+    result = Tree()
     total = 0
     try:
-        for name, data in _walk(path, wanted) if path.is_dir() else _members(path, wanted):
+        for name, data in _walk(path, is_selected) if path.is_dir() else _members(path, is_selected):
             total += 0 if isinstance(data, Unreadable) else len(data)
             if total > TOTAL:
                 raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
-            found.setdefault(name, data)
+            result.setdefault(name, data)
     except Cut:
-        found.cut = True
-    return found
+        result.cut = True
+    return result
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a tar archive, compressed or not."""
+    """Return whether a file is a tar archive, compressed or not."""
     with path.open("rb") as file:
         head = Unpacked(file).read(512)
     return head[257:262] == b"ustar"
@@ -181,8 +181,8 @@ def _judge_records(data: bytes) -> None:
     """Raise Unreadable for an extended header that is none: each record begins with its length, and ends with a line feed (pax(1))."""
     at = 0
     while at < len(data) and data[at : at + 1] != b"\0":
-        record = data[at : at + int(found[1])] if (found := _RECORD.match(data, at, at + RECORD)) else b""
-        if found is None or len(record) < int(found[1]) or not record.endswith(b"\n") or found.end() > at + len(record):
+        record = data[at : at + int(match[1])] if (match := _RECORD.match(data, at, at + RECORD)) else b""
+        if match is None or len(record) < int(match[1]) or not record.endswith(b"\n") or match.end() > at + len(record):
             raise Unreadable("damaged: an extended header that is none")
         at += len(record)
 
@@ -204,7 +204,8 @@ class Member(tarfile.TarInfo):
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
     def _proc_pax(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        """As tarfile's, of records that are as long as they say: of others it makes copies without end."""
+        """Read records as tarfile does, but only those that are as long as they claim: tarfile copies others without
+        end."""
         stream: Any = archive.fileobj
         data = stream.read(self._block(self.size))  # type: ignore[attr-defined]
         _judge_records(data[: self.size])
@@ -221,7 +222,7 @@ class Member(tarfile.TarInfo):
         raise Unreadable("a sparse file is in it; pack it again without --sparse")
 
 
-def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+def _members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     with path.open("rb") as file:
         try:
             with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=Member) as archive:
@@ -233,7 +234,7 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
                     if archive.offset > TOTAL:
                         raise Unreadable(f"unpacked it is larger than {TOTAL >> 20} MiB")
                     name = posixpath.normpath(member.name).lstrip("/")
-                    if not member.isreg() or name.startswith("..") or "\0" in name or not wanted(name):
+                    if not member.isreg() or name.startswith("..") or "\0" in name or not is_selected(name):
                         continue
                     if member.size > MEMBER:
                         yield name, Unreadable(f"larger than {MEMBER >> 20} MiB")
@@ -248,7 +249,7 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
             raise (Cut if cut else Unreadable)(f"damaged: {error}") from error
 
 
-def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+def _walk(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     count = 0
     for folder, folders, names in os.walk(path, followlinks=False):
         folders.sort()
@@ -256,11 +257,11 @@ def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, byte
             count += 1
             if count > MEMBERS:
                 raise Unreadable(f"more than {MEMBERS} files in it")
-            here = os.path.join(folder, name)
-            inside = os.path.relpath(here, path).replace(os.sep, "/")
+            full_path = os.path.join(folder, name)
+            inside = os.path.relpath(full_path, path).replace(os.sep, "/")
             try:
-                if wanted(inside) and stat.S_ISREG(os.lstat(here).st_mode):
-                    yield inside, contents(here, MEMBER)
+                if is_selected(inside) and stat.S_ISREG(os.lstat(full_path).st_mode):
+                    yield inside, contents(full_path, MEMBER)
             except Unreadable as error:
                 yield inside, error
             except OSError:

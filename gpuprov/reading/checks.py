@@ -22,7 +22,7 @@ def check_json(text: str) -> None:
 
 
 def check_brackets(text: str) -> None:
-    """As `check_json`, of any text with brackets, strings in double quotes and numbers."""
+    """Check, as `check_json` does, any text with brackets, strings in double quotes and numbers."""
     depth = 0
     for part in _JSON_PARTS.finditer(text):
         first = part[0][0]
@@ -40,8 +40,8 @@ def check_toml(text: str) -> None:
     """Raise Unreadable where a TOML text nests too deep: tomllib calls itself for each bracket, and takes the square of the time
     and of the memory for dotted keys."""
     check_brackets(text)
-    if found := _DOTTED.search(text):
-        raise too_deep(*_place(text, found.start()))
+    if match := _DOTTED.search(text):
+        raise too_deep(*_place(text, match.start()))
 
 
 def check_yaml(text: str) -> None:
@@ -65,9 +65,9 @@ def check_yaml(text: str) -> None:
 def check_unicode(text: str) -> None:
     r"""Raise Unreadable for a JSON text with half of a pair of surrogates (`\ud800`), which no other text can hold."""
     if text.lstrip()[:1] in ("{", "[") and "\\u" in text:
-        for found in _SURROGATES.finditer(text):
-            if found["lone"]:
-                raise Unreadable(f"\\{found['lone']} is no character", "", *_place(text, found.start("lone")))
+        for match in _SURROGATES.finditer(text):
+            if match["lone"]:
+                raise Unreadable(f"\\{match['lone']} is no character", "", *_place(text, match.start("lone")))
 
 
 class _Node:

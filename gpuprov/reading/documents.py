@@ -75,17 +75,17 @@ def _text(text: str | bytes, largest: int) -> str:
 
 
 def _whole(text: str) -> int:
-    found = signed(text)
-    if found is None:
+    value = signed(text)
+    if value is None:
         raise Unreadable(f"{text[:60]} has too many digits", f"{DIGITS}")
-    return found
+    return value
 
 
 def _finite(text: str) -> float:
-    found = number(text)
-    if found is None:
+    value = number(text)
+    if value is None:
         raise Unreadable(f"{text[:60]} is no number that can be computed with")
-    return found
+    return value
 
 
 def _refused(text: str) -> float:

@@ -24,7 +24,8 @@ _SPECIAL = (
 
 
 def refused(path: str) -> str:
-    """Why a path must not be opened as an inventory's file ("" where it may): what it is instead of a file or folder."""
+    """Return the reason why a path must not be opened as an inventory's file: what it is instead of a file or folder;
+    "" if it may be opened."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -33,13 +34,16 @@ def refused(path: str) -> str:
 
 
 def planted(path: str) -> bool:
-    """Whether another user of this machine may have put this where it is found by itself, say in /tmp.
-    Root's, one's own, and behind sudo those of who called it, count as meant."""
-    ours = (str(ROOT), str(os.geteuid()), os.environ.get("SUDO_UID"))
+    """Return whether another user of this machine may have put this file into a place that is searched by default, such
+    as /tmp.
+
+    Files of root, of the user, and under sudo of the invoking user, count as intended.
+    """
+    trusted = (str(ROOT), str(os.geteuid()), os.environ.get("SUDO_UID"))
     try:
         if not os.stat(os.path.dirname(path)).st_mode & stat.S_IWOTH:
             return False
-        return str(os.lstat(path).st_uid) not in ours
+        return str(os.lstat(path).st_uid) not in trusted
     except OSError:
         return False
 
@@ -65,12 +69,12 @@ def judge_lines(data: bytes) -> None:
 
 def contents(path: str, largest: int = FILE) -> bytes:
     """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError as open."""
-    return _contents(path, largest, own=False)
+    return _contents(path, largest, private=False)
 
 
 def own_contents(path: str, largest: int = FILE) -> bytes:
     """The same of a file that says what is run on hosts. Raises NotOwn where others may write it."""
-    return _contents(path, largest, own=True)
+    return _contents(path, largest, private=True)
 
 
 def named(path: str, largest: int = HOST_TEXT) -> bytes:
@@ -87,14 +91,14 @@ def beginning(path: str, length: int) -> bytes:
         return file.read(length)
 
 
-def _contents(path: str, largest: int, *, own: bool) -> bytes:
+def _contents(path: str, largest: int, *, private: bool) -> bytes:
     if what := refused(path):
         raise Unreadable(f"this is {what}", "a file")
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
             raise Unreadable("this is no file", "a file")
-        if own and (about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022):
+        if private and (about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022):
             raise NotOwn("it belongs to another user, or others may write it")
         data = file.read(largest + 1)
     if len(data) > largest:

@@ -1,4 +1,5 @@
-"""How much a text or file of a host or an inventory may be, and the error for what is more, or something else."""
+"""Size limits for texts and files of a host or an inventory, and the error for what exceeds them or is something
+else."""
 
 from __future__ import annotations
 

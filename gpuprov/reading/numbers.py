@@ -11,7 +11,7 @@ _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?\Z")
 
 
 def is_whole(text: str) -> bool:
-    """Whether `whole` reads it."""
+    """Return whether `whole` reads it."""
     return text.isascii() and text.isdigit() and len(text) <= DIGITS
 
 
@@ -34,10 +34,10 @@ def number(text: str) -> float | None:
     if not text.isascii() or len(text) > LONGEST_NUMBER or "_" in text:
         return None
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return value if math.isfinite(value) else None
 
 
 def numbers(text: str) -> frozenset[int]:
@@ -45,16 +45,16 @@ def numbers(text: str) -> frozenset[int]:
     ranges = [_range(part.strip()) for part in text.split(",") if part.strip()]
     if sum(map(len, ranges)) > NUMBERS:
         raise Unreadable(f'"{text[:60]}" means too many numbers', f"{NUMBERS}")
-    return frozenset(number for one in ranges for number in one)
+    return frozenset(number for span in ranges for number in span)
 
 
 def _range(part: str) -> range:
-    found = _RANGE.match(part)
-    if not found:
+    match = _RANGE.match(part)
+    if not match:
         if part[0].isascii() and part[0].isdigit():
             raise Unreadable(f'"{part[:60]}" is no range of numbers')
         return range(0)
-    first, last = whole(found[1]), whole(found[2] or found[1])
+    first, last = whole(match[1]), whole(match[2] or match[1])
     if first is None or last is None:
         raise Unreadable(f'"{part[:60]}" has a number of too many digits', f"{DIGITS} digits")
     return range(first, last + 1)

@@ -62,70 +62,70 @@ def _sum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def differences(resources: Iterable[object], found: Contents) -> Iterator[Difference]:
+def differences(resources: Iterable[object], contents: Contents) -> Iterator[Difference]:
     """Compare the files among these resources: kind, text, mode, owner, and units as systemd has loaded them; files that should not be
     there, and others beside programs. Raises ProbeFailed where one of them was not read."""
     given = list(resources)
-    wanted = [one for one in given if isinstance(one, File)]
-    absent = [one.path for one in given if isinstance(one, Absent)]
-    shared = [one for one in given if isinstance(one, Lines)]
-    ours = [one.path for one in wanted]
-    asked = (*ours, *absent, *(one.path for one in shared))
-    if unread := [path for path in asked if path not in found.entries and path not in found.missing]:
+    desired = [resource for resource in given if isinstance(resource, File)]
+    absent = [resource.path for resource in given if isinstance(resource, Absent)]
+    shared = [resource for resource in given if isinstance(resource, Lines)]
+    own_paths = [file.path for file in desired]
+    requested = (*own_paths, *absent, *(item.path for item in shared))
+    if unread := [path for path in requested if path not in contents.entries and path not in contents.missing]:
         raise ProbeFailed(f"{unread[0]} was not read on the host")
-    for one in wanted:
-        if told := _file(one, found):
-            yield Difference(one.path, told, lacking=told == ABSENT)
+    for file in desired:
+        if reason := _file(file, contents):
+            yield Difference(file.path, reason, lacking=reason == ABSENT)
         else:
-            yield from _loaded(one, found, ours)
+            yield from _loaded(file, contents, own_paths)
     for path in absent:
-        if path in found.entries:
+        if path in contents.entries:
             yield Difference(path, "there", "removed")
-    yield from filter(None, (_lines(one, found) for one in shared))
-    own = own_folders(ours)
-    for path, entry in found.entries.items():
-        if path in own and (told := _rights(entry, PROGRAM)):
-            yield Difference(path, told)
-        elif entry.kind != "d" and path not in ours and any(path.startswith(f"{folder}/") for folder in own):
+    yield from filter(None, (_lines(item, contents) for item in shared))
+    folders = own_folders(own_paths)
+    for path, entry in contents.entries.items():
+        if path in folders and (reason := _rights(entry, PROGRAM)):
+            yield Difference(path, reason)
+        elif entry.kind != "d" and path not in own_paths and any(path.startswith(f"{folder}/") for folder in folders):
             yield Difference(path, "not one of gpuprov's", "removed")
 
 
-def _file(wanted: File, found: Contents) -> str:
-    entry = found.entries.get(wanted.path)
+def _file(desired: File, contents: Contents) -> str:
+    entry = contents.entries.get(desired.path)
     if entry is None:
         return ABSENT
     if entry.kind != "f":
         return KINDS.get(entry.kind, "no file")
-    if wanted.by_meaning:
-        return _rights(entry, wanted.mode)
-    texts = [wanted.text]
-    if PYTHON in wanted.text:
+    if desired.by_meaning:
+        return _rights(entry, desired.mode)
+    texts = [desired.text]
+    if PYTHON in desired.text:
         texts = [
-            wanted.text.replace(PYTHON, python)
-            for python in found.pythons.get(wanted.path, ())
-            if python in found.sound
+            desired.text.replace(PYTHON, python)
+            for python in contents.pythons.get(desired.path, ())
+            if python in contents.sound
         ]
-        if not texts and (given := found.pythons.get(wanted.path)):
+        if not texts and (given := contents.pythons.get(desired.path)):
             return f"starts {given[0]}, which is not there, or can be changed by others than root"
     if entry.sum not in map(_sum, texts):
-        return f"{ANOTHER_TEXT} ({wanted.differs})" if wanted.differs else ANOTHER_TEXT
-    return _rights(entry, wanted.mode)
+        return f"{ANOTHER_TEXT} ({desired.differs})" if desired.differs else ANOTHER_TEXT
+    return _rights(entry, desired.mode)
 
 
-def _lines(wanted: Lines, found: Contents) -> Difference | None:
-    entry, path = found.entries.get(wanted.path), wanted.path
+def _lines(desired: Lines, contents: Contents) -> Difference | None:
+    entry, path = contents.entries.get(desired.path), desired.path
     if entry is not None and entry.kind != "f":
         return Difference(path, KINDS.get(entry.kind, "no file"), "refused: move it away")
-    if entry is not None and path not in found.texts:
+    if entry is not None and path not in contents.texts:
         raise ProbeFailed(f"{path} cannot be read, or is larger than {lines.LARGEST} KiB", "see what is in it")
-    wrong = lines.differing(found.texts.get(path, ""), wanted.keys)
+    wrong = lines.differing(contents.texts.get(path, ""), desired.keys)
     if entry is not None and not wrong:
-        return Difference(path, told) if (told := _rights(entry, lines.allowed(entry.mode))) else None
+        return Difference(path, reason) if (reason := _rights(entry, lines.allowed(entry.mode))) else None
     before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())
-    told = before if entry else ABSENT
-    after = ", ".join(f"{key}={wanted.keys[key]}" for key in wrong)
-    lacking = not any(wrong.values()) and len(wrong) == len(wanted.keys)
-    return Difference(path, f"{told} ({wanted.why})" if wanted.why else told, after, lacking)
+    reason = before if entry else ABSENT
+    after = ", ".join(f"{key}={desired.keys[key]}" for key in wrong)
+    lacking = not any(wrong.values()) and len(wrong) == len(desired.keys)
+    return Difference(path, f"{reason} ({desired.why})" if desired.why else reason, after, lacking)
 
 
 def _rights(entry: Entry, mode: int) -> str:
@@ -134,13 +134,13 @@ def _rights(entry: Entry, mode: int) -> str:
     return f"mode {entry.mode:04o}, not {mode:04o}" if entry.mode != mode else ""
 
 
-def _loaded(wanted: File, found: Contents, ours: list[str]) -> Iterator[Difference]:
-    """What systemd makes of a unit or a drop-in that is on the host as it should be."""
-    unit = found.units.get(unit_of(wanted.path))
+def _loaded(desired: File, contents: Contents, own_paths: list[str]) -> Iterator[Difference]:
+    """Yield differences in systemd's loaded version of a unit or a drop-in that is correct on disk."""
+    unit = contents.units.get(unit_of(desired.path))
     if unit is None:
         return
-    if told := unread(wanted.path, unit):
-        yield Difference(wanted.path, told, "read by systemd")
-    for path, keys in shadows(wanted.path, wanted.text, unit, found.drop_ins, ours).items():
+    if message := unread(desired.path, unit):
+        yield Difference(desired.path, message, "read by systemd")
+    for path, keys in shadows(desired.path, desired.text, unit, contents.drop_ins, own_paths).items():
         settings = ", ".join(key.partition(".")[2] for key in keys)
-        yield Difference(path, f"sets {settings} in place of {wanted.path}", "set aside")
+        yield Difference(path, f"sets {settings} in place of {desired.path}", "set aside")

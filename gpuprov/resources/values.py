@@ -21,19 +21,19 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
     brings it to.
     """
     values: dict[str, Any] = {kind: [] if kind in LISTS else {} for kind in kinds}
-    for one in resources:
-        if isinstance(one, File):
-            kind = "programs" if one.mode == PROGRAM else "units" if PYTHON in one.text else "files"
-            values[kind][one.path] = one.text
-        elif isinstance(one, Program):
-            values["program"][one.path] = one.name
-        elif isinstance(one, Absent):
-            values["absent"].append(one.path)
-        elif isinstance(one, Lines):
-            values["lines"].append({"path": one.path, "keys": dict(one.keys), "made": one.made})
-        elif isinstance(one, Unit):
-            if one.enabled is not None:
-                values["on" if one.enabled else "off"].append(one.name)
-            if one.active and not one.reboot and "run" in values:
-                values["run"].append({"name": one.name, "state": "restarted" if one.outdated else "started"})
+    for resource in resources:
+        if isinstance(resource, File):
+            kind = "programs" if resource.mode == PROGRAM else "units" if PYTHON in resource.text else "files"
+            values[kind][resource.path] = resource.text
+        elif isinstance(resource, Program):
+            values["program"][resource.path] = resource.name
+        elif isinstance(resource, Absent):
+            values["absent"].append(resource.path)
+        elif isinstance(resource, Lines):
+            values["lines"].append({"path": resource.path, "keys": dict(resource.keys), "made": resource.made})
+        elif isinstance(resource, Unit):
+            if resource.enabled is not None:
+                values["on" if resource.enabled else "off"].append(resource.name)
+            if resource.active and not resource.reboot and "run" in values:
+                values["run"].append({"name": resource.name, "state": "restarted" if resource.outdated else "started"})
     return values

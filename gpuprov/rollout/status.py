@@ -68,7 +68,9 @@ class Status(msgspec.Struct, kw_only=True):
     until: Annotated[str, msgspec.Meta(description="When it goes on by itself, in UTC; empty where nobody knows")] = ""
     batches: list[BatchStatus] = []
     hosts: list[HostStatus] = []
-    results: Annotated[str, msgspec.Meta(description="The folder with the folders of results, for gpuprov fleet fold")] = ""
+    results: Annotated[
+        str, msgspec.Meta(description="The folder with the folders of results, for gpuprov fleet fold")
+    ] = ""
     exit_code: int = 0
 
 

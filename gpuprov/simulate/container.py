@@ -160,9 +160,7 @@ def _ready(name: str, user: str, key: Path) -> SimulatedHost:
     state = "unknown"
     while state not in {"running", "degraded"}:
         if time.monotonic() > deadline:
-            raise GpuprovError(
-                f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"gpuprov simulate logs {name}"
-            )
+            raise GpuprovError(f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"gpuprov simulate logs {name}")
         state = run(name, STARTED).strip()
     public = public_key(key)
     run(name, "".join(

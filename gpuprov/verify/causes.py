@@ -1,4 +1,5 @@
-"""Which failure follows from which other, by what the capabilities say that their checks presuppose."""
+"""Causes of failures: which failure follows from which other, by what the capabilities declare that their checks
+presuppose."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from collections.abc import Collection, Mapping
 from gpuprov.capabilities import BY_NAME
 
 PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
-    f"{one.name}.{check}": before for one in BY_NAME.values() for check, before in one.presupposes.items()
+    f"{capability.name}.{check}": before
+    for capability in BY_NAME.values()
+    for check, before in capability.presupposes.items()
 }
 AT_BOOT: Mapping[str, str] = {
-    f"{one.name}.{check}": boot for one in BY_NAME.values() for check, boot in one.at_boot.items()
+    f"{capability.name}.{check}": boot for capability in BY_NAME.values() for check, boot in capability.at_boot.items()
 }
 READABLE = "host.systemd"
 """Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from it."""

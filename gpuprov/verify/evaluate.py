@@ -25,12 +25,15 @@ MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 JUDGED = "host.judged"
 """The check of which no host is asked, and that fails where gpuprov itself breaks."""
 IN_SERVICE = "host.in_service"
-"""What verify says of a host that is out of its scheduler: where it is, not what it is."""
+"""The check of a host that is out of its scheduler: about where the host is, not what it is."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one check says of one host. `evidence` is the command that shows the same to a person on the host; `follows` the
-    failing check of the host without which this one would not have failed; `action` what makes an unhealthy host fit again."""
+    """The result of one check on one host.
+
+    `evidence` is the command that shows the same to a person on the host; `follows` the failing check of the host
+    without which this one would not have failed; `action` what makes an unhealthy host fit again.
+    """
 
     host: str
     capability: str
@@ -53,17 +56,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def stops(self) -> bool:
-        """Whether apply leaves the host alone while this fails."""
+        """True if apply skips the host while this check fails."""
         return self.gate or self.moment == "preflight"
 
     @property
     def refuses(self) -> bool:
-        """Whether apply leaves the host alone: it fails, or gpuprov itself broke, so that nobody knows."""
+        """True if apply skips the host: the check fails, or gpuprov itself failed, so that the state is unknown."""
         return (self.stops and self.status == "fail") or is_broken(self)
 
     @property
     def drained(self) -> bool:
-        """Whether it is about who uses the GPUs, which a drain command takes care of."""
+        """True if the check is about the users of the GPUs, which a drain command handles."""
         return self.check.endswith(".clients") and not is_broken(self)
 
 
@@ -98,7 +101,7 @@ def evaluate(
     leaves the host alone. `run`: the capabilities that are applied in this run, where one is under way.
     """
     first: Moment = "preflight" if stops or "preflight" in moments else "now"
-    results = [unjudged(host.name, found, hint, first) for found, hint in host.defects]
+    results = [unjudged(host.name, problem, fix, first) for problem, fix in host.defects]
     tools = package_tools(facts)
     try:
         for check, fragment in _asked(host, moments, only, registered or registry(), stops=stops):
@@ -110,13 +113,13 @@ def evaluate(
 
 def caused(results: Sequence[Result]) -> list[Result]:
     """The results of one host, those that only follow from another with its name."""
-    failing = {one.check for one in results if one.status in FAILING}
+    failing = {result.check for result in results if result.status in FAILING}
     return [
-        msgspec.structs.replace(one, follows=root)
-        if one.check in failing
-        and (root := cause(one.check, failing, unknown=one.status == "error" and not is_broken(one)))
-        else one
-        for one in results
+        msgspec.structs.replace(result, follows=root)
+        if result.check in failing
+        and (root := cause(result.check, failing, unknown=result.status == "error" and not is_broken(result)))
+        else result
+        for result in results
     ]
 
 
@@ -129,8 +132,8 @@ def probes_of(
     registered: Registry | None = None,
 ) -> tuple[Probe[Any], ...]:
     """The probes that `evaluate` with the same arguments reads, each once, in a stable order."""
-    asked = _asked(host, moments, only, registered or registry(), stops=stops)
-    return tuple({probe.name: probe.of(host) for check, _ in asked for probe in check.probes}.values())
+    entries = _asked(host, moments, only, registered or registry(), stops=stops)
+    return tuple({probe.name: probe.of(host) for check, _ in entries for probe in check.probes}.values())
 
 
 def checks_of(
@@ -144,9 +147,9 @@ def _asked(
     host: HostSpec, moments: Collection[Moment], only: Collection[str] | None, known: Registry, *, stops: bool = False
 ) -> Iterator[tuple[Check, Fragment]]:
     owners = [(known.house, known.house_fragment(host))]
-    for one in known.capabilities:
-        if one.name in host.capabilities and (only is None or one.name in only):
-            owners.append((one, host.capabilities[one.name]))
+    for capability in known.capabilities:
+        if capability.name in host.capabilities and (only is None or capability.name in only):
+            owners.append((capability, host.capabilities[capability.name]))
     for owner, fragment in owners:
         for check in owner.checks:
             if check.stops if stops else check.moment in moments:
@@ -165,8 +168,8 @@ def _run(check: Check, context: Context[Any]) -> Outcome:
             hint=error.hint or "run the command on the host and see why it cannot be read",
         )
     except Exception as error:
-        found, hint = defect(f"the check {check.id}", error)
-        return Outcome(status="error", found=found, hint=hint)
+        problem, fix = defect(f"the check {check.id}", error)
+        return Outcome(status="error", found=problem, hint=fix)
 
 
 def broken(host: str, where: str, error: Exception, moment: Moment = "now") -> Result:
@@ -189,17 +192,17 @@ def unjudged(host: str, found: str, hint: str, moment: Moment = "now") -> Result
 
 
 def is_broken(result: Result) -> bool:
-    """Whether a result says that gpuprov itself broke: then nobody knows what the host is."""
+    """Return whether a result says that gpuprov itself failed: the state of the host is then unknown."""
     return result.status == "error" and result.hint.startswith(DEFECT)
 
 
 def package_tools(facts: Facts) -> tuple[str, ...]:
     """The programs for packages that the host's distribution has; nothing where it is not known."""
     try:
-        found = family(facts.get(system.OS_RELEASE))
+        package_family = family(facts.get(system.OS_RELEASE))
     except ProbeFailed:
         return ()
-    return TOOLS[found] if found else ()
+    return TOOLS[package_family] if package_family else ()
 
 
 @lru_cache(maxsize=4096)

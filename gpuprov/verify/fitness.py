@@ -28,8 +28,12 @@ NO: dict[Action, str] = {
 
 
 class Fitness(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one host. `action`: the most severe that is asked for. `causes`: what fails and follows from nothing else, the most severe
-    first, each with its `followers`; `unproven`: what could not be judged; `told`: what passes and asks for something all the same."""
+    """The fitness of one host.
+
+    `action`: the most severe that is requested. `causes`: failures that follow from nothing else, the most severe
+    first, each with its `followers`; `unproven`: what could not be checked; `told`: what passes and requests an action
+    all the same.
+    """
 
     host: str
     fit: Fit
@@ -62,64 +66,77 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
 def of_health(results: Iterable[Result]) -> list[Result]:
     """The results that say something of a host's health: the capability's own, and why a host could not be judged at all."""
     return [
-        one for one in results if one.capability == CAPABILITY or one.status == "unreachable" or one.check == JUDGED
+        result
+        for result in results
+        if result.capability == CAPABILITY or result.status == "unreachable" or result.check == JUDGED
     ]
 
 
 def fitness(results: Sequence[Result]) -> list[Fitness]:
-    """Of each host, in their order."""
+    """Return the fitness of each host, in their order."""
     hosts: dict[str, list[Result]] = {}
-    for one in of_health(results):
-        hosts.setdefault(one.host, []).append(one)
-    return [_of(host, found) for host, found in hosts.items()]
+    for result in of_health(results):
+        hosts.setdefault(result.host, []).append(result)
+    return [_of(host, host_results) for host, host_results in hosts.items()]
 
 
 def severity(result: Result) -> int:
-    """How severe what is to be done is; what fails without anybody naming an action stands between a program and the GPU."""
+    """Return how severe the required action is; a failure for which no action is named stands between a program and the
+    GPU."""
     if result.status == "fail" and result.action in ("", "none"):
         return SEVERITY.index("update")
     return SEVERITY.index(_action(result))
 
 
 def _action(result: Result) -> Action:
-    return next((one for one in SEVERITY if one == result.action), "none")
+    return next((action for action in SEVERITY if action == result.action), "none")
 
 
-def _of(host: str, found: Sequence[Result]) -> Fitness:
+def _of(host: str, results: Sequence[Result]) -> Fitness:
     told_of = {
-        one.check for one in found
+        result.check for result in results
     }  # what follows from a check of another capability follows from nothing that is told here
-    bad = [one for one in found if one.status == "fail"]
-    causes = sorted((one for one in bad if one.follows not in told_of), key=lambda one: -severity(one))
-    broken = [one for one in found if one.status in ("error", "unreachable") and one.follows not in told_of]
-    unproven = (*broken, *(one for one in found if one.status == "skip"))
+    bad = [result for result in results if result.status == "fail"]
+    causes = sorted((result for result in bad if result.follows not in told_of), key=lambda item: -severity(item))
+    broken = [
+        result for result in results if result.status in ("error", "unreachable") and result.follows not in told_of
+    ]
+    unproven = (*broken, *(result for result in results if result.status == "skip"))
     followers: dict[str, tuple[str, ...]] = {}
-    for one in found:
-        if one.follows in told_of and one.status in FAILING:
-            followers[one.follows] = (*followers.get(one.follows, ()), one.check)
-    told = tuple(one for one in found if one.status == "pass" and one.action not in ("", "none"))
-    worst = highest(tuple(_action(one) for one in causes))
-    unnamed = any(one.action in ("", "none") for one in causes)
+    for result in results:
+        if result.follows in told_of and result.status in FAILING:
+            followers[result.follows] = (*followers.get(result.follows, ()), result.check)
+    notices = tuple(result for result in results if result.status == "pass" and result.action not in ("", "none"))
+    worst = highest(tuple(_action(result) for result in causes))
+    unnamed = any(result.action in ("", "none") for result in causes)
     fit: Fit
     if worst in ("drain", "return") or (unnamed and worst in ("none", "restart")):
         fit = "no"
         worst = "none" if worst == "restart" else worst
     elif worst in UNTIL:
         fit = "until"
-    elif unproven or not any(one.status == "pass" for one in found):
+    elif unproven or not any(result.status == "pass" for result in results):
         fit = "not proven"
     else:
         fit = "yes"
-        worst = "restart" if told else "none"
+        worst = "restart" if notices else "none"
     return Fitness(
-        host=host, fit=fit, action=worst, causes=tuple(causes), followers=followers, unproven=tuple(unproven), told=told
+        host=host,
+        fit=fit,
+        action=worst,
+        causes=tuple(causes),
+        followers=followers,
+        unproven=tuple(unproven),
+        told=notices,
     )
 
 
 def health_code(results: Sequence[Result]) -> int:
     """4 if a host was unreachable, else 1 if one is not fit, or not proven to be, or a check fails; else 0."""
-    judged = of_health(results)
-    if any(one.status == "unreachable" for one in judged):
+    relevant = of_health(results)
+    if any(result.status == "unreachable" for result in relevant):
         return 4
-    hosts = fitness(judged)
-    return int(not hosts or any(one.fit != "yes" for one in hosts) or any(one.status in FAILING for one in judged))
+    hosts = fitness(relevant)
+    return int(
+        not hosts or any(host.fit != "yes" for host in hosts) or any(result.status in FAILING for result in relevant)
+    )

@@ -57,8 +57,8 @@ def listing(
     unknown: dict[str, str] = {}
     for name in _asked(host, known, only):
         try:
-            found = desired(known[name], Context(host, host.capabilities[name], facts))
-            items += _items(name, found, facts.get(contents.CONTENTS))
+            resources = desired(known[name], Context(host, host.capabilities[name], facts))
+            items += _items(name, resources, facts.get(contents.CONTENTS))
         except ProbeFailed as error:
             unknown[name] = str(error)
     return Listing(host=host.name, items=tuple(items), unknown=unknown)
@@ -68,28 +68,28 @@ def _asked(host: HostSpec, known: Mapping[str, Capability], only: Collection[str
     return [name for name in host.capabilities if name in known and known[name].resources and name in (only or known)]
 
 
-def _items(capability: str, resources: list[Resource], found: Contents) -> Iterator[Item]:
+def _items(capability: str, resources: list[Resource], state: Contents) -> Iterator[Item]:
     before: dict[str, list[str]] = {}
-    for file in differences(resources, found):
+    for file in differences(resources, state):
         before.setdefault(file.path, []).append(file.before)
-    units = [one for one in resources if isinstance(one, Unit)]
-    for unit in wanted_units.differences([one.wanted for one in units], found.units):
+    units = [unit for unit in resources if isinstance(unit, Unit)]
+    for unit in wanted_units.differences([unit.wanted for unit in units], state.units):
         before.setdefault(unit.name, []).append(unit.before)
-    for one in resources:
-        kind, name, wanted, text = _shown(one, found)
+    for resource in resources:
+        kind, name, shown, text = _shown(resource, state)
         differs = "; ".join(dict.fromkeys(before.pop(name, ())))
-        yield Item(capability=capability, kind=kind, name=name, wanted=wanted, differs=differs, text=text)
+        yield Item(capability=capability, kind=kind, name=name, wanted=shown, differs=differs, text=text)
     for path, states in before.items():  # of others: beside programs, or in the place of a setting
         yield Item(capability=capability, kind="absent", name=path, wanted="absent", differs="; ".join(states))
 
 
-def _shown(one: Resource, found: Contents) -> tuple[Kind, str, str, str | None]:
-    if isinstance(one, File):
-        python = next(iter(found.pythons.get(one.path, ())), PYTHON)
-        return "file", one.path, f"{one.mode:04o} root", one.text.replace(PYTHON, python)
-    if isinstance(one, Absent):
-        return "absent", one.path, "absent", None
-    if isinstance(one, Lines):
-        return "lines", one.path, ", ".join(map("=".join, one.keys.items())), None
-    assert isinstance(one, Unit)
-    return "unit", one.name, in_words(one), None
+def _shown(resource: Resource, state: Contents) -> tuple[Kind, str, str, str | None]:
+    if isinstance(resource, File):
+        python = next(iter(state.pythons.get(resource.path, ())), PYTHON)
+        return "file", resource.path, f"{resource.mode:04o} root", resource.text.replace(PYTHON, python)
+    if isinstance(resource, Absent):
+        return "absent", resource.path, "absent", None
+    if isinstance(resource, Lines):
+        return "lines", resource.path, ", ".join(map("=".join, resource.keys.items())), None
+    assert isinstance(resource, Unit)
+    return "unit", resource.name, in_words(resource), None

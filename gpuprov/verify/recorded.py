@@ -15,10 +15,10 @@ def verify(
     fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None, named: bool = False
 ) -> list[Result]:
     """Every check of each host that a record is of, as `read` finds it. What a record does not hold is `skip`."""
-    found = read(fleet, records, named=named)
+    facts = read(fleet, records, named=named)
     results: list[Result] = []
     for raw, spec in fleet:
-        known = found.get(raw.name)
+        known = facts.get(raw.name)
         if isinstance(known, Unreached):
             results.append(unreachable(raw.name, known))
         elif known is not None:
@@ -27,10 +27,11 @@ def verify(
 
 
 def read(fleet: Pairs, records: Sequence[Record], *, named: bool = False) -> dict[str, RecordedFacts | Unreached]:
-    """By host what its record holds, or why it cannot be read. Raises GpuprovError where a record is of no host, or of several.
+    """Return what each host's record holds, or the reason why it cannot be read. Raises GpuprovError if a record
+    belongs to no host, or to several.
 
-    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. To the only host there is
-    belongs one without a name, and one with another name where somebody has `named` the host.
+    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host. If there is
+    only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
     """
     matched: dict[str, Record] = {}
     for record in records:
@@ -51,8 +52,8 @@ def _facts(name: str, record: Record) -> RecordedFacts | Unreached:
 
 def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     """The hosts of which none of the records is: nothing is said of them."""
-    judged = {one.host for one in results}
-    return [raw.name for raw, _ in fleet if raw.name not in judged]
+    checked = {result.host for result in results}
+    return [raw.name for raw, _ in fleet if raw.name not in checked]
 
 
 def _host(fleet: Pairs, record: Record, *, named: bool) -> str:

@@ -12,16 +12,16 @@ PROBES = wiring.UNASKED
 
 
 class Unasked:
-    """What looks like a defect, by its words, and the hosts that have it."""
+    """A message that looks like a defect, and the hosts that have it."""
 
     def __init__(self, fleet: Pairs) -> None:
         self._specs = {raw.name: spec for raw, spec in fleet}
         self._hosts: dict[str, list[str]] = {}
 
-    def note(self, host: str, found: object) -> None:
+    def note(self, host: str, facts: object) -> None:
         """Judge what was read of a host; nothing of one that was not reached."""
-        if isinstance(found, Facts):
-            for defect in wiring.unasked(self._specs[host], found):
+        if isinstance(facts, Facts):
+            for defect in wiring.unasked(self._specs[host], facts):
                 self._hosts.setdefault(defect, []).append(host)
 
     def tell(self) -> None:

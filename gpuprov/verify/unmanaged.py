@@ -1,4 +1,4 @@
-"""What an apply brought to a host and its spec asks for no longer. Changes nothing."""
+"""Configuration that an apply brought to a host and its spec no longer requests. Changes nothing."""
 
 from __future__ import annotations
 
@@ -42,43 +42,43 @@ def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[st
     receipt = facts.known(house.RECEIPT)
     if receipt is None or receipt.damaged:
         return ()
-    wanted, unsure = set[str](), set[str]()
+    desired, unsure = set[str](), set[str]()
     for name in host.capabilities:
-        wanted |= set(_possible(host, BY_NAME[name])) if name in BY_NAME else set()
+        desired |= set(_possible(host, BY_NAME[name])) if name in BY_NAME else set()
         try:
-            wanted |= receipts.mentioned(BY_NAME[name], Context(host, host.capabilities[name], facts), values[name])
+            desired |= receipts.mentioned(BY_NAME[name], Context(host, host.capabilities[name], facts), values[name])
         except (KeyError, ProbeFailed):
             unsure.add(name)
             entry = receipt.capabilities.get(name)
-            wanted |= {" ".join(one) for one in _listed(entry.resources or ())} if entry else set()
-    found = list[Unmanaged]()
+            desired |= {" ".join(words) for words in _listed(entry.resources or ())} if entry else set()
+    leftovers = list[Unmanaged]()
     for name, entry in receipt.capabilities.items():
         gone = name not in host.capabilities
         if gone:
-            found += _gone(host, facts, name, entry, wanted)
-        elif name not in unsure and (there := facts.known(contents.CONTENTS)):
-            found += _left(name, entry.resources or (), wanted, there, gone=False)
-    return tuple(found)
+            leftovers += _gone(host, facts, name, entry, desired)
+        elif name not in unsure and (host_contents := facts.known(contents.CONTENTS)):
+            leftovers += _left(name, entry.resources or (), desired, host_contents, gone=False)
+    return tuple(leftovers)
 
 
-def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, wanted: set[str]) -> Iterator[Unmanaged]:
+def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired: set[str]) -> Iterator[Unmanaged]:
     """Yield what is left of a capability that the spec has no block of."""
     if entry.resources is None:
         yield Unmanaged(capability=name, kind="file", name="what it brought", stays=OLD, unknown=True)
         return
     try:
-        there, known = facts.get(contents.CONTENTS), BY_NAME.get(name)
+        host_contents, known = facts.get(contents.CONTENTS), BY_NAME.get(name)
         for kind, one in _listed(entry.resources):
-            if kind == "file" and one not in there.entries and one not in there.missing:
+            if kind == "file" and one not in host_contents.entries and one not in host_contents.missing:
                 raise ProbeFailed(f"{one} was not read on the host")
-            if kind == "unit" and one not in there.units:
+            if kind == "unit" and one not in host_contents.units:
                 raise ProbeFailed(f"systemd of the host did not say how it has {one}")
         if known and known.pruned:
             known.pruned(host, facts)
-        yield from _left(name, entry.resources, wanted, there, gone=True)
+        yield from _left(name, entry.resources, desired, host_contents, gone=True)
     except ProbeFailed as error:
         for kind, one in _listed(entry.resources):
-            if f"{kind} {one}" not in wanted and kind in KINDS:
+            if f"{kind} {one}" not in desired and kind in KINDS:
                 yield Unmanaged(capability=name, kind=kind, name=one, stays=str(error), unknown=True)  # type: ignore[arg-type]
 
 
@@ -92,32 +92,36 @@ def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
 
 def _listed(entries: Iterable[str]) -> list[tuple[str, str]]:
     """Return kind and name of each entry of a receipt."""
-    pairs = [one.partition(" ")[::2] for one in entries]
+    pairs = [entry.partition(" ")[::2] for entry in entries]
     return [(kind, name.partition(" ")[2] if kind == "file" else name) for kind, name in pairs]
 
 
 def _sums(entries: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file among the entries of a receipt, by path."""
-    files = [one.split(" ", 2) for one in entries if one.startswith("file ")]
-    return {path: digest for _, digest, path in (one for one in files if len(one) == 3)}
+    files = [entry.split(" ", 2) for entry in entries if entry.startswith("file ")]
+    return {path: digest for _, digest, path in (words for words in files if len(words) == 3)}
 
 
 def _left(
-    capability: str, entries: Iterable[str], wanted: set[str], found: Contents, *, gone: bool
+    capability: str, entries: Iterable[str], desired: set[str], host_state: Contents, *, gone: bool
 ) -> Iterator[Unmanaged]:
     """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it lacks now."""
-    sums = {path: digest for path, digest in _sums(entries).items() if f"file {path}" not in wanted}
-    changed = {path for path, one in found.entries.items() if path in sums and (one.kind, one.sum) != ("f", sums[path])}
+    sums = {path: digest for path, digest in _sums(entries).items() if f"file {path}" not in desired}
+    changed = {
+        path
+        for path, entry in host_state.entries.items()
+        if path in sums and (entry.kind, entry.sum) != ("f", sums[path])
+    }
     for path in sums:
-        if path in found.entries:
+        if path in host_state.entries:
             yield Unmanaged(capability=capability, kind="file", name=path, stays=CHANGED if path in changed else "")
     for kind, name in _listed(entries):
         file = unit_file(name)
         if (
             kind == "unit"
             and (gone or file in sums)
-            and f"unit {name}" not in wanted
-            and (unit := found.units.get(name))
+            and f"unit {name}" not in desired
+            and (unit := host_state.units.get(name))
         ):
             runs = unit.active in RUNS
             stays = (
@@ -125,12 +129,12 @@ def _left(
             )
             if runs or unit.file in STARTS:
                 yield Unmanaged(capability=capability, kind="unit", name=name, runs=runs, stays=stays)
-        elif kind == "hold" and gone and f"hold {name}" not in wanted:
+        elif kind == "hold" and gone and f"hold {name}" not in desired:
             yield Unmanaged(capability=capability, kind="hold", name=name)
 
 
 def prune_values(
-    host: HostSpec, facts: Facts, found: Sequence[Unmanaged], names: Collection[str] | None = None
+    host: HostSpec, facts: Facts, leftovers: Sequence[Unmanaged], names: Collection[str] | None = None
 ) -> dict[str, Any]:
     """Return what the role is handed that takes these away; empty where the receipt names nothing beyond the spec. names: of these
     capabilities alone.
@@ -140,22 +144,29 @@ def prune_values(
     """
     receipt = facts.known(house.RECEIPT)
     applied = {
-        name: one for name, one in (receipt.capabilities if receipt else {}).items() if names is None or name in names
+        name: entry
+        for name, entry in (receipt.capabilities if receipt else {}).items()
+        if names is None or name in names
     }
-    unknown = {one.capability for one in found if one.unknown}
+    unknown = {leftover.capability for leftover in leftovers if leftover.unknown}
     gone = [name for name in applied if name not in host.capabilities and name not in unknown]
-    going = [one for one in found if not one.stays and one.capability in applied]
+    going = [leftover for leftover in leftovers if not leftover.stays and leftover.capability in applied]
     if not (going or gone):
         return {}
-    sums = {path: digest for one in applied.values() for path, digest in _sums(one.resources or ()).items()}
-    harmless = {name for name, one in BY_NAME.items() if not one.serves_jobs}
+    sums = {path: digest for entry in applied.values() for path, digest in _sums(entry.resources or ()).items()}
+    harmless = {name for name, capability in BY_NAME.items() if not capability.serves_jobs}
     return {
-        "files": {one.name: sums[one.name] for one in going if one.kind == "file"},
-        "units": [one.name for one in going if one.kind == "unit"],
-        "holds": [one.name for one in going if one.kind == "hold"],
-        "busy": any(one.kind == "unit" and one.capability not in harmless for one in going),
+        "files": {leftover.name: sums[leftover.name] for leftover in going if leftover.kind == "file"},
+        "units": [leftover.name for leftover in going if leftover.kind == "unit"],
+        "holds": [leftover.name for leftover in going if leftover.kind == "hold"],
+        "busy": any(leftover.kind == "unit" and leftover.capability not in harmless for leftover in going),
         "forgotten": gone,
-        **{key: value for one in _capabilities(gone) if one.pruned for key, value in one.pruned(host, facts).items()},
+        **{
+            key: value
+            for capability in _capabilities(gone)
+            if capability.pruned
+            for key, value in capability.pruned(host, facts).items()
+        },
     }
 
 
@@ -166,11 +177,11 @@ def in_words(values: Mapping[str, Any]) -> str:
     numbers = [counted(len(values[f"{kind}s"]), kind) for kind in KINDS if values[f"{kind}s"]]
     gone = _capabilities(values["forgotten"])
     stays = ["users' processes must have left the GPUs"] * values["busy"]
-    stays += [f"{one.until_boot} stay until the next boot" for one in gone if one.until_boot]
+    stays += [f"{capability.until_boot} stay until the next boot" for capability in gone if capability.until_boot]
     stays += [
-        f"{one.name} stays on the GPUs until {_block(one)} is applied"
-        for one in gone
-        if one.taken_away and not one.pruned
+        f"{capability.name} stays on the GPUs until {_block(capability)} is applied"
+        for capability in gone
+        if capability.taken_away and not capability.pruned
     ]
     return "; ".join([f"no longer asked for: {', '.join(numbers or values['forgotten'])}", *stays])
 
@@ -179,31 +190,33 @@ def _capabilities(names: Iterable[str]) -> list[Capability]:
     return [BY_NAME[name] for name in names if name in BY_NAME]
 
 
-def _block(one: Capability) -> str:
+def _block(capability: Capability) -> str:
     """Return the block that takes it away, as a spec has it: `mig: {mode: disabled}`."""
-    rows = ", ".join(f"{key}: {value}" for key, value in (one.taken_away or {}).items())
-    return f"{one.name}: {{{rows}}}"
+    rows = ", ".join(f"{key}: {value}" for key, value in (capability.taken_away or {}).items())
+    return f"{capability.name}: {{{rows}}}"
 
 
-def lines(found: Iterable[Unmanaged]) -> list[str]:
+def lines(leftovers: Iterable[Unmanaged]) -> list[str]:
     """Describe them by capability and by what becomes of them: `mps: /etc/gpuprov/{a,b} (REASON)`."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for one in found:
-        alike.setdefault((one.capability, one.stays), []).append(one.name)
+    for leftover in leftovers:
+        alike.setdefault((leftover.capability, leftover.stays), []).append(leftover.name)
     return [
         f"{capability}: {', '.join(fold_paths(names))}" + (f" ({stays})" if stays else "")
         for (capability, stays), names in alike.items()
     ]
 
 
-def changes_of(found: Iterable[Unmanaged]) -> Iterator[Change]:
+def changes_of(leftovers: Iterable[Unmanaged]) -> Iterator[Change]:
     """Yield what becomes of those that --prune takes away."""
-    for one in found:
-        if one.stays:
+    for leftover in leftovers:
+        if leftover.stays:
             continue
-        if one.kind == "file":
-            yield Change(kind="file", name=one.name, before="there", after="removed")
-        elif one.kind == "unit":
-            yield Change(kind="service", name=one.name, before="active" if one.runs else "enabled", after="disabled")
+        if leftover.kind == "file":
+            yield Change(kind="file", name=leftover.name, before="there", after="removed")
+        elif leftover.kind == "unit":
+            yield Change(
+                kind="service", name=leftover.name, before="active" if leftover.runs else "enabled", after="disabled"
+            )
         else:
-            yield Change(kind="hold", name=one.name, before="held", after="not held")
+            yield Change(kind="hold", name=leftover.name, before="held", after="not held")

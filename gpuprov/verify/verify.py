@@ -58,17 +58,17 @@ def verify(
     A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets seconds, by host.
     also: what is read beside what the checks need, for `on_done` alone.
     """
-    judged: dict[str, list[Result]] = {}
+    results_by_host: dict[str, list[Result]] = {}
 
-    def note(name: str, results: list[Result], found: Facts | UnreachableError) -> None:
-        judged[name] = results
+    def note(name: str, results: list[Result], facts: Facts | UnreachableError) -> None:
+        results_by_host[name] = results
         if on_done:
-            on_done(name, found)
+            on_done(name, facts)
 
     verify_each(
         fleet, note, moments, only=only, pace=pace, timeout=timeout, registered=registered, took=took, also=also
     )
-    return [one for raw, _ in fleet for one in judged[raw.name]]
+    return [result for raw, _ in fleet for result in results_by_host[raw.name]]
 
 
 def verify_each(
@@ -89,26 +89,26 @@ def verify_each(
     machines = dict.fromkeys(specs, "")
     also = (*also, house.MACHINE)
 
-    def judge(name: str, found: Facts | UnreachableError) -> None:
-        if isinstance(found, UnreachableError):
-            on_judged(name, [unreachable(name, found)], found)
+    def judge(name: str, facts: Facts | UnreachableError) -> None:
+        if isinstance(facts, UnreachableError):
+            on_judged(name, [unreachable(name, facts)], facts)
         else:
-            machines[name] = found.known(house.MACHINE) or ""
-            on_judged(name, evaluate(specs[name], found, moments, only=only, registered=known), found)
+            machines[name] = facts.known(house.MACHINE) or ""
+            on_judged(name, evaluate(specs[name], facts, moments, only=only, registered=known), facts)
 
     asked = []
     for raw, spec in fleet:
         probes = probes_of(spec, moments, only=only, registered=known)
         known_probes = {probe.name for probe in probes}
-        asked.append((raw, (*probes, *(one for one in also if one.name not in known_probes))))
+        asked.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
-    for told in machine.warnings(machines):
-        console.warning(told)
+    for warning in machine.warnings(machines):
+        console.warning(warning)
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:
     """The one result of a host that cannot be reached; equal for hosts that fail alike, but for the evidence."""
-    told = (
+    message = (
         error if isinstance(error, Unreached) else Unreached(host, error.message.removeprefix(f"{host}: "), error.hint)
     )
     return Result(
@@ -117,9 +117,9 @@ def unreachable(host: str, error: UnreachableError) -> Result:
         check=REACHABLE,
         status="unreachable",
         expected="the host answers",
-        found=told.reason,
-        evidence=told.command,
-        hint=told.advice,
+        found=message.reason,
+        evidence=message.command,
+        hint=message.advice,
     )
 
 
@@ -135,25 +135,25 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     a unit brings it about at each boot, and that is proven. What only follows from another failure is not told beside it. What
     asks nothing of the host (n/a) says nothing of its next boot.
     """
-    told = list(results)
-    proven = {(one.host, one.check) for one in told if one.status == "pass"}
+    all_results = list(results)
+    proven = {(result.host, result.check) for result in all_results if result.status == "pass"}
     wrong: dict[str, list[str]] = {}
     unknown: dict[str, list[str]] = {}
     seen: dict[str, bool] = {}
-    for one in told:
-        later = one.moment == "next-boot" and one.status != "n/a"
-        seen[one.host] = seen.get(one.host, False) or later
-        reason = f"{one.check}: {one.found}" if one.found else one.check
-        if later and one.status == "fail":
-            wrong.setdefault(one.host, []).append(reason)
-        elif one.follows or (one.status == "fail" and (one.host, AT_BOOT.get(one.check, "")) in proven):
+    for result in all_results:
+        later = result.moment == "next-boot" and result.status != "n/a"
+        seen[result.host] = seen.get(result.host, False) or later
+        reason = f"{result.check}: {result.found}" if result.found else result.check
+        if later and result.status == "fail":
+            wrong.setdefault(result.host, []).append(reason)
+        elif result.follows or (result.status == "fail" and (result.host, AT_BOOT.get(result.check, "")) in proven):
             continue
-        elif one.status in ("error", "unreachable") or (later and one.status == "skip"):
-            unknown.setdefault(one.host, []).append(reason)
-        elif one.status == "fail" and one.action in MENDED_BY_BOOT:
+        elif result.status in ("error", "unreachable") or (later and result.status == "skip"):
+            unknown.setdefault(result.host, []).append(reason)
+        elif result.status == "fail" and result.action in MENDED_BY_BOOT:
             continue
-        elif one.status == "fail" and not one.reboot:
-            unknown.setdefault(one.host, []).append(f"{one.check} fails now and a reboot does not fix it")
+        elif result.status == "fail" and not result.reboot:
+            unknown.setdefault(result.host, []).append(f"{result.check} fails now and a reboot does not fix it")
     return {host: _verdict(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}
 
 
@@ -169,25 +169,26 @@ Verdict = Literal["as wanted", "not as wanted", "not proven"]
 
 
 def verdict(results: Iterable[Result]) -> Verdict:
-    """What all results come to. "not proven": nothing is wrong, but of some host with skipped checks, or of all, none passed.
+    """Return the verdict on all results. "not proven": nothing is wrong, but on some host with skipped checks, or on
+    all hosts, none passed.
 
-    A pass of the house's own checks that proves no field of the spec does not count: it says nothing of what was asked for.
+    A pass of the house's own checks that proves no field of the spec does not count: it says nothing about the spec.
     """
     proven: set[str] = set()
     skipped: set[str] = set()
-    for one in results:
-        if one.status in ("fail", "error", "unreachable"):
+    for result in results:
+        if result.status in ("fail", "error", "unreachable"):
             return "not as wanted"
-        if one.status == "pass" and (one.capability != "host" or one.fields):
-            proven.add(one.host)
-        elif one.status == "skip":
-            skipped.add(one.host)
+        if result.status == "pass" and (result.capability != "host" or result.fields):
+            proven.add(result.host)
+        elif result.status == "skip":
+            skipped.add(result.host)
     return "as wanted" if proven and skipped <= proven else "not proven"
 
 
 def exit_code(results: Iterable[Result]) -> int:
     """4 if any host was unreachable, else 1 if any check failed or could not be judged, or nothing was proven, else 0."""
-    told = list(results)
-    if any(one.status == "unreachable" for one in told):
+    all_results = list(results)
+    if any(result.status == "unreachable" for result in all_results):
         return 4
-    return int(verdict(told) != "as wanted")
+    return int(verdict(all_results) != "as wanted")

@@ -131,9 +131,7 @@ def test_what_could_not_be_read_again_is_not_called_done() -> None:
 def test_what_the_plan_had_not_foreseen_is_named() -> None:
     rows = packages("release dkms", "Inst dkms 3.0.11", "hold dkms", "complete 580.1")
     files = made("mps", "gpuprov_files", {"results": [{"changed": True, "paths": ["/etc/x"]}, {"paths": ["/etc/y"]}]})
-    images = made(
-        "kernel", "boot", {"changed": True, "renewed": ["/boot/initrd.img-6.1", "/boot/grub/grub.cfg"]}
-    )
+    images = made("kernel", "boot", {"changed": True, "renewed": ["/boot/initrd.img-6.1", "/boot/grub/grub.cfg"]})
     found = judged((FILE,), changed=["mps: Write"], made=[*rows, *files, *images, REBOOT])
     assert [(name, state) for name, _, state, _ in found] == [
         (FILE.name, "done"),

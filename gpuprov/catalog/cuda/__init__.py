@@ -1,4 +1,4 @@
-"""Which driver runs which CUDA toolkit (Linux x86_64)."""
+"""Compatibility of drivers and CUDA toolkits (Linux x86_64)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class CudaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Support(NamedTuple):
-    """Whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: not known, `reason` says why.
+    """The answer whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: unknown, `reason`
+    says why.
 
-    `floor` and `full_driver` are the drivers that each needs at least; "" when not known.
+    `floor` and `full_driver` are the oldest drivers for each; "" if unknown.
     """
 
     runs: bool | None
@@ -95,10 +96,10 @@ def _toolkit(cuda: str) -> Toolkit | None:
 
 
 def supports(driver_version: str, cuda: str) -> Support:
-    """Whether the driver runs CUDA `cuda` ("12", "12.4" or "12.4.1").
+    """Return whether the driver runs CUDA `cuda` ("12", "12.4" or "12.4.1").
 
-    What decides is the floor of the family; before CUDA 11 there were none, and the toolkit's own driver decides.
-    `driver_version` may be a branch; then an answer that depends on the release is None.
+    The floor of the family decides; before CUDA 11 there was none, and the toolkit's own driver decides.
+    `driver_version` may be a branch; an answer that depends on the release is then None.
     """
     if not re.fullmatch(r"\d+(\.\d+){0,2}", cuda.strip()):
         raise GpuprovError(f"{cuda!r} is not a CUDA version", "A CUDA version is like 12.4 or 12.4.1.")

@@ -76,7 +76,7 @@ def toolkits_file() -> ToolkitsFile:
 
 
 def part(name: str) -> PartFact:
-    """What is known of a part."""
+    """Return the facts about a part."""
     return next(entry for entry in toolkits_file().parts if entry.part == name)
 
 
@@ -86,12 +86,12 @@ def compiler(release: str) -> str:
 
 
 def does(patterns: tuple[Pattern, ...], name: str) -> str:
-    """What a package does by the first pattern that matches its whole name; empty where none does."""
+    """Return a package's purpose by the first pattern that matches its whole name; "" if none does."""
     return next((entry.does for entry in patterns if re.fullmatch(entry.pattern, name)), "")
 
 
 def dropped(version: str, architecture: str) -> bool:
-    """Whether a toolkit compiles no more for the architecture."""
+    """Return whether a toolkit no longer compiles for the architecture."""
     return any(
         architecture in entry.dropped and int(toolchain.major(version)) >= int(entry.cuda)
         for entry in toolkits_file().architectures

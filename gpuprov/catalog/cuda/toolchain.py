@@ -19,9 +19,9 @@ def order(version: str) -> tuple[int, ...]:
     return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
 
-def satisfies(version: str, wanted: str) -> bool:
-    """Whether a version is the wanted one, or one of the series that it names: 12.4.1 is a 12.4."""
-    return f"{upstream(version)}.".startswith(f"{wanted}.")
+def satisfies(version: str, series: str) -> bool:
+    """Return whether a version is the wanted one, or belongs to the series that it names: 12.4.1 is a 12.4."""
+    return f"{upstream(version)}.".startswith(f"{series}.")
 
 
 def minor(version: str) -> str:

@@ -50,7 +50,7 @@ def branches() -> tuple[Branch, ...]:
 
 
 def lifecycles() -> tuple[Lifecycle, ...]:
-    """How long branches of a type are supported."""
+    """Return how long branches of each type are supported."""
     return drivers_file().lifecycles
 
 
@@ -75,9 +75,9 @@ def find_branch(version: str) -> Branch | None:
 
 
 def end_of_life(branch: str, today: date | None = None) -> EndOfLife:
-    """Whether support of the branch is over. A branch counts as supported until the end of its last month.
+    """Return whether support of the branch has ended. A branch counts as supported until the end of its last month.
 
-    A branch that is not in the catalogue is not known, not ended.
+    A branch that is not in the catalogue is unknown, not ended.
     """
     entry = find_branch(branch)
     if entry is None:
@@ -110,7 +110,7 @@ def kernel_modules_for(gpu: Gpu, branch: str) -> Flavour:
 
 
 def refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:
-    """Why this GPU cannot run with this branch and flavour, with the way out; None when it can.
+    """Return the reason why this GPU cannot run with this branch and flavour, and the fix; None if it can.
 
     `branch` may be a full version. A reason that is not confirmed says so.
     """

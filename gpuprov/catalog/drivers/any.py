@@ -29,32 +29,40 @@ def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> 
 @cache
 def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
     """Patterns of the names of packages, and of source packages, that bring a driver, of whatever source."""
-    found = _sets(os_id, version_id)
-    sources_of = [pattern for names in found for pattern in names.sources]
-    return _either(_patterns(found)), _either(sources_of)
+    package_sets = _sets(os_id, version_id)
+    sources_of = [pattern for names in package_sets for pattern in names.sources]
+    return _either(_patterns(package_sets)), _either(sources_of)
 
 
 @cache
 def names_by_family() -> dict[str, dict[str, str]]:
-    """By family of distributions, patterns of the names of packages: `driver`, a driver's of whatever source; of those `modules`, its
-    kernel modules, and `own`, what may have a version line of its own."""
+    """Return patterns of package names by family of distributions: `driver`, of a driver from any source; of these
+    `modules`, its kernel modules, and `own`, those that may have versions of their own."""
     file = drivers_file()
     tables: dict[str, dict[str, str]] = {}
-    for family in dict.fromkeys(one.family for one in managed()):
-        keys = {one.key for one in managed() if one.family == family}
-        sets = [names for one in managed() if one.key in keys for names in _sets(one.id, one.version_id)]
-        here = [entry for entry in file.package_sets if keys.intersection(entry.distributions)]
+    for family in dict.fromkeys(dist.family for dist in managed()):
+        keys = {dist.key for dist in managed() if dist.family == family}
+        sets = [names for dist in managed() if dist.key in keys for names in _sets(dist.id, dist.version_id)]
+        entries = [entry for entry in file.package_sets if keys.intersection(entry.distributions)]
         more = [entry for entry in file.driver_names if entry.family == family]
-        beside = [name for entry in here if entry.part in BESIDE for name in entry.packages if "nvidia" in name]
+        beside = [name for entry in entries if entry.part in BESIDE for name in entry.packages if "nvidia" in name]
         added = [name for entry in more if entry.driver for name in entry.names]
-        mine = _either([*_patterns(sets), *map(_pattern, beside), *added])
+        pattern = _either([*_patterns(sets), *map(_pattern, beside), *added])
         none = _either(name for entry in more if not entry.driver for name in entry.names)
-        own = {name for entry in here if entry.version == "own" for name in entry.packages if re.fullmatch(mine, name)}
-        modules = [name for entry in here if entry.part in MODULES for name in (*entry.packages, *entry.alternatives)]
+        own_names = {
+            name
+            for entry in entries
+            if entry.version == "own"
+            for name in entry.packages
+            if re.fullmatch(pattern, name)
+        }
+        modules = [
+            name for entry in entries if entry.part in MODULES for name in (*entry.packages, *entry.alternatives)
+        ]
         tables[family] = {
-            "driver": f"(?!({none})$)({mine})",
+            "driver": f"(?!({none})$)({pattern})",
             "modules": _either(map(_pattern, modules)),
-            "own": _either(map(_pattern, sorted(own))),
+            "own": _either(map(_pattern, sorted(own_names))),
         }
     return tables
 
@@ -64,9 +72,9 @@ def _sets(os_id: str, version_id: str) -> list[DriverPackages]:
     return [names for source, build in kinds if (names := driver_packages(os_id, version_id, source, build))]
 
 
-def _patterns(found: Iterable[DriverPackages]) -> list[str]:
-    rules = [one["name"] for names in found for kind in names.sets.values() for one in (*kind, *names.others)]
-    conflicts = [pattern for names in found for pattern in names.conflicts]
+def _patterns(package_sets: Iterable[DriverPackages]) -> list[str]:
+    rules = [rule["name"] for names in package_sets for kind in names.sets.values() for rule in (*kind, *names.others)]
+    conflicts = [pattern for names in package_sets for pattern in names.conflicts]
     return [*map(_pattern, dict.fromkeys(rules)), *conflicts]
 
 

@@ -15,7 +15,7 @@ BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
 
 
 class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long a branch of this type is supported, in words."""
+    """The support period of branches of a type, in words."""
 
     type: BranchType
     name: str
@@ -39,7 +39,7 @@ class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notes: tuple[str, ...] = ()
 
     def sure(self, field: str) -> Confidence:
-        """How sure a field of the entry is."""
+        """Return the confidence of a field of the entry."""
         return self.unsure.get(field, self.confidence)
 
 

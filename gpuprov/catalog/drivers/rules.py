@@ -1,4 +1,4 @@
-"""How the catalogue's package sets become the rules that the resolver takes (see `gpuprov.shared.resolve`)."""
+"""Conversion of the catalogue's package sets into the resolver's rules (see `gpuprov.shared.resolve`)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def entries(distribution: Distribution, origin: str, part: str, flavour: Flavour
     ]
 
 
-def of_driver(found: Iterable[PackageSet]) -> list[PackageSet]:
+def of_driver(package_sets: Iterable[PackageSet]) -> list[PackageSet]:
     """Those whose packages have the driver's version."""
-    return [entry for entry in found if entry.version == "driver"]
+    return [entry for entry in package_sets if entry.version == "driver"]
 
 
 def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
@@ -45,11 +45,11 @@ def rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) ->
 def asked(rules: Iterable[dict[str, Any]]) -> list[str]:
     """Every name of the rules that can be known beforehand."""
     known = [int(branch.branch) for branch in branches()]
-    found: dict[str, None] = {}
-    for one in rules:
-        if "{version}" in one["name"]:
+    names: dict[str, None] = {}
+    for entry in rules:
+        if "{version}" in entry["name"]:
             continue
-        numbers = known if "{branch}" in one["name"] else [0]
-        fits = [n for n in numbers if n == 0 or one["min"] <= n <= one["max"]]
-        found |= {one["name"].replace("{branch}", str(number)): None for number in fits}
-    return list(found)
+        numbers = known if "{branch}" in entry["name"] else [0]
+        fits = [n for n in numbers if n == 0 or entry["min"] <= n <= entry["max"]]
+        names |= {entry["name"].replace("{branch}", str(number)): None for number in fits}
+    return list(names)

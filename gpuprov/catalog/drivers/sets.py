@@ -24,9 +24,10 @@ Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
 BUILDS = ("dkms", "precompiled")
-"""How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
+"""Ways in which a host gets its kernel modules: it builds them, or installs those that were built for each of its
+kernels."""
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
-"""What the kernel module is called on some distribution; modprobe.d takes options under each."""
+"""Names of the kernel module, by distribution; modprobe.d takes options under each."""
 GPU_SERVICES = [
     "gdm.service",
     "gdm3.service",
@@ -54,11 +55,11 @@ def gpu_services(site: Mapping[str, object]) -> list[str]:
     """Those that the site names in their place (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
     named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
-    return [name for one in named if (name := str(one).strip())]  # an empty one would be every process without a unit
+    return [name for unit in named if (name := str(unit).strip())]  # an empty one would be every process without a unit
 
 
 def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
-    """Whether a unit that holds a GPU is one of those, or gpuprov's own, and nobody's work."""
+    """Return whether a unit that holds a GPU is a known GPU service or gpuprov's own, rather than somebody's work."""
     return any(fnmatchcase(unit, name) for name in (OURS, *gpu_services(site)))
 
 
@@ -99,29 +100,34 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         return {"proprietary": self.proprietary, "open": self.open}
 
     def foreign(self, name: str, source_package: str) -> bool:
-        """Whether a package of this name and source package brings another driver, or is of another source's set alone."""
+        """Return whether a package of this name and source package belongs to another driver, or only to another
+        source's set."""
         marked = [rule for rule in self.others if rule.get("mark")]
-        theirs = any(re.fullmatch(p, name) for p in self.conflicts) and not self.of_source(source_package)
-        return theirs or bool(resolve.other_names(marked, {name: ""}))
+        conflicts = any(re.fullmatch(p, name) for p in self.conflicts) and not self.of_source(source_package)
+        return conflicts or bool(resolve.other_names(marked, {name: ""}))
 
     def built_otherwise(self, installed: dict[str, str]) -> list[str]:
-        """What is installed of this source that brings its modules in the other way, precompiled or by DKMS."""
-        return resolve.other_names([one for one in self.others if one.get("built")], installed)
+        """List the installed packages of this source that provide its modules in the other way, precompiled or by
+        DKMS."""
+        return resolve.other_names([entry for entry in self.others if entry.get("built")], installed)
 
     def of_source(self, source_package: str, version: str = "") -> bool:
-        """Whether a package of this source package, and of this version, belongs to the driver. What NVIDIA has beside it in
-        versions of its own does not: nvidia-driver-selinux 0.1, which nvidia-kmod-common of EL wants from 610 on."""
+        """Return whether a package of this source package, and of this version, belongs to the driver.
+
+        Packages that NVIDIA ships beside it with versions of their own do not: nvidia-driver-selinux 0.1, which
+        nvidia-kmod-common of EL requires from 610 on.
+        """
         like = not version or re.match(r"([0-9]+:)?[0-9]{3}\.[0-9]", version)
         return bool(like) and any(re.fullmatch(pattern, source_package) for pattern in self.sources)
 
 
 def default_source(distribution: Distribution) -> Source:
-    """What `auto` means: the distribution's own archive where it has a driver, else NVIDIA's repository."""
+    """Return the meaning of `auto`: the distribution's own archive if it has a driver, else NVIDIA's repository."""
     return sources(distribution)[0]
 
 
 def sources(distribution: Distribution) -> tuple[Source, ...]:
-    """Where the driver can come from on a distribution."""
+    """Return the sources from which the driver can be installed on a distribution."""
     if not origins(distribution.key):
         return ("runfile",)
     return SOURCES[:3] if own_archive(distribution) else SOURCES[1:3]
@@ -152,25 +158,25 @@ def _origin(distribution: Distribution, source: Source) -> str:
 @cache
 def _packages(distribution: Distribution, source: Source) -> DriverPackages:
     """The set of a source, and what the others' sets are called."""
-    mine = _set(distribution, _origin(distribution, source))
-    known = {rule["name"] for rules in mine.sets.values() for rule in rules} | {*mine.extra}
+    driver_set = _set(distribution, _origin(distribution, source))
+    known = {rule["name"] for rules in driver_set.sets.values() for rule in rules} | {*driver_set.extra}
     beside = {_origin(distribution, other) for other in sources(distribution)} - {_origin(distribution, source)}
-    theirs = {
-        rule["name"]: rule | ({"mark": True} if _marks(rule["name"], mine.conflicts) else {})
+    foreign = {
+        rule["name"]: rule | ({"mark": True} if _marks(rule["name"], driver_set.conflicts) else {})
         for origin in sorted(beside)
         for rules in _set(distribution, origin).sets.values()
         for rule in rules
         if rule["name"] not in known and not rule.get("companion")
     }
     prebuilt = _prebuilt_names(distribution, _origin(distribution, source))
-    theirs |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
-    return msgspec.structs.replace(mine, others=tuple(theirs.values()))
+    foreign |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
+    return msgspec.structs.replace(driver_set, others=tuple(foreign.values()))
 
 
 @cache
 def _precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
     """The set of a host that installs modules instead of building them; None where the source has no such modules."""
-    mine, origin = _packages(distribution, source), _origin(distribution, source)
+    base, origin = _packages(distribution, source), _origin(distribution, source)
     found = entries(distribution, origin, "prebuilt-modules")
     if not found:
         return None
@@ -179,22 +185,22 @@ def _precompiled(distribution: Distribution, source: Source) -> DriverPackages |
     built = {
         name: rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
     }
-    asked_for = resolve.other_names(list(built.values()), dict.fromkeys(mine.ask, ""))
+    asked_for = resolve.other_names(list(built.values()), dict.fromkeys(base.ask, ""))
 
     def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
-        first, *rest = (one for one in mine.sets[kind] if one["name"] not in built)
+        first, *rest = (entry for entry in base.sets[kind] if entry["name"] not in built)
         # They follow the newest kernel, so they leave: their name fits no version.
         leaving = [name for entry in found for name in entry.alternatives]
         last = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
         return ({**first, "proof": list(names.get(kind, ()))}, *rest, *last)
 
     return msgspec.structs.replace(
-        mine,
+        base,
         proprietary=rules("proprietary"),
         open=rules("open"),
-        others=(*(one for one in mine.others if one["name"] not in beside), *built.values()),
-        ask=tuple(name for name in mine.ask if name not in asked_for),
-        conflicts=tuple(pattern for pattern in mine.conflicts if pattern not in PREBUILT),
+        others=(*(entry for entry in base.others if entry["name"] not in beside), *built.values()),
+        ask=tuple(name for name in base.ask if name not in asked_for),
+        conflicts=tuple(pattern for pattern in base.conflicts if pattern not in PREBUILT),
         streams={str(entry.flavour): entry.module_stream for entry in found if entry.module_stream},
         headers=(),
         dkms=(),
@@ -203,9 +209,11 @@ def _precompiled(distribution: Distribution, source: Source) -> DriverPackages |
     )
 
 
-def _by_flavour(found: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
+def _by_flavour(package_sets: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
     """Names by flavour; where one has the driver's version in it, that is the one that is chosen."""
-    return {str(one.flavour): tuple(n.replace("{version}", "{driver}") for n in one.packages) for one in found}
+    return {
+        str(entry.flavour): tuple(n.replace("{version}", "{driver}") for n in entry.packages) for entry in package_sets
+    }
 
 
 def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
@@ -218,7 +226,7 @@ def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
 
 
 def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
-    """Whether packages under a rule's name tell another source's driver."""
+    """Return whether packages under a rule's name identify another source's driver."""
     return any(re.fullmatch(p, name.replace("{branch}", "580").replace("{version}", "580.95.05")) for p in conflicts)
 
 
@@ -265,9 +273,9 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
 
 def with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
     """The rules, for branches alone that have kernel modules: a set without them would be whole, and no driver."""
-    mine = [one for one in rules if one["name"] in modules]
-    low, high = min(one["min"] for one in mine), max(one["max"] for one in mine)
-    return tuple({**one, "min": max(one["min"], low), "max": min(one["max"], high)} for one in rules)
+    own_rules = [entry for entry in rules if entry["name"] in modules]
+    low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)
+    return tuple({**entry, "min": max(entry["min"], low), "max": min(entry["max"], high)} for entry in rules)
 
 
 def all_driver_packages() -> dict[str, dict[str, Any]]:
@@ -284,5 +292,5 @@ def all_driver_packages() -> dict[str, dict[str, Any]]:
 
 @cache
 def kernel_module_table() -> dict[str, str]:
-    """What each GPU's PCI id (`10de:2330`) needs: `open-required`, `proprietary-required` or `either`."""
+    """Return the need of each GPU's PCI ID (`10de:2330`): `open-required`, `proprietary-required` or `either`."""
     return {entry.id: gpu.kernel_modules.flavour for gpu in gpus() for entry in gpu.pci_ids}

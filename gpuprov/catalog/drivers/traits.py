@@ -1,4 +1,5 @@
-"""What tells a driver of one archive from another's on the same host: patterns of versions, sources, conflicts, pins."""
+"""Traits that tell drivers of different archives on the same host apart: patterns of versions, sources, conflicts,
+pins."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Family = Literal["debian", "redhat", "suse"]
 
 
 class Packages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a fabric, or opensm, needs in each family of distributions; None where that is not known."""
+    """The packages that a fabric, or opensm, needs in each family of distributions; None if unknown."""
 
     key: str
     debian: tuple[str, ...]
@@ -84,6 +84,6 @@ def modules(*keys: str) -> tuple[str, ...]:
 
 
 def why_absent(module: str, distribution: str, release: str) -> str:
-    """What is known of a module that a kernel lacks, with the way out; empty where nothing is."""
+    """Return what is known of a module that a kernel lacks, with the fix; "" if nothing is."""
     rows = (row for row in rdma_file().absent if row.module == module and row.distribution == distribution)
     return next((row.hint for row in rows if release.endswith(row.suffix)), "")

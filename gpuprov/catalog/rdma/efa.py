@@ -9,11 +9,11 @@ CACHE = "/var/cache/gpuprov/efa"
 MOST = 4 << 30
 """Bytes of an installer at most; AWS's have several hundred MiB."""
 PLUGIN = "/opt/amazon/ofi-nccl"
-"""Where the installer puts aws-ofi-nccl."""
+"""The folder into which the installer puts aws-ofi-nccl."""
 
 
 class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many EFA devices an instance type can have."""
+    """The number of EFA devices that an instance type can have."""
 
     type: str
     devices: int
@@ -45,5 +45,5 @@ def installer(version: str) -> Installer | None:
 
 
 def devices(instance: str) -> int:
-    """How many EFA devices an instance of this type can have; 0 where that is not known."""
-    return next((one.devices for one in efa_file().instances if one.type == instance), 0)
+    """Return how many EFA devices an instance of this type can have; 0 if unknown."""
+    return next((entry.devices for entry in efa_file().instances if entry.type == instance), 0)

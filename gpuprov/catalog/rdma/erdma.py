@@ -34,7 +34,7 @@ class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ports(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What compat mode binds."""
+    """The ports that compat mode binds."""
 
     base: int
     count: int
@@ -49,7 +49,7 @@ class Mtu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Ofed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the build finds OFED, and the symbol by which a module that was built against it is known."""
+    """The place where the build finds OFED, and the symbol that identifies a module built against it."""
 
     folder: str
     symbol: str
@@ -84,7 +84,7 @@ def ports(parameters: dict[str, bool | int]) -> range:
 
 def parameter(key: str) -> Parameter:
     """One of the driver's parameters."""
-    return next(one for one in erdma_file().parameters if one.key == key)
+    return next(entry for entry in erdma_file().parameters if entry.key == key)
 
 
 def shown(value: bool | int) -> str:

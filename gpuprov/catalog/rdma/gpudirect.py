@@ -15,7 +15,7 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
 OVERRIDE = "NVreg_GrdmaPciTopoCheckOverride"
 DRIVER_MODULES = sets.MODULE_NAMES
-"""What the driver's module is called on some distribution; an option for a name that a host does not have is without effect."""
+"""Names of the driver's module, by distribution; an option for a name that a host does not have has no effect."""
 
 
 class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,8 +40,11 @@ class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What GPUs of some models need with a fabric. `first_driver`: the oldest version that works; `gone_branch`: the first that does
-    not any more. Not `required`: some machines of the kind need it."""
+    """The needs of GPUs of some models with a fabric.
+
+    `first_driver`: the oldest version that works; `gone_branch`: the first that no longer does. Not `required`: some
+    machines of the kind need it.
+    """
 
     key: str
     models: tuple[str, ...]
@@ -70,7 +73,8 @@ class KernelOption(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Message(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the kernel says of a module (`signatures`, text as printed), why, a command that shows more, and the way out."""
+    """The kernel's messages about a module (`signatures`, text as printed), the cause, a command that shows more, and
+    the fix."""
 
     key: str
     signatures: tuple[str, ...]
@@ -112,33 +116,33 @@ def gpudirect_file() -> GpudirectFile:
 
 
 def method(name: Name) -> Method:
-    """What is known of a method."""
-    return next(one for one in gpudirect_file().methods if one.key == name)
+    """Return the facts about a method."""
+    return next(entry for entry in gpudirect_file().methods if entry.key == name)
 
 
 def first_branch(parameter: str) -> int:
     """The first driver branch whose modules have a parameter."""
-    return next(int(one.first_branch) for one in gpudirect_file().parameters if one.key == parameter)
+    return next(int(entry.first_branch) for entry in gpudirect_file().parameters if entry.key == parameter)
 
 
 def gone_branch(parameter: str) -> int:
     """The first driver branch whose modules have a parameter no more; 0 where all newer ones have it."""
-    return next(int(one.gone_branch or 0) for one in gpudirect_file().parameters if one.key == parameter)
+    return next(int(entry.gone_branch or 0) for entry in gpudirect_file().parameters if entry.key == parameter)
 
 
 def find_platform(model: str, fabric: str) -> Platform | None:
-    """What is known of a GPU's model with a fabric."""
+    """Return the facts about a GPU's model with a fabric."""
     known = gpudirect_file().platforms
-    return next((one for one in known if model in one.models and fabric in one.fabrics), None)
+    return next((entry for entry in known if model in entry.models and fabric in entry.fabrics), None)
 
 
 def find_excluded(gpu: gpus.Gpu) -> Excluded | None:
-    """Why a GPU has no GPUDirect RDMA by any method; None where it may have it."""
+    """Return the reason why a GPU has no GPUDirect RDMA by any method; None if it may have it."""
     return next(
         (
-            one
-            for one in gpudirect_file().excluded
-            if gpu.key in one.models or (one.brand and gpus.is_of(gpu, one.brand))
+            entry
+            for entry in gpudirect_file().excluded
+            if gpu.key in entry.models or (entry.brand and gpus.is_of(gpu, entry.brand))
         ),
         None,
     )
@@ -146,11 +150,11 @@ def find_excluded(gpu: gpus.Gpu) -> Excluded | None:
 
 def gdrcopy(family: str) -> Gdrcopy | None:
     """gdrcopy on a family of distributions; None where nothing is known."""
-    return next((one for one in gpudirect_file().gdrcopy if one.family == family), None)
+    return next((entry for entry in gpudirect_file().gdrcopy if entry.family == family), None)
 
 
 def spoken(log: tuple[str, ...]) -> Message | None:
-    """What the kernel's log says of a module that does not load: of the last line that is known."""
+    """Return the kernel log's message about a module that does not load: that of the last line that is known."""
     for line in reversed(log):
         for message in gpudirect_file().messages:
             if re.search(message.text, line):

@@ -1,4 +1,4 @@
-"""What the catalogue has of a cloud's installer: its published versions with their checksums, and where they are."""
+"""Data of a cloud's installer: its published versions with their checksums, and their addresses."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Installer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the versions are."""
+    """The address of the versions."""
 
     form: str
 
 
 class Published(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a file of the catalogue has of such a driver."""
+    """The contents of a catalogue file about such a driver."""
 
     functions: tuple[Function, ...]
     installers: tuple[Installer, ...]
@@ -34,8 +34,8 @@ class Published(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def find(self, version: str) -> Installer | None:
         """A published version."""
-        return next((one for one in self.installers if one.version == version), None)
+        return next((entry for entry in self.installers if entry.version == version), None)
 
     def at(self, version: str) -> str:
-        """Where that version is."""
+        """Return the address of that version."""
         return self.address.form.replace("{version}", version)

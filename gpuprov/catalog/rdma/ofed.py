@@ -12,12 +12,12 @@ CONFIG = "/etc/infiniband/openib.conf"
 PROFILE = "doca-ofed"
 PIN = "/etc/apt/preferences.d/gpuprov-doca"
 PLACE = "/var/lib/gpuprov/doca-host"
-"""Where the named doca-host package is fetched to, below which its checksum is the file's name."""
+"""The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
 """Without which DKMS builds nothing for a kernel; as the driver's catalogue has them (part kernel-headers)."""
 FAMILIES = ("debian", "redhat")
-"""Of which names are known."""
+"""Families of distributions whose package names are known."""
 MOST = 4 << 30
 """Bytes of a doca-host package at most; those with a whole repository inside have several hundred MiB."""
 
@@ -66,13 +66,17 @@ def ofed_file() -> OfedFile:
 
 def modules(role: str) -> tuple[str, ...]:
     """Names of one role."""
-    return tuple(one.key for one in ofed_file().modules if one.role == role)
+    return tuple(module.key for module in ofed_file().modules if module.role == role)
 
 
 def packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[str, ...]:
     """Names in a family: all, those that are held, or those whose version is OFED's release."""
-    chosen = [one for one in ofed_file().packages if (one.held or not held) and (one.kernel or not kernel)]
-    return tuple(name for one in chosen if (name := {"debian": one.debian, "redhat": one.redhat}.get(family, "")))
+    chosen = [
+        package for package in ofed_file().packages if (package.held or not held) and (package.kernel or not kernel)
+    ]
+    return tuple(
+        name for package in chosen if (name := {"debian": package.debian, "redhat": package.redhat}.get(family, ""))
+    )
 
 
 def order(version: str) -> tuple[int, ...]:
@@ -82,23 +86,23 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None:
-    """Why this OFED release does not build on this distribution; None for one that nobody has reported."""
+    """Return the reason why this OFED release does not build on this distribution; None if nobody has reported one."""
     return next(
         (
-            one
-            for one in ofed_file().unbuildable
-            if one.like == family
-            and order(one.first)[:1] == order(version)[:1]
-            and order(one.first) <= order(version)
-            and () < order(ofed)[:2] <= order(one.last)
+            entry
+            for entry in ofed_file().unbuildable
+            if entry.like == family
+            and order(entry.first)[:1] == order(version)[:1]
+            and order(entry.first) <= order(version)
+            and () < order(ofed)[:2] <= order(entry.last)
         ),
         None,
     )
 
 
-def fits(found: str, asked: str) -> bool:
-    """Whether a release is the one that is asked for, to the figure that was said: 25.10-1.7.1 is 25.10."""
-    return not asked or found == asked or found.startswith((f"{asked}-", f"{asked}."))
+def fits(actual: str, requested: str) -> bool:
+    """Return whether a release is the requested one, to the precision of the request: 25.10-1.7.1 is 25.10."""
+    return not requested or actual == requested or actual.startswith((f"{requested}-", f"{requested}."))
 
 
 def headers(family: str, kernel: str) -> str:

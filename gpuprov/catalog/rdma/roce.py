@@ -34,5 +34,5 @@ def roce_file() -> RoceFile:
 
 
 def setting(key: str) -> Setting:
-    """What is known of one."""
-    return next(one for one in roce_file().settings if one.key == key)
+    """Return the facts about a setting."""
+    return next(entry for entry in roce_file().settings if entry.key == key)

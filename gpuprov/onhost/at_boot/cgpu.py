@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """What a GPU has, and what it should have."""
+    """The actual and the desired value of a setting of a GPU."""
 
     gpu: CgpuGpu
     node: str
@@ -52,7 +52,7 @@ class Difference(NamedTuple):
 
 
 def parse(text: str) -> State:
-    """What the reader prints."""
+    """Parse the reader's output."""
     many = cells(text)
     nodes = [row for row in many.get("node", []) if row[0].isdigit()]
     inside = [row for row in many.get("instance", []) if row[0].isdigit()]
@@ -70,17 +70,17 @@ def parse(text: str) -> State:
 
 
 def wanted(lines: Iterable[Sequence[str]], index: int) -> dict[str, str]:
-    """What these lines ask of a GPU, in the order in which it is written."""
+    """Return the settings that these lines request for a GPU, in the order in which they are written."""
     return {node: value for gpu, node, value in lines if gpu in ("*", str(index))}
 
 
 def differences(gpus: Iterable[CgpuGpu], lines: Sequence[Sequence[str]]) -> Iterator[Difference]:
-    """Of each GPU what is not as asked for."""
+    """Yield the differences of each GPU from the requested settings."""
     for gpu in gpus:
         for node, value in wanted(lines, gpu.index).items():
-            found = gpu.settings.get(node, "not there") or "empty"
-            if found != value:
-                yield Difference(gpu, node, found, value)
+            actual = gpu.settings.get(node, "not there") or "empty"
+            if actual != value:
+                yield Difference(gpu, node, actual, value)
 
 
 def load() -> None:
@@ -112,19 +112,23 @@ def apply(seconds: int) -> None:
         raise Refused(f"cGPU {state.version} has no GPU")
     for gpu in sorted({row[0] for row in lines} - {"*", *(str(gpu.index) for gpu in state.gpus)}):
         raise Refused(f"there is no {ROOT}/{gpu}, which {CONFIG} names")
-    found = list(differences(state.gpus, lines))
-    said = {(one.gpu.index, one.node): write(f"{ROOT}/{one.gpu.index}/{one.node}", one.value) for one in found}
-    left = {(one.gpu.index, one.node): one for one in differences(look().gpus, lines)}
-    for one in found:
-        if (one.gpu.index, one.node) not in left:
-            tell(f"GPU {one.gpu.index} {one.node} {one.found} -> {one.value}")
-    told = []
-    for place, one in left.items():
-        why = f" ({said[place]})" if said.get(place) else ""
-        users = f", used by the containers {' '.join(one.gpu.instances)}" if one.gpu.instances else ""
-        told.append(f"{ROOT}/{one.gpu.index}/{one.node} stays {one.found}, expected {one.value}{why}{users}")
-    if told:
-        raise Refused("; ".join(told))
+    pending = list(differences(state.gpus, lines))
+    errors = {
+        (item.gpu.index, item.node): write(f"{ROOT}/{item.gpu.index}/{item.node}", item.value) for item in pending
+    }
+    remaining = {(item.gpu.index, item.node): item for item in differences(look().gpus, lines)}
+    for difference in pending:
+        if (difference.gpu.index, difference.node) not in remaining:
+            tell(f"GPU {difference.gpu.index} {difference.node} {difference.found} -> {difference.value}")
+    problems = []
+    for place, difference in remaining.items():
+        why = f" ({errors[place]})" if errors.get(place) else ""
+        users = f", used by the containers {' '.join(difference.gpu.instances)}" if difference.gpu.instances else ""
+        problems.append(
+            f"{ROOT}/{difference.gpu.index}/{difference.node} stays {difference.found}, expected {difference.value}{why}{users}"
+        )
+    if problems:
+        raise Refused("; ".join(problems))
 
 
 if __name__ == "__main__":

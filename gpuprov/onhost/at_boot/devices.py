@@ -95,7 +95,7 @@ class RdmaDevice:
 
 
 def parse(text: str) -> tuple[RdmaDevice, ...]:
-    """What the reader prints."""
+    """Parse the reader's output."""
     devices: list[list[str]] = []
     ports: dict[str, list[list[str]]] = {}
     gids: dict[tuple[str, str], list[Gid]] = {}
@@ -116,7 +116,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
     made = {}
     for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
-        own = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
+        own_ports = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
         type_, parent = subs.get(name, (kind if kind in (BRIDGE, VIRTUAL) else HCA, ""))
         made[name] = RdmaDevice(
             name=name,
@@ -132,7 +132,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             type=type_,
             parent=parent,
             legs=tuple(legs.get(name, ())),
-            ports=tuple(sorted(own, key=lambda port: port.number)),
+            ports=tuple(sorted(own_ports, key=lambda port: port.number)),
         )
     return tuple(_sub_devices([made[name] for name in sorted(made)]))
 
@@ -147,12 +147,12 @@ def _sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
     for device in devices:
         if device.driver == "mlx5_core" and device.address and device.type == HCA and device.ports:
             alike.setdefault((device.address, device.node_guid), []).append(device)
-    found: dict[str, RdmaDevice] = {}
+    subs: dict[str, RdmaDevice] = {}
     for group in alike.values():
         parents = [device.name for device in group if len(device.ports) == 1]
         if len(parents) == 1:
-            found.update((one.name, replace(one, type=SMI, parent=parents[0])) for one in group if len(one.ports) > 1)
-    return [found.get(device.name, device) for device in devices]
+            subs.update((dev.name, replace(dev, type=SMI, parent=parents[0])) for dev in group if len(dev.ports) > 1)
+    return [subs.get(device.name, device) for device in devices]
 
 
 def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
@@ -170,11 +170,11 @@ def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
 
 
 def _of_bond(cells: list[str]) -> str:
-    """What is wrong with an interface of a bond; `mine`, `active`: LACP's aggregators, its own and the bond's."""
-    bond, netdev, state, mine, active = cells
+    """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, its own and the bond's."""
+    bond, netdev, state, own_aggregator, active = cells
     if "down" in state.split():
         return f"{netdev} of {bond} is down"
-    apart = mine.isdigit() and active.isdigit() and mine != active
+    apart = own_aggregator.isdigit() and active.isdigit() and own_aggregator != active
     return f"{netdev} of {bond} is not in its active LACP aggregator" if apart else ""
 
 
@@ -249,7 +249,7 @@ def hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
 
 
 def speaks(fabric: str, device: RdmaDevice) -> bool:
-    """Whether a device is one of this fabric: by link layer, node type and driver, never by its name."""
+    """Return whether a device belongs to this fabric: by link layer, node type and driver, never by its name."""
     layers = {port.link_layer for port in device.ports}
     if fabric == "soft" or device.soft:
         return fabric == "soft" and device.soft
@@ -265,7 +265,7 @@ def speaks(fabric: str, device: RdmaDevice) -> bool:
 
 
 def matches(selector: Selector, device: RdmaDevice) -> bool:
-    """Whether a selector means this device. A PCI address without a domain is in domain 0000."""
+    """Return whether a selector matches this device. A PCI address without a domain is in domain 0000."""
     pci = selector.pci if selector.pci.count(":") != 1 else f"0000:{selector.pci}"
     return (
         (not pci or device.address == pci)
@@ -282,17 +282,17 @@ def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaD
     """
     real = hcas(devices)
     if selectors:
-        named = [one for one in selectors if one.pci or one.netdev]
-        found = [device for device in real if any(matches(one, device) for one in selectors)]
+        named = [selector for selector in selectors if selector.pci or selector.netdev]
+        matching = [device for device in real if any(matches(selector, device) for selector in selectors)]
     else:
-        named, found = [], [device for device in real if speaks(fabric, device)]
-    kept = [device for device in found if not device.virtual or any(matches(one, device) for one in named)]
-    return tuple(kept or found)
+        named, matching = [], [device for device in real if speaks(fabric, device)]
+    kept = [device for device in matching if not device.virtual or any(matches(selector, device) for selector in named)]
+    return tuple(kept or matching)
 
 
 def unmet(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:
     """The selectors that mean no device."""
-    return [one for one in selectors if not any(matches(one, device) for device in hcas(devices))]
+    return [selector for selector in selectors if not any(matches(selector, device) for device in hcas(devices))]
 
 
 def words(selector: Selector) -> str:

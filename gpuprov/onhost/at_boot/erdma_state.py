@@ -71,7 +71,7 @@ class State:
 
 
 class Difference(NamedTuple):
-    """What is, and what should be."""
+    """An actual and a desired value."""
 
     name: str
     found: str
@@ -82,7 +82,7 @@ class Difference(NamedTuple):
 
 
 def parse(text: str) -> State:
-    """What the reader prints."""
+    """Parse the reader's output."""
     many = cells(text)
     return State(
         functions=tuple((row[0], row[1]) for row in many.get("function", ())),
@@ -105,22 +105,22 @@ def canonical(text: str) -> str:
     return str(int(word, 16)) if word.lower().startswith("0x") else word
 
 
-def same(found: str, value: str) -> bool:
+def same(actual: str, value: str) -> bool:
     """`found` of modprobe.d or sysfs is the wanted value; 1 and 0 of a bool parameter are Y and N."""
-    told = canonical(found)
-    if value in ("Y", "N") and told in ("0", "1"):
-        told = "NY"[int(told)]
-    return told == value
+    normalized = canonical(actual)
+    if value in ("Y", "N") and normalized in ("0", "1"):
+        normalized = "NY"[int(normalized)]
+    return normalized == value
 
 
-def of_driver(state: State, wanted: Mapping[str, str]) -> Iterator[Difference]:
-    """What the driver has to be loaded, or loaded anew, for."""
+def of_driver(state: State, desired: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the differences that require the driver to be loaded or reloaded."""
     if not state.loaded:
         yield Difference("erdma", "not loaded", "loaded")
         return
     if state.stale:
         yield Difference("erdma", "another build", "the one on disk")
-    for name, value in wanted.items():
+    for name, value in desired.items():
         if not same(state.parameters.get(name, ""), value):
             yield Difference(name, state.parameters.get(name) or "none", value)
 
@@ -133,6 +133,6 @@ def of_frames(state: State, mtu: int) -> Iterator[tuple[Pair, Difference]]:
 
 
 def held_by(state: State) -> str:
-    """Who uses the driver: processes and modules; empty for nobody."""
+    """Return the processes and modules that use the driver; "" if there are none."""
     people = [f"{name or '?'} ({pid})" for pid, name in state.users]
     return ", ".join([*people[:10], *(f"module {name}" for name in state.holders)])

@@ -34,25 +34,27 @@ class Policy(NamedTuple):
 
 
 def parse(text: str) -> tuple[Policy, ...]:
-    """What the reader prints."""
+    """Parse the reader's output."""
     return tuple(Policy(row[0], row[1], tuple(row[2].split())) for row in cells(text).get("policy", []))
 
 
 def differing(policies: tuple[Policy, ...], governor: str) -> list[Policy]:
     """Those with another governor."""
-    return [one for one in policies if one.governor != governor]
+    return [policy for policy in policies if policy.governor != governor]
 
 
 def apply(governor: str) -> None:
     policies = parse(read(READER))
     if not policies:
         raise Refused("no CPU has a governor")
-    for one in differing(policies, governor):
-        write(f"{POLICIES}/{one.name}/scaling_governor", governor)
-    left = differing(parse(read(READER)), governor)
-    if left:
-        told = "; ".join(f"{one.name} stays {one.governor} (it has: {' '.join(one.available)})" for one in left)
-        raise Refused(f"expected {governor}, and {told}")
+    for policy in differing(policies, governor):
+        write(f"{POLICIES}/{policy.name}/scaling_governor", governor)
+    remaining = differing(parse(read(READER)), governor)
+    if remaining:
+        details = "; ".join(
+            f"{stuck.name} stays {stuck.governor} (it has: {' '.join(stuck.available)})" for stuck in remaining
+        )
+        raise Refused(f"expected {governor}, and {details}")
 
 
 if __name__ == "__main__":

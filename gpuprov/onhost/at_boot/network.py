@@ -48,7 +48,7 @@ class Network(NamedTuple):
 
 
 def parse(text: str) -> Network:
-    """What the reader prints."""
+    """Parse the reader's output."""
     many = cells(text)
     return Network(
         tuple(
@@ -62,7 +62,7 @@ def parse(text: str) -> Network:
 
 def named(name: str, netdevs: Sequence[Netdev]) -> Netdev | None:
     """The interface of a name or a MAC address. A VLAN has the address of the interface below it: only its name means it."""
-    return next((one for one in netdevs if name in (one.name, "" if one.vlan else one.mac)), None)
+    return next((netdev for netdev in netdevs if name in (netdev.name, "" if netdev.vlan else netdev.mac)), None)
 
 
 def _user(line: str) -> str:

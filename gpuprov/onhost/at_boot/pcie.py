@@ -125,7 +125,7 @@ class Function:
 
     @property
     def readable(self) -> bool:
-        """Whether more than the header could be read, which takes root."""
+        """Return whether more than the header could be read, which takes root."""
         return self.size > HEADER_ONLY
 
     @property
@@ -139,7 +139,7 @@ class Function:
 
 
 class Difference(NamedTuple):
-    """What a function has, and what it should have. `change`: the expression for setpci; empty for an interrupt."""
+    """The actual and the desired value of a function. `change`: the expression for setpci; "" for an interrupt."""
 
     address: str
     setting: str
@@ -152,7 +152,7 @@ class Difference(NamedTuple):
 
 
 def parse(text: str) -> dict[str, Function]:
-    """What the reader prints of functions, by address."""
+    """Parse the reader's output into functions by address."""
     functions: dict[str, Function] = {}
     for line in text.splitlines():
         kind, *cells = line.split("|")
@@ -175,122 +175,122 @@ def parse(text: str) -> dict[str, Function]:
             )
         elif kind == "irq":
             address, number, allowed = cells
-            one = functions[address]
-            interrupts = (*one.interrupts, Interrupt(int(number), cpus_of(allowed)))
-            functions[address] = replace(one, interrupts=interrupts)
+            dev = functions[address]
+            interrupts = (*dev.interrupts, Interrupt(int(number), cpus_of(allowed)))
+            functions[address] = replace(dev, interrupts=interrupts)
     return functions
 
 
-def differences(functions: Sequence[Function], wanted: Mapping[str, str]) -> Iterator[Difference]:
-    """What is not as asked for. Raises Refused where there is nothing that could be."""
-    gpus, hcas = ([one for one in functions if one.kind == kind] for kind in ("gpu", "hca"))
-    if ("max_read_request" in wanted or "affinity" in wanted) and not hcas:
+def differences(functions: Sequence[Function], desired: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the differences from the requested values. Raises Refused if there is nothing that could have them."""
+    gpus, hcas = ([dev for dev in functions if dev.kind == kind] for kind in ("gpu", "hca"))
+    if ("max_read_request" in desired or "affinity" in desired) and not hcas:
         raise Refused("there is no HCA: the driver of RDMA devices is not loaded, or there are none")
-    if not functions or ("gpu_max_read_request" in wanted and not gpus):
+    if not functions or ("gpu_max_read_request" in desired and not gpus):
         raise Refused(f"there is no {'GPU' if functions else 'GPU and no HCA'} on the PCI bus")
-    if wanted.get("acs") == "disabled":
+    if desired.get("acs") == "disabled":
         yield from _in_access(functions)
     for several, size in ((gpus, "gpu_max_read_request"), (hcas, "max_read_request")):
-        yield from _in_control(several, int(wanted.get(size, 0)), wanted.get("relaxed_ordering", ""))
-    if wanted.get("affinity") == "local":
+        yield from _in_control(several, int(desired.get(size, 0)), desired.get("relaxed_ordering", ""))
+    if desired.get("affinity") == "local":
         yield from _in_affinity(hcas)
 
 
 def _in_access(functions: Iterable[Function]) -> Iterator[Difference]:
-    for one in map(_readable, functions):
-        if one.silent or one.acs:
+    for dev in map(_readable, functions):
+        if dev.silent or dev.acs:
             yield Difference(
-                one.address, "acs", UNREADABLE if one.silent else f"{one.acs or 0:04x}", "0000", "ECAP_ACS+6.w=0000"
+                dev.address, "acs", UNREADABLE if dev.silent else f"{dev.acs or 0:04x}", "0000", "ECAP_ACS+6.w=0000"
             )
 
 
 def _in_control(functions: Iterable[Function], size: int, ordering: str) -> Iterator[Difference]:
-    for one in map(_readable, functions) if size or ordering else ():
-        if one.control is None and not one.silent:
+    for dev in map(_readable, functions) if size or ordering else ():
+        if dev.control is None and not dev.silent:
             continue
-        found = UNREADABLE if one.silent else str(one.read_request)
-        if size and found != str(size):
+        actual = UNREADABLE if dev.silent else str(dev.read_request)
+        if size and actual != str(size):
             change = f"CAP_EXP+8.w={(size // 128).bit_length() - 1 << 12:04x}:{REQUEST:04x}"
-            yield Difference(one.address, "max_read_request", found, str(size), change)
-        found = UNREADABLE if one.silent else "enabled" if one.relaxed else "disabled"
-        if ordering and found != ordering:
+            yield Difference(dev.address, "max_read_request", actual, str(size), change)
+        actual = UNREADABLE if dev.silent else "enabled" if dev.relaxed else "disabled"
+        if ordering and actual != ordering:
             change = f"CAP_EXP+8.w={RELAXED if ordering == 'enabled' else 0:04x}:{RELAXED:04x}"
-            yield Difference(one.address, "relaxed_ordering", found, ordering, change)
+            yield Difference(dev.address, "relaxed_ordering", actual, ordering, change)
 
 
 def _in_affinity(functions: Iterable[Function]) -> Iterator[Difference]:
-    for one in functions:
-        for number, cpus in one.interrupts:
-            if cpus and one.cpus and not cpus <= one.cpus:
-                yield Difference(one.address, f"irq {number}", ranges(cpus), ranges(one.cpus))
+    for dev in functions:
+        for number, cpus in dev.interrupts:
+            if cpus and dev.cpus and not cpus <= dev.cpus:
+                yield Difference(dev.address, f"irq {number}", ranges(cpus), ranges(dev.cpus))
 
 
-def _readable(one: Function) -> Function:
-    if not one.readable and not one.silent:
-        raise Refused(f"the configuration space of {one.address} cannot be read (root can)")
-    return one
+def _readable(dev: Function) -> Function:
+    if not dev.readable and not dev.silent:
+        raise Refused(f"the configuration space of {dev.address} cannot be read (root can)")
+    return dev
 
 
 def ranges(cpus: Iterable[int]) -> str:
     """Numbers as the kernel lists them: `0-3,8`."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for number in sorted(cpus):
-        if found and number == found[-1][-1] + 1:
-            found[-1][1:] = [number]
+        if groups and number == groups[-1][-1] + 1:
+            groups[-1][1:] = [number]
         else:
-            found.append([number])
-    return ",".join("-".join(str(end) for end in part) for part in found)
+            groups.append([number])
+    return ",".join("-".join(str(end) for end in part) for part in groups)
 
 
 def cpus_of(listed: str) -> frozenset[int]:
     """`0-3,8` as numbers."""
     ends = [part.strip().partition("-") for part in listed.split(",")]
-    found = [range(int(first), int(last or first) + 1) for first, _, last in ends if "0" <= first[:1] <= "9"]
-    if sum(one.stop - one.start for one in found) > MOST:
+    spans = [range(int(first), int(last or first) + 1) for first, _, last in ends if "0" <= first[:1] <= "9"]
+    if sum(span.stop - span.start for span in spans) > MOST:
         raise ValueError(f"{listed[:60]} means too many CPUs")
-    return frozenset(number for one in found for number in one)
+    return frozenset(number for span in spans for number in span)
 
 
 def set_here(functions: Iterable[Function], *, container: bool) -> list[Function]:
     """Those that this host sets: what is virtual is its physical function's, and in a container, interrupts are the machine's."""
-    found = [one for one in functions if not one.virtual]
-    return [replace(one, interrupts=()) for one in found] if container else found
+    own_functions = [dev for dev in functions if not dev.virtual]
+    return [replace(dev, interrupts=()) for dev in own_functions] if container else own_functions
 
 
 def settings() -> dict[str, str]:
     """The configuration as a dictionary."""
-    found = rows(CONFIG)
-    if not found or any(len(row) != 2 for row in found):
-        raise Refused(f"{CONFIG} has {'lines that are no settings' if found else 'no settings'}")
-    return dict(found)
+    config_rows = rows(CONFIG)
+    if not config_rows or any(len(row) != 2 for row in config_rows):
+        raise Refused(f"{CONFIG} has {'lines that are no settings' if config_rows else 'no settings'}")
+    return dict(config_rows)
 
 
-def put(one: Difference) -> str:
+def put(diff: Difference) -> str:
     """Set one thing; what went wrong, or nothing."""
-    if one.change:
-        return " ".join(run("setpci", "-s", one.address, one.change).stdout.split())
-    return write(f"/proc/irq/{one.setting[4:]}/smp_affinity_list", one.value)
+    if diff.change:
+        return " ".join(run("setpci", "-s", diff.address, diff.change).stdout.split())
+    return write(f"/proc/irq/{diff.setting[4:]}/smp_affinity_list", diff.value)
 
 
 def apply(_: int) -> None:
-    wanted, container = settings(), contained()
+    desired, container = settings(), contained()
 
     def differing() -> dict[tuple[str, str], Difference]:
         functions = set_here(parse(read(READER)).values(), container=container)
-        return {(one.address, one.setting): one for one in differences(functions, wanted)}
+        return {(item.address, item.setting): item for item in differences(functions, desired)}
 
-    found = differing()
-    complaints = {place: put(one) for place, one in found.items()}
-    left = differing()
-    for place, one in found.items():
-        if place not in left:
-            tell(str(one))
-    told = []
-    for place, one in left.items():
+    pending = differing()
+    complaints = {place: put(change) for place, change in pending.items()}
+    remaining = differing()
+    for place, diff in pending.items():
+        if place not in remaining:
+            tell(str(diff))
+    problems = []
+    for place, diff in remaining.items():
         why = f" ({complaints[place]})" if complaints.get(place) else ""
-        told.append(f"{one.address} {one.setting} stays {one.found}, expected {one.value}{why}")
-    if told:
-        raise Refused("; ".join(told[:4]) + (f" and {len(told) - 4} more" if told[4:] else ""))
+        problems.append(f"{diff.address} {diff.setting} stays {diff.found}, expected {diff.value}{why}")
+    if problems:
+        raise Refused("; ".join(problems[:4]) + (f" and {len(problems) - 4} more" if problems[4:] else ""))
 
 
 if __name__ == "__main__":

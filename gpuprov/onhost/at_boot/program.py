@@ -1,4 +1,4 @@
-"""What these programs share: their configuration, what they run, and one line that says what could not be."""
+"""Functions that these programs share: their configuration, running commands, and one-line error messages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SEARCH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
 
 class Refused(Exception):
-    """What a person must know, in one line."""
+    """A message for the operator, in one line."""
 
 
 def seconds(words: Sequence[str]) -> int:
-    """How long a program may wait."""
+    """Return how long a program may wait, in seconds."""
     return int(words[0]) if words else 0
 
 
@@ -42,10 +42,10 @@ def rows(path: str, *kinds: str) -> list[list[str]]:
     """The words of each line of a configuration that begins with one of these; of all but comments where none is named."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            found = [line.split() for line in file]
+            lines = [line.split() for line in file]
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
-    return [row for row in found if row and (row[0] in kinds if kinds else row[0][0] != "#")]
+    return [row for row in lines if row and (row[0] in kinds if kinds else row[0][0] != "#")]
 
 
 def run(*argv: str, errors: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
@@ -72,15 +72,15 @@ def complaint(*argv: str) -> str:
 
 
 def read(reader: str) -> str:
-    """What a script prints that reads the host."""
+    """Return the output of a script that reads the host's state."""
     done = run("sh", "-c", reader, errors=subprocess.PIPE)
     if done.returncode:
         raise Refused(f"the host cannot be read: {_last(done.stderr) or f'status {done.returncode}'}")
     return done.stdout
 
 
-def _last(said: str) -> str:
-    return (said.strip().splitlines() or [""])[-1]
+def _last(output: str) -> str:
+    return (output.strip().splitlines() or [""])[-1]
 
 
 def write(path: str, value: str) -> str:
@@ -94,7 +94,7 @@ def write(path: str, value: str) -> str:
 
 
 def contained() -> bool:
-    """Whether this is a container, whose modules are the machine's."""
+    """Return whether this is a container, whose modules are the machine's."""
     return run("systemd-detect-virt", "--container", "--quiet").returncode == 0
 
 
@@ -114,9 +114,9 @@ def wait(seconds: int, done: Callable[[], bool]) -> int:
 
 def cells(text: str) -> dict[str, list[list[str]]]:
     """Lines `KIND|CELL|CELL...` of a reader by their kind."""
-    found: dict[str, list[list[str]]] = {}
+    by_kind: dict[str, list[list[str]]] = {}
     for line in text.splitlines():
         kind, *rest = line.split("|")
         if rest:
-            found.setdefault(kind, []).append(rest)
-    return found
+            by_kind.setdefault(kind, []).append(rest)
+    return by_kind

@@ -21,14 +21,14 @@ MANAGER = "/sys/kernel/config/rdma_cm"
 MODES = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}
 PRIORITIES = range(8)
 FIRST = ("mtu", "trust")
-"""What is set before the others: a port that trusts the PCP has no map of DSCPs."""
+"""Settings that precede the others: a port that trusts the PCP has no map of DSCPs."""
 
 
 def asked() -> Asked:
-    found = rows(CONFIG, "device", "count", "set")
-    chosen_by = [Selector(**dict(word.split("=", 1) for word in row[1:])) for row in found if row[0] == "device"]
-    counts = [int(row[1]) for row in found if row[0] == "count"]
-    values = {row[1]: row[2] for row in found if row[0] == "set"}
+    config_rows = rows(CONFIG, "device", "count", "set")
+    chosen_by = [Selector(**dict(word.split("=", 1) for word in row[1:])) for row in config_rows if row[0] == "device"]
+    counts = [int(row[1]) for row in config_rows if row[0] == "count"]
+    values = {row[1]: row[2] for row in config_rows if row[0] == "set"}
     if not values:
         raise Refused(f"{CONFIG} has no settings")
     return Asked(chosen_by, max(counts, default=0), values)
@@ -53,13 +53,13 @@ class Host:
 
     def put(self, first: bool) -> None:
         """Set what differs of what is set first, or of the others, and read anew."""
-        for one in self.differences():
-            if (one.key in FIRST) == first:
-                self.complaints[one.place] = self._put(one)
+        for difference in self.differences():
+            if (difference.key in FIRST) == first:
+                self.complaints[difference.place] = self._put(difference)
         self.look()
 
-    def _put(self, one: Difference) -> str:
-        port, key, value = one.port, one.key, one.value
+    def _put(self, difference: Difference) -> str:
+        port, key, value = difference.port, difference.key, difference.value
         if key == "traffic_class":
             return write(f"{CLASS}/{port.device}/tc/{port.number}/traffic_class", value)
         if key == "mode" and have("cma_roce_mode"):
@@ -81,7 +81,7 @@ class Host:
     def _notification(self, port: RocePort, key: str) -> str:
         """The file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
         ofed = f"/sys/class/net/{port.netdev}/ecn/roce_np/{key}"
-        address = next(one.address for one in self.devices if one.name == port.device)
+        address = next(device.address for device in self.devices if device.name == port.device)
         if port.leg:
             address = os.path.basename(os.path.realpath(f"/sys/class/net/{port.netdev}/device"))
         name = "np_cnp_dscp" if key == "cnp_dscp" else "np_cnp_prio"
@@ -98,7 +98,7 @@ class Host:
                 netdev,
                 "prio-pfc",
                 "all:off",
-                *(f"{one}:on" for one in PRIORITIES if one in on),
+                *(f"{priority}:on" for priority in PRIORITIES if priority in on),
             ]
         if key != "trust":
             return ["dcb", "app", "replace", "dev", netdev, "dscp-prio", f"{key[len('dscp.') :]}:{value}"]
@@ -106,44 +106,54 @@ class Host:
             return ["dcb", "app", "flush", "dev", netdev, "dscp-prio"]
         # The map that a port has by itself, as mlnx_qos --trust dscp sets it, with what is asked for.
         mapped = (self.wanted.values.get(f"dscp.{dscp}", default_priority(dscp)) for dscp in range(64))
-        return ["dcb", "app", "add", "dev", netdev, "dscp-prio", *(f"{dscp}:{one}" for dscp, one in enumerate(mapped))]
+        return [
+            "dcb",
+            "app",
+            "add",
+            "dev",
+            netdev,
+            "dscp-prio",
+            *(f"{dscp}:{priority}" for dscp, priority in enumerate(mapped)),
+        ]
 
 
 def _priorities(value: str) -> list[int]:
-    return [] if value == "none" else [int(one) for one in value.split(",")]
+    return [] if value == "none" else [int(number) for number in value.split(",")]
 
 
 def _qos(netdev: str, key: str, value: str) -> list[str]:
     if key == "pfc":
-        told = ["--pfc", ",".join(str(int(one in _priorities(value))) for one in PRIORITIES)]
+        options = ["--pfc", ",".join(str(int(priority in _priorities(value))) for priority in PRIORITIES)]
     elif key == "trust":
-        told = ["--trust", value]
+        options = ["--trust", value]
     else:
-        told = ["--dscp2prio", f"set,{key[len('dscp.') :]},{value}"]
-    return ["mlnx_qos", "-i", netdev, *told]
+        options = ["--dscp2prio", f"set,{key[len('dscp.') :]},{value}"]
+    return ["mlnx_qos", "-i", netdev, *options]
 
 
 def _ecn(netdev: str, value: str) -> Iterator[str]:
-    for one in PRIORITIES:
+    for priority in PRIORITIES:
         for point in ("roce_np", "roce_rp"):
-            yield write(f"/sys/class/net/{netdev}/ecn/{point}/enable/{one}", str(int(one in _priorities(value))))
+            yield write(
+                f"/sys/class/net/{netdev}/ecn/{point}/enable/{priority}", str(int(priority in _priorities(value)))
+            )
 
 
 def _connections(port: RocePort, name: str, value: str) -> str:
     """Write to a device's folder in rdma_cm, made for the time of the writing: the setting is the device's, and stays."""
-    folder, said = f"{MANAGER}/{port.device}", ""
+    folder, error = f"{MANAGER}/{port.device}", ""
     for _ in range(3):
         made = False
         with contextlib.suppress(OSError):
             os.mkdir(folder)
             made = True
-        said = write(f"{folder}/ports/{port.number}/{name}", value)
+        error = write(f"{folder}/ports/{port.number}/{name}", value)
         if made:
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        if said != os.strerror(errno.ENOENT):  # a reader of the same device may have removed its folder at that moment
+        if error != os.strerror(errno.ENOENT):  # a reader of the same device may have removed its folder at that moment
             break
-    return said
+    return error
 
 
 def _settled(seconds: int) -> int:
@@ -158,27 +168,30 @@ def _settled(seconds: int) -> int:
 
 
 def apply(seconds: int) -> None:
-    wanted = asked()
+    desired = asked()
     seconds = _settled(seconds)
     if not os.path.isdir(MANAGER) and not contained():
         run("modprobe", "rdma_cm")
         if not os.path.isdir(MANAGER):
             run("mount", "-t", "configfs", "none", "/sys/kernel/config")
-    host = Host(wanted)
+    host = Host(desired)
     wait(seconds, host.look)
     before = host.differences()
     host.put(first=True)
     host.put(first=False)
-    left = {one.place: one for one in host.differences()}
-    for one in before:
-        if one.place not in left:
-            tell(f"{one.port.name}: {one.key} {one.found} -> {one.value}")
-    told = list(host.lost)
-    for one in left.values():
-        why = host.complaints.get(one.place, "")
-        told.append(f"{one.port.name}: {one.key} is {one.found}, expected {one.value}" + (f" ({why})" if why else ""))
-    if told:
-        raise Refused("; ".join(told))
+    remaining = {item.place: item for item in host.differences()}
+    for difference in before:
+        if difference.place not in remaining:
+            tell(f"{difference.port.name}: {difference.key} {difference.found} -> {difference.value}")
+    problems = list(host.lost)
+    for difference in remaining.values():
+        why = host.complaints.get(difference.place, "")
+        problems.append(
+            f"{difference.port.name}: {difference.key} is {difference.found}, expected {difference.value}"
+            + (f" ({why})" if why else "")
+        )
+    if problems:
+        raise Refused("; ".join(problems))
 
 
 if __name__ == "__main__":

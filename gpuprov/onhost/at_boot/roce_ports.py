@@ -24,7 +24,7 @@ class RocePort:
     leg: bool = False
 
     def has(self, key: str) -> bool:
-        """Whether a setting is this port's; a bond's device has some by itself."""
+        """Return whether this port has a setting; some are set by a bond's device itself."""
         return not (self.leg and key in OF_DEVICE)
 
     @property
@@ -37,7 +37,7 @@ OF_DEVICE = ("mode", "tos", "traffic_class")
 
 
 class Difference(NamedTuple):
-    """What a port has, and what it should have."""
+    """The actual and the desired value of a port's setting."""
 
     port: RocePort
     key: str
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 
 
 def parse(text: str) -> tuple[RocePort, ...]:
-    """What the reader prints of ports."""
+    """Parse the reader's output about ports."""
     found: dict[tuple[str, int], list[tuple[str, dict[str, str], bool]]] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition("|")
@@ -73,31 +73,32 @@ def parse(text: str) -> tuple[RocePort, ...]:
     )
 
 
-def differences(ports: Sequence[RocePort], wanted: Mapping[str, str]) -> list[Difference]:
-    """Of each port what is not as asked for. One that does not trust the DSCP shows no map of it."""
-    found = []
+def differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> list[Difference]:
+    """List the differences of each port from the requested settings. A port that does not trust the DSCP reports no map
+    of it."""
+    result = []
     for port in ports:
-        for key, value in wanted.items():
+        for key, value in desired.items():
             lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
             if port.has(key) and port.values.get(key) != value:
-                found.append(Difference(port, key, port.values.get(key, lacks), value))
-    return found
+                result.append(Difference(port, key, port.values.get(key, lacks), value))
+    return result
 
 
-def chosen(asked: Asked, ports: Sequence[RocePort], there: Sequence[RdmaDevice]) -> list[RocePort]:
+def chosen(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[RocePort]:
     """The ports that a configuration is about."""
-    names = {device.name for device in devices.selected("roce", asked.selectors, there)}
+    names = {device.name for device in devices.selected("roce", requested.selectors, all_devices)}
     return [port for port in ports if port.device in names]
 
 
-def lost(asked: Asked, ports: Sequence[RocePort], there: Sequence[RdmaDevice]) -> list[str]:
-    """Which of them are not there, in words."""
-    names = {port.device for port in chosen(asked, ports, there)}
-    unmet = devices.unmet(asked.selectors, [device for device in there if device.name in names])
+def lost(requested: Asked, ports: Sequence[RocePort], all_devices: Sequence[RdmaDevice]) -> list[str]:
+    """Describe the requested ports that are missing."""
+    names = {port.device for port in chosen(requested, ports, all_devices)}
+    unmet = devices.unmet(requested.selectors, [device for device in all_devices if device.name in names])
     if unmet:
-        return [f"no RoCE port of {devices.words(one)}" for one in unmet]
-    if asked.least > len(names):
-        return [f"{len(names)} of {asked.least} RoCE devices"]
+        return [f"no RoCE port of {devices.words(selector)}" for selector in unmet]
+    if requested.least > len(names):
+        return [f"{len(names)} of {requested.least} RoCE devices"]
     return [] if names else ["no RoCE port"]
 
 

@@ -21,24 +21,24 @@ DEFAULT = "default"
 MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 
 
-def on(netdev: str, there: Sequence[RdmaDevice]) -> list[RdmaDevice]:
+def on(netdev: str, candidates: Sequence[RdmaDevice]) -> list[RdmaDevice]:
     """The software devices of an interface."""
-    return [device for device in there if device.soft and netdev in device.netdevs]
+    return [device for device in candidates if device.soft and netdev in device.netdevs]
 
 
 def made(netdev: str, driver: str) -> list[str]:
     """Names of the devices of an interface that have this driver."""
-    there = on(netdev, devices.parse(read(devices.READER)))
-    return [device.name for device in there if device.driver == MODULES[driver]]
+    soft_devices = on(netdev, devices.parse(read(devices.READER)))
+    return [device.name for device in soft_devices if device.driver == MODULES[driver]]
 
 
 def interface(word: str) -> str:
     """The interface that is meant; empty where it is not there."""
-    found = network.parse(read(network.READER))
+    state = network.parse(read(network.READER))
     if word == DEFAULT:
-        return found.default_route
-    one = network.named(word, found.netdevs)
-    return one.name if one else ""
+        return state.default_route
+    netdev = network.named(word, state.netdevs)
+    return netdev.name if netdev else ""
 
 
 def port_users() -> str:
@@ -49,16 +49,16 @@ def load(driver: str) -> None:
     for module in (MODULES[driver], "rdma_ucm", "ib_uverbs"):
         if os.path.isdir(f"/sys/module/{module}"):
             continue
-        if said := complaint("modprobe", module):
+        if error := complaint("modprobe", module):
             held = port_users() if module == MODULES["rxe"] else ""
-            raise Refused(f"modprobe {module}: " + (f"UDP port 4791 is held by {held}" if held else said))
+            raise Refused(f"modprobe {module}: " + (f"UDP port 4791 is held by {held}" if held else error))
 
 
 def make(driver: str, netdev: str) -> None:
     load(driver)
     argv = ["rdma", "link", "add", f"{driver}_{re.sub('[^A-Za-z0-9_]', '_', netdev)}", "type", driver, "netdev", netdev]
-    if said := complaint(*argv):
-        raise Refused(f"{' '.join(argv)}: {said}; UDP port 4791: {port_users() or 'free'}")
+    if error := complaint(*argv):
+        raise Refused(f"{' '.join(argv)}: {error}; UDP port 4791: {port_users() or 'free'}")
     # At once: the next interface may not be there, and what was made is still to be removed one day.
     keep([*kept(), [driver, netdev]])
     # udev may give it another name now.
@@ -69,17 +69,17 @@ def make(driver: str, netdev: str) -> None:
 
 
 def drop(driver: str, netdev: str) -> bool:
-    """Whether none is left."""
+    """Remove the links; return whether none is left."""
     stays = 0
     for name in made(netdev, driver):
-        said = complaint("rdma", "link", "delete", name)
-        tell(f"{netdev}: {name} stays: {said}" if said else f"{netdev}: {name} removed")
-        stays += bool(said)
+        error = complaint("rdma", "link", "delete", name)
+        tell(f"{netdev}: {name} stays: {error}" if error else f"{netdev}: {name} removed")
+        stays += bool(error)
     return not stays
 
 
 def kept() -> list[list[str]]:
-    """What was made, driver and interface of each."""
+    """Return the created links, driver and interface of each."""
     return rows(MADE, *MODULES) if os.path.exists(MADE) else []
 
 
@@ -91,25 +91,25 @@ def keep(those: Sequence[Sequence[str]]) -> None:
 
 
 def apply(seconds: int) -> None:
-    asked = rows(CONFIG, *MODULES)
-    if not asked:
+    requested = rows(CONFIG, *MODULES)
+    if not requested:
         raise Refused(f"{CONFIG} names no interface")
-    found = []
-    for driver, word in asked:
+    names = []
+    for driver, word in requested:
         seconds = wait(seconds, lambda word=word: bool(interface(word)))  # type: ignore[misc]
         netdev = interface(word)
         if not netdev:
             raise Refused(f"no network interface {word}")
-        found.append([driver, netdev])
+        names.append([driver, netdev])
         if not made(netdev, driver):
             make(driver, netdev)
-    keep([*found, *(row for row in kept() if row not in found and not drop(*row))])
+    keep([*names, *(row for row in kept() if row not in names and not drop(*row))])
 
 
 def remove(_seconds: int) -> None:
-    left = [row for row in kept() if not drop(*row)]
-    if left:
-        keep(left)
+    remaining = [row for row in kept() if not drop(*row)]
+    if remaining:
+        keep(remaining)
     elif os.path.exists(MADE):
         os.unlink(MADE)
 

@@ -1,4 +1,4 @@
-"""What the step driver_modules can be asked for. Each function answers one state; they raise Failed, or packages.Refused."""
+"""States of the step driver_modules, one function each; they raise Failed or packages.Refused."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ COMPILERS = {"g++": "gcc-c++", "gcc": "gcc", "cc": "gcc", "make": "make"}
 """The package of a program, by rpm; Debian's g++ is called so."""
 
 
-def build_aside(family: str, asked: Asked, check: bool) -> Answer:
-    """Where the modules were packed."""
+def build_aside(family: str, params: Asked, check: bool) -> Answer:
+    """Build and pack the modules; return the path of the archive."""
     if check:
         return {"changed": False, "pack": ""}
-    files = choice.manager(Settings(asked["lock_timeout"], tuple(asked["without"]))).files(asked["built_from"])
+    files = choice.manager(Settings(params["lock_timeout"], tuple(params["without"]))).files(params["built_from"])
     try:
-        pack = aside.build(family, files, asked["kernels"])
+        pack = aside.build(family, files, params["kernels"])
     except Failed as error:
-        said = " | ".join((error.lines or [str(error)])[-9:])
+        output = " | ".join((error.lines or [str(error)])[-9:])
         raise Failed(
-            f"the kernel modules of {asked['version']} ({asked['flavour']}) could not be built; the driver that was there is "
-            f"untouched. {said}. Fix: {_fix(family, said)}"
+            f"the kernel modules of {params['version']} ({params['flavour']}) could not be built; the driver that was there is "
+            f"untouched. {output}. Fix: {_fix(family, output)}"
         ) from error
     if family != "debian":
         aside.put_into_tree(pack)
     return {"changed": False, "pack": pack}
 
 
-def _fix(family: str, said: str) -> str:
-    absent = re.search(r"([^ /]+): command not found", said)
+def _fix(family: str, output: str) -> str:
+    absent = re.search(r"([^ /]+): command not found", output)
     if not absent:
         return (
             "another version (gpuprov catalog drivers), the other kernel_modules, or a kernel that this one builds for"
@@ -45,40 +45,40 @@ def _fix(family: str, said: str) -> str:
     return f"install {package}, and apply again"
 
 
-def built(family: str, asked: Asked, check: bool) -> Answer:
+def built(family: str, params: Asked, check: bool) -> Answer:
     """The modules of a DKMS package. In check mode the package may not be there yet: the transaction before it was not done."""
-    mine = asked["package"], asked["module"], asked["flavour"], asked["kernels"]
+    target = params["package"], params["module"], params["flavour"], params["kernels"]
     if check:
         try:
-            return _answer(in_place.lacking(family, *mine))
+            return _answer(in_place.lacking(family, *target))
         except Failed:
             return _answer([])
     try:
-        kernels = in_place.install(family, *mine, asked["pack"])
+        kernels = in_place.install(family, *target, params["pack"])
     except Failed as error:
         raise _unbuilt(error) from error
     finally:
-        clear(family, asked, check)
-    return _answer(kernels, _signed(asked))
+        clear(family, params, check)
+    return _answer(kernels, _signed(params))
 
 
-def registered(_family: str, asked: Asked, check: bool) -> Answer:
+def registered(_family: str, params: Asked, check: bool) -> Answer:
     """The modules that NVIDIA's installer registered."""
     if check:
         return _answer([])
     try:
-        kernels = in_place.register(asked["version"], asked["flavour"], asked["kernels"])
+        kernels = in_place.register(params["version"], params["flavour"], params["kernels"])
     except Failed as error:
         raise _unbuilt(error) from error
-    return _answer(kernels, _signed(asked))
+    return _answer(kernels, _signed(params))
 
 
-def linked(family: str, asked: Asked, check: bool) -> Answer:
+def linked(family: str, params: Asked, check: bool) -> Answer:
     """The modules of precompiled packages."""
     if check:
         return _answer([])
     try:
-        return _answer(in_place.link(family, asked["version"], asked["packages"], asked["kernels"]))
+        return _answer(in_place.link(family, params["version"], params["packages"], params["kernels"]))
     except Failed as error:
         raise Failed(
             f"the precompiled modules are not in place: {error}. Fix: find what else puts modules there (modinfo -n nvidia), or "
@@ -86,10 +86,10 @@ def linked(family: str, asked: Asked, check: bool) -> Answer:
         ) from error
 
 
-def clear(family: str, asked: Asked, check: bool) -> Answer:
+def clear(family: str, params: Asked, check: bool) -> Answer:
     """No modules that were built aside."""
-    if asked["pack"] and not check:
-        aside.take_away(family, asked["pack"])
+    if params["pack"] and not check:
+        aside.take_away(family, params["pack"])
     return {"changed": False}
 
 
@@ -108,12 +108,12 @@ def _unbuilt(error: Failed) -> Failed:
     )
 
 
-def _signed(asked: Asked) -> list[str]:
-    if not asked["serial"]:
+def _signed(params: Asked) -> list[str]:
+    if not params["serial"]:
         return []
-    keys = asked["key_file"], asked["certificate_file"]
+    keys = params["key_file"], params["certificate_file"]
     try:
-        return signing.sign_all(asked["version"], asked["serial"], *keys, asked["kernels"])
+        return signing.sign_all(params["version"], params["serial"], *keys, params["kernels"])
     except Failed as error:
         raise Failed(
             f"the kernel modules could not be signed: {error}. Fix: install the kernel's headers, which have sign-file, and apply "
@@ -123,6 +123,6 @@ def _signed(asked: Asked) -> list[str]:
 
 def _answer(kernels: Sequence[str], signed: Sequence[str] = ()) -> Answer:
     """`changed`, and what; as a difference."""
-    lines = [f"installed for {kernel}" for kernel in kernels] + [f"signed for {one}" for one in signed]
+    lines = [f"installed for {kernel}" for kernel in kernels] + [f"signed for {kernel}" for kernel in signed]
     answer = {"changed": bool(lines), "kernels": list(kernels), "signed": list(signed)}
     return {**answer, "diff": {"prepared": "".join(f"{line}\n" for line in lines)}} if lines else answer

@@ -35,11 +35,11 @@ def build(family: str, files: Sequence[str], kernels: Sequence[str]) -> str:
         with _ended_by_signals():
             for file in files:
                 _unpack(family, file)
-            mine = _source(files)
-            _add(mine)
+            module = _source(files)
+            _add(module)
             for kernel in kernels:
-                _build(mine, kernel)
-            return _pack(family, mine, kernels)
+                _build(module, kernel)
+            return _pack(family, module, kernels)
     finally:
         forget(WORK)
 
@@ -70,64 +70,64 @@ def _unpack(family: str, file: str) -> None:
         with open(file, "rb") as package:
             made = subprocess.run(["rpm2archive", "-"], stdin=package, capture_output=True, check=False)
         put = subprocess.run(["tar", "-xz", "-C", content], input=made.stdout, capture_output=True, check=False)
-        said = (made.stderr + put.stderr).decode(errors="replace").split()
+        words = (made.stderr + put.stderr).decode(errors="replace").split()
         failed = bool(made.returncode or put.returncode)
     except OSError as error:
-        said, failed = [str(error)], True
+        words, failed = [str(error)], True
     if failed:
-        raise Failed(f"{file} cannot be unpacked", [" ".join(said), f"{file} cannot be unpacked"])
+        raise Failed(f"{file} cannot be unpacked", [" ".join(words), f"{file} cannot be unpacked"])
 
 
 def _source(files: Sequence[str]) -> Source:
-    found = sorted(glob.glob(f"{WORK}/content/usr/src/*/dkms.conf"))
-    if not found:
+    paths = sorted(glob.glob(f"{WORK}/content/usr/src/*/dkms.conf"))
+    if not paths:
         raise Failed("no dkms.conf", [f"{' '.join(files)}: no dkms.conf"])
-    mine = source(found[0])
+    module = source(paths[0])
     # A dkms.conf may say another name (nvidia in nvidia-open-570.133.20), and the pack would have it:
     # https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567
-    with open(found[0], encoding="utf-8", errors="surrogateescape") as file:
+    with open(paths[0], encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
-    with open(found[0], "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(re.sub(r"^PACKAGE_NAME=.*", f'PACKAGE_NAME="{mine.name}"', text, flags=re.MULTILINE))
-    return mine
+    with open(paths[0], "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(re.sub(r"^PACKAGE_NAME=.*", f'PACKAGE_NAME="{module.name}"', text, flags=re.MULTILINE))
+    return module
 
 
-def _aside(action: str, mine: Source, *words: str) -> list[str]:
+def _aside(action: str, module: Source, *words: str) -> list[str]:
     trees = ["--dkmstree", f"{WORK}/tree", "--sourcetree", f"{WORK}/content/usr/src"]
-    return ["dkms", action, *trees, *mine.words, *words]
+    return ["dkms", action, *trees, *module.words, *words]
 
 
-def _add(mine: Source) -> None:
-    ran = run(_aside("add", mine))
+def _add(module: Source) -> None:
+    ran = run(_aside("add", module))
     if ran.status:
         raise Failed("DKMS does not take the source", ran.err.splitlines() or ran.lines)
 
 
-def _build(mine: Source, kernel: str) -> None:
-    ran = run(_aside("build", mine, "-k", kernel), environment(kernel))
-    tree = f"{WORK}/tree/{mine.name}/{mine.version}"
+def _build(module: Source, kernel: str) -> None:
+    ran = run(_aside("build", module, "-k", kernel), environment(kernel))
+    tree = f"{WORK}/tree/{module.name}/{module.version}"
     if ran.status:
         logs = sorted(glob.glob(f"{tree}/**/make.log", recursive=True))
-        said = (ran.out + ran.err).splitlines()
-        lines = complaints(logs[0]) if logs else [line[:200] for line in said[-8:]]
+        output = (ran.out + ran.err).splitlines()
+        lines = complaints(logs[0]) if logs else [line[:200] for line in output[-8:]]
         raise Failed("the build fails", [f"kernel {kernel}:", *lines])
     files = sorted(glob.glob(f"{tree}/{kernel}/**/nvidia*.ko*", recursive=True))
     built = [file for file in files if re.search(r"/nvidia(-current(-open)?)?[.]ko", file)]
     magic = run(["modinfo", "-F", "vermagic", built[0]]) if built else None
     made = magic.out.partition(" ")[0].strip() if magic and magic.status == 0 else ""
     if made and made != kernel:
-        told = f"kernel {kernel}: DKMS built modules of kernel {made} for it, which it would refuse"
-        raise Failed(told, [told])
+        message = f"kernel {kernel}: DKMS built modules of kernel {made} for it, which it would refuse"
+        raise Failed(message, [message])
 
 
-def _pack(family: str, mine: Source, kernels: Sequence[str]) -> str:
-    name = f"{mine.name}-{mine.version}{ENDING}"
-    pack = f"{SHARED}/{mine.name}-dkms/{name}" if family == "debian" else f"{PACKS}/{name}"
+def _pack(family: str, module: Source, kernels: Sequence[str]) -> str:
+    name = f"{module.name}-{module.version}{ENDING}"
+    pack = f"{SHARED}/{module.name}-dkms/{name}" if family == "debian" else f"{PACKS}/{name}"
     os.makedirs(os.path.dirname(pack), exist_ok=True)
     # Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to 3.2).
     plain = pack[: -len(".gz")]
     which = [word for kernel in kernels for word in ("-k", kernel)]
-    ran = run(_aside("mktarball", mine, *which, "--archive", plain))
+    ran = run(_aside("mktarball", module, *which, "--archive", plain))
     if ran.status:
         with suppress(OSError):
             os.unlink(plain)
@@ -147,16 +147,16 @@ def of_pack(pack: str) -> Source:
 def put_into_tree(pack: str) -> None:
     """Put the modules of the pack into the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, finds
     nothing to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` takes the pack."""
-    mine = of_pack(pack)
-    there = (f"{TREE}/{mine.name}/{mine.version}", f"{SOURCES}/{mine.name}-{mine.version}")
-    if not any(map(os.path.exists, there)):
+    module = of_pack(pack)
+    folders = (f"{TREE}/{module.name}/{module.version}", f"{SOURCES}/{module.name}-{module.version}")
+    if not any(map(os.path.exists, folders)):
         dkms("ldtarball", "--archive", pack)
 
 
 def clear(family: str, *, damaged: bool = False) -> None:
     """Take away what runs that were cut off have built aside. `damaged`: where it cannot be read to its end."""
-    found = f"{SHARED}/nvidia*-dkms/*{ENDING}" if family == "debian" else f"{PACKS}/*{ENDING}"
-    for pack in sorted(glob.glob(found)):
+    pattern = f"{SHARED}/nvidia*-dkms/*{ENDING}" if family == "debian" else f"{PACKS}/*{ENDING}"
+    for pack in sorted(glob.glob(pattern)):
         if damaged and _is_whole(pack):
             continue
         if family != "debian" or run(["dpkg-query", "-S", pack]).status:
@@ -169,8 +169,8 @@ def _is_whole(pack: str) -> bool:
 
 
 def _ends(pack: str) -> bool:
-    """Whether the end of a plain tar is there, two blocks of zeros, as the list of one that is cut between two files is whole to tar:
-    https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
+    """Return whether the archive has the end of a plain tar, two blocks of zeros: tar considers a listing complete that
+    is cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
     with open(pack, "rb") as file:
         if file.read(262)[257:] != b"ustar":
             return True  # compressed, and its own end was seen
@@ -181,10 +181,10 @@ def _ends(pack: str) -> bool:
 def take_away(family: str, pack: str) -> None:
     """Remove the pack, and from DKMS's tree what no package came to own the source of."""
     if family != "debian":
-        mine = of_pack(pack)
-        folder = f"{SOURCES}/{mine.name}-{mine.version}"
+        module = of_pack(pack)
+        folder = f"{SOURCES}/{module.name}-{module.version}"
         if os.path.exists(folder) and run(["rpm", "-qf", f"{folder}/dkms.conf"]).status:
-            dkms("remove", *mine.words, "--all")
+            dkms("remove", *module.words, "--all")
             forget(folder)
     with suppress(FileNotFoundError):
         os.unlink(pack)

@@ -17,7 +17,7 @@ ERRORS = re.compile(r": (fatal )?error:|^ERROR: |: command not found")
 
 
 class Failed(Exception):
-    """What could not be built or put in place. `lines`: what the build said."""
+    """A module that could not be built or put in place. `lines`: the output of the build."""
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class Failed(Exception):
 
 
 class Source(NamedTuple):
-    """What a folder below /usr/src has: DKMS knows modules by the folder, whatever name is in dkms.conf."""
+    """The contents of a folder below /usr/src: DKMS identifies modules by the folder, whatever name dkms.conf has."""
 
     name: str
     version: str
@@ -36,10 +36,10 @@ class Source(NamedTuple):
 
 
 def source(conf: str) -> Source:
-    """Of this dkms.conf."""
+    """Parse this dkms.conf."""
     with open(conf, encoding="utf-8", errors="replace") as file:
-        found = re.search(r'^PACKAGE_VERSION="?([^"\n]*)', file.read(), re.MULTILINE)
-    version = found[1] if found else ""
+        match = re.search(r'^PACKAGE_VERSION="?([^"\n]*)', file.read(), re.MULTILINE)
+    version = match[1] if match else ""
     folder = os.path.basename(os.path.dirname(conf))
     return Source(folder[: -len(version) - 1] if version and folder.endswith(f"-{version}") else folder, version)
 
@@ -48,27 +48,28 @@ def dkms(*words: str, kernel: str = "") -> Ran:
     return run(["dkms", *words], environment(kernel) if kernel else None)
 
 
-def known(mine: Source, kernel: str, *states: str) -> bool:
-    """Whether DKMS calls the modules for this kernel one of these: built, installed."""
-    return any(state in dkms("status", *mine.words, "-k", kernel).out for state in states)
+def known(module: Source, kernel: str, *states: str) -> bool:
+    """Return whether DKMS reports the modules for this kernel in one of these states: built, installed."""
+    return any(state in dkms("status", *module.words, "-k", kernel).out for state in states)
 
 
 def environment(kernel: str) -> Mapping[str, str]:
-    """What a build for this kernel runs with.
+    """Return the environment of a build for this kernel.
 
-    The source asks for the kernel by uname -r where dkms.conf does not say which:
+    The source asks for the kernel by uname -r if dkms.conf does not say which:
     https://github.com/NVIDIA/open-gpu-kernel-modules/issues/791
+
     A kernel may have another compiler than the system's:
     https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
     """
-    found = {"KERNEL_UNAME": kernel}
-    wanted = re.search(r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', _config(kernel), re.MULTILINE)
-    tools = f"{TOOLSETS}/gcc-toolset-{wanted[1]}/root/usr/bin" if wanted else ""
-    if wanted and os.access(f"{tools}/gcc", os.X_OK):
+    variables = {"KERNEL_UNAME": kernel}
+    compiler = re.search(r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', _config(kernel), re.MULTILINE)
+    tools = f"{TOOLSETS}/gcc-toolset-{compiler[1]}/root/usr/bin" if compiler else ""
+    if compiler and os.access(f"{tools}/gcc", os.X_OK):
         system = run(["gcc", "-dumpversion"]).out.strip().partition(".")[0]
-        if system != wanted[1]:
-            found["PATH"] = f"{tools}:{os.environ.get('PATH', os.defpath)}"
-    return found
+        if system != compiler[1]:
+            variables["PATH"] = f"{tools}:{os.environ.get('PATH', os.defpath)}"
+    return variables
 
 
 def _config(kernel: str) -> str:
@@ -80,7 +81,7 @@ def _config(kernel: str) -> str:
 
 
 def modinfo(kernel: str, field: str, module: str) -> str:
-    """What the module that this kernel would load says; empty where there is none. `field` filename: where it is."""
+    """Return a field of the module that this kernel would load; "" if there is none. `field` filename: its path."""
     ran = run(["modinfo", "-k", kernel, "-F", field, module])
     return ran.out.strip() if ran.status == 0 else ""
 
@@ -91,7 +92,7 @@ def is_flavour(kernel: str, module: str, flavour: str) -> bool:
 
 
 def is_right(kernel: str, module: str, version: str, flavour: str) -> bool:
-    """Whether the kernel would load this version and flavour, of modules that were made for it."""
+    """Return whether the kernel would load this version and flavour, from modules that were built for it."""
     if modinfo(kernel, "version", module) != version:
         return False
     made = modinfo(kernel, "vermagic", module).partition(" ")[0]
@@ -100,11 +101,11 @@ def is_right(kernel: str, module: str, version: str, flavour: str) -> bool:
     return fits and is_flavour(kernel, module, flavour)
 
 
-def installed(mine: Source, kernel: str) -> None:
+def installed(module: Source, kernel: str) -> None:
     """Build and install the modules for this kernel. Raises Failed with the end of make.log."""
-    ran = dkms("install", "--force", *mine.words, "-k", kernel, kernel=kernel)
+    ran = dkms("install", "--force", *module.words, "-k", kernel, kernel=kernel)
     if ran.status:
-        log = _end(f"{TREE}/{mine.name}/{mine.version}/build/make.log", 12)
+        log = _end(f"{TREE}/{module.name}/{module.version}/build/make.log", 12)
         raise Failed(" ".join(" ".join([f"kernel {kernel}:", ran.out, ran.err, *log]).split()))
 
 
@@ -117,7 +118,7 @@ def _end(path: str, most: int) -> list[str]:
 
 
 def complaints(path: str, most: int = 8) -> list[str]:
-    """Of a build's log what says that it failed, else its end."""
+    """Return the lines of a build's log that report the failure, or else its last lines."""
     lines = _end(path, 100_000)
     return [line[:200] for line in ([line for line in lines if ERRORS.search(line)] or lines[-most:])[:most]]
 

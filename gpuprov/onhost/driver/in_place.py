@@ -21,44 +21,44 @@ def lacking(family: str, package: str, module: str, flavour: str, kernels: Seque
 
     DKMS says "installed" also where the module's file is gone, or is of the other flavour: modinfo looks.
     """
-    mine = of_package(family, package)
-    return [kernel for kernel in kernels if not _is_there(mine, kernel, module, flavour)]
+    dkms_module = of_package(family, package)
+    return [kernel for kernel in kernels if not _is_there(dkms_module, kernel, module, flavour)]
 
 
 def install(family: str, package: str, module: str, flavour: str, kernels: Sequence[str], pack: str) -> list[str]:
     """Build and install the DKMS package's modules for each kernel that lacks them; which those are. Raises Failed. `pack`: modules
     that were built aside."""
-    mine = of_package(family, package)
+    dkms_module = of_package(family, package)
     if not pack:  # what a run that was cut off built aside: a later installation of the same version must not load it
         aside.clear(family)
     done = []
     for kernel in kernels:
-        if dkms.known(mine, kernel, "installed"):
-            if dkms.is_right(kernel, module, mine.version, flavour):
+        if dkms.known(dkms_module, kernel, "installed"):
+            if dkms.is_right(kernel, module, dkms_module.version, flavour):
                 continue
             # What is there is another flavour's or kernel's, or its file is lost: DKMS would install the same again.
             if family != "debian":
-                dkms.dkms("unbuild", *mine.words, "-k", kernel)
-        _put(mine, kernel, pack)
-        if not dkms.is_right(kernel, module, mine.version, flavour):
+                dkms.dkms("unbuild", *dkms_module.words, "-k", kernel)
+        _put(dkms_module, kernel, pack)
+        if not dkms.is_right(kernel, module, dkms_module.version, flavour):
             # DKMS's own copy is cut off, as a loss of power leaves what was not flushed: it would be installed again and again.
-            dkms.dkms("remove", *mine.words, "-k", kernel)
-            _put(mine, kernel, pack)
+            dkms.dkms("remove", *dkms_module.words, "-k", kernel)
+            _put(dkms_module, kernel, pack)
         done.append(kernel)
     # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
-    dkms.forget(f"{dkms.TREE}/{mine.name}/original_module")
+    dkms.forget(f"{dkms.TREE}/{dkms_module.name}/original_module")
     settle([dkms.TREE, dkms.KERNELS])  # the old modules are gone, and dpkg has written that the new ones are installed
     return done
 
 
-def _put(mine: Source, kernel: str, pack: str) -> None:
-    if pack and not dkms.known(mine, kernel, "built", "installed"):
+def _put(dkms_module: Source, kernel: str, pack: str) -> None:
+    if pack and not dkms.known(dkms_module, kernel, "built", "installed"):
         dkms.dkms("ldtarball", "--force", "--archive", pack)
-    dkms.installed(mine, kernel)
+    dkms.installed(dkms_module, kernel)
 
 
 def of_package(family: str, package: str) -> Source:
-    """What DKMS calls the modules of this installed package. Raises Failed."""
+    """Return the DKMS source of the modules of this installed package. Raises Failed."""
     ran = run(["dpkg-query", "-L", package] if family == "debian" else ["rpm", "-ql", package])
     if ran.status:
         raise Failed(f"{package} is not installed")
@@ -75,8 +75,8 @@ def of_package(family: str, package: str) -> Source:
     return dkms.source(confs[0])
 
 
-def _is_there(mine: Source, kernel: str, module: str, flavour: str) -> bool:
-    return dkms.known(mine, kernel, "installed") and dkms.is_right(kernel, module, mine.version, flavour)
+def _is_there(dkms_module: Source, kernel: str, module: str, flavour: str) -> bool:
+    return dkms.known(dkms_module, kernel, "installed") and dkms.is_right(kernel, module, dkms_module.version, flavour)
 
 
 def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
@@ -86,11 +86,13 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
     conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
     if not os.path.isfile(conf):
         raise Failed(f"{conf} is not there: DKMS has no source to build")
-    mine, wanting = Source("nvidia", version), []
+    dkms_module, wanting = Source("nvidia", version), []
     for kernel in kernels:
-        there = dkms.modinfo(kernel, "version", "nvidia") == version and dkms.known(mine, kernel, "installed")
-        if not (there and dkms.is_flavour(kernel, "nvidia", flavour)):
-            dkms.installed(mine, kernel)
+        is_installed = dkms.modinfo(kernel, "version", "nvidia") == version and dkms.known(
+            dkms_module, kernel, "installed"
+        )
+        if not (is_installed and dkms.is_flavour(kernel, "nvidia", flavour)):
+            dkms.installed(dkms_module, kernel)
             wanting.append(kernel)
     return wanting
 
@@ -107,15 +109,15 @@ def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[s
             continue
         _remove_strangers(family, version, kernel)
         run(["depmod", "-a", kernel])
-        said = ""
+        problem = ""
         for package in packages:
             if dkms.modinfo(kernel, "version", "nvidia") == version:
                 break
             if package.endswith((f"-{kernel}", "-" + re.split(r"\.el\d", kernel)[0])):
-                said = _configure(family, package)
-        found = dkms.modinfo(kernel, "version", "nvidia")
-        if found != version:
-            raise Failed(f"kernel {kernel}: {found or 'no module'} of nvidia, not {version}: {said}")
+                problem = _configure(family, package)
+        loaded_version = dkms.modinfo(kernel, "version", "nvidia")
+        if loaded_version != version:
+            raise Failed(f"kernel {kernel}: {loaded_version or 'no module'} of nvidia, not {version}: {problem}")
         done.append(kernel)
     return done
 

@@ -13,10 +13,10 @@ MODULES = "/sys/module"
 NOTE = "/run/gpuprov/unloaded"
 """Modules that were taken out of the kernel, in that order, until they are there again; a reboot ends it."""
 STACK = ("gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
-"""By their own names: Debian's files are called nvidia-current."""
+"""The modules' own names: Debian's files are called nvidia-current."""
 ABOVE = STACK[:3]
 SERVICES = ("gdrdrv.service", "gdrcopy.service", "nv_peer_mem.service", "gpuprov-gpudirect.service")
-"""Which load what stands on the driver."""
+"""Services that load modules which depend on the driver."""
 
 
 class Failed(Exception):
@@ -36,7 +36,7 @@ def take_out() -> list[str]:
         if run(["rmmod", name]).status == 0:
             gone.append(name)
         else:
-            _note([one for one in _noted() if one != name])
+            _note([entry for entry in _noted() if entry != name])
     return gone
 
 
@@ -51,7 +51,7 @@ def put_back() -> list[str]:
 
 
 def waits() -> bool:
-    """Whether the driver is not loaded, although nothing waits for a reboot."""
+    """Return whether the driver is not loaded although no reboot is pending."""
     return not os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
 
 
@@ -66,12 +66,13 @@ def load() -> None:
 
 
 def stands() -> bool:
-    """Whether the driver is loaded, and not to be replaced by a reboot."""
+    """Return whether the driver is loaded and not about to be replaced by a reboot."""
     return os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
 
 
 def missing() -> list[str]:
-    """What was taken out with the old driver and is not loaded again yet, but for the driver itself, lowest first."""
+    """List the modules that were unloaded with the old driver and are not loaded again yet, except the driver itself,
+    lowest first."""
     return [name for name in _noted()[::-1] if name != "nvidia" and not os.path.isdir(f"{MODULES}/{name}")]
 
 
@@ -80,16 +81,16 @@ def restore() -> list[str]:
     hand) by itself. What is there and does not load, and why."""
     if set(missing()) & set(ABOVE):
         run(["systemctl", "try-restart", *SERVICES])
-    told = []
+    complaints = []
     for name in missing():
         ran = run(["modprobe", name])
         if ran.status and "not found in directory" not in ran.err:  # what is not there any more left with its package
-            told.append(f"{name}: {' '.join(ran.err.split()) or f'modprobe ends with status {ran.status}'}")
-    return told
+            complaints.append(f"{name}: {' '.join(ran.err.split()) or f'modprobe ends with status {ran.status}'}")
+    return complaints
 
 
 def settled() -> None:
-    """What was taken out is not to be put back any more."""
+    """Forget the unloaded modules, so that they are not restored any more."""
     remove(NOTE)
 
 

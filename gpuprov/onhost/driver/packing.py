@@ -46,31 +46,36 @@ def pack(driver: Mapping[str, Any], sums: str) -> bool:
         share = work / "usr/share" / package_of(driver)
         share.mkdir(parents=True)
         (share / "SHA256SUMS").write_text(_list(work, "lib"), encoding="utf-8")
-        mine = digest(str(share / "SHA256SUMS"))
-        if mine == sums:
+        checksum = digest(str(share / "SHA256SUMS"))
+        if checksum == sums:
             return False
         _control(work, driver)
         os.makedirs(FOLDER, exist_ok=True)
         package = f"{place_of(driver)}.deb"
         _run("dpkg-deb", "--root-owner-group", "-Zgzip", "-b", folder, package)
-    about = {"version": wanted_version(driver), "flavour": driver["flavour"], "sha256": digest(package), "sums": mine}
+    about = {
+        "version": wanted_version(driver),
+        "flavour": driver["flavour"],
+        "sha256": digest(package),
+        "sums": checksum,
+    }
     text = json.dumps({**about, "kernels": list(driver["kernels"])})
     Path(f"{place_of(driver)}.json").write_text(f"{text}\n", encoding="utf-8")
     return True
 
 
 def _take(work: Path, kernel: str, module: str) -> None:
-    found = run(["modinfo", "-k", kernel, "-n", module])
-    if found.status:
+    path = run(["modinfo", "-k", kernel, "-n", module])
+    if path.status:
         raise Failed(f"kernel {kernel} has no module {module}")
     into = work / f"lib/modules/{kernel}/updates/dkms"
     into.mkdir(parents=True)
-    for file in Path(found.out.strip()).parent.glob("nvidia*.ko*"):
+    for file in Path(path.out.strip()).parent.glob("nvidia*.ko*"):
         shutil.copy2(str(file), str(into))
 
 
 def _list(work: Path, *folders: str, kind: str = "sha256") -> str:
-    """As sha256sum prints it, in the order of the paths' bytes."""
+    """Return checksums in the format of sha256sum, in the order of the paths' bytes."""
     files = [path for folder in folders for path in (work / folder).rglob("*") if path.is_file()]
     names = sorted(os.fsencode(path.relative_to(work)) for path in files)
     return "".join(f"{_sum(work / os.fsdecode(name), kind)}  {os.fsdecode(name)}\n" for name in names)

@@ -14,18 +14,18 @@ from ..caches import caches
 from ..files import digest
 
 SUFFIX = "-prebuilt"
-"""What the name of such a package has after that of the DKMS package in whose place it stands."""
+"""Suffix that such a package's name adds to that of the DKMS package which it replaces."""
 FOLDER = "/var/lib/gpuprov/prebuilt"
 Known = Mapping[str, Any]
 
 
 def package_of(driver: Known) -> str:
-    """What the package is called that stands for the DKMS package."""
+    """Return the name of the package that stands in for the DKMS package."""
     return str(driver["module"]) + SUFFIX
 
 
 def place_of(driver: Known) -> str:
-    """Where it lies on a host until it is installed, without its ending."""
+    """Return the package's path on a host until it is installed, without its suffix."""
     return f"{FOLDER}/{package_of(driver)}"
 
 
@@ -34,8 +34,10 @@ def wanted_version(driver: Known) -> str:
 
 
 def cache(environment: Mapping[str, str], *words: str) -> str:
-    """Where package and description lie here, without their endings. Its name is made of what hosts say: it is one file of that
-    folder, whatever they say."""
+    """Return the path of package and description on this machine, without their suffixes.
+
+    The name is derived from what hosts report: it is one file of that folder, whatever they report.
+    """
     return f"{caches(environment)}/gpuprov/modules/" + re.sub("[^A-Za-z0-9.+~@%_-]", "_", "-".join(words))
 
 
@@ -43,33 +45,33 @@ def known(path: str) -> dict[str, Any]:
     """The description of what lies in the cache; nothing where there is none, or it is none."""
     try:
         with open(f"{path}.json", encoding="utf-8") as file:
-            found = json.load(file)
+            content = json.load(file)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def sound(path: str) -> str:
     """The sums of the modules in the cache; empty where the package is not as it was made."""
-    mine = known(path)
-    return str(mine.get("sums", "")) if mine and digest(f"{path}.deb") == mine.get("sha256") else ""
+    packed = known(path)
+    return str(packed.get("sums", "")) if packed and digest(f"{path}.deb") == packed.get("sha256") else ""
 
 
-def problem(builder: str, host: str, driver: Known, theirs: Known) -> str:
-    """Why what the build host has is not for this host, and the fix; empty if it is."""
-    wanted = wanted_version(driver)
+def problem(builder: str, host: str, driver: Known, offered: Known) -> str:
+    """Return the reason why the build host's package does not fit this host, and the fix; "" if it fits."""
+    version = wanted_version(driver)
     says = f"nvidia_driver.build_host {builder}: "
-    if not theirs:
+    if not offered:
         return (
-            f"{says}it has packed no modules of {driver['module']} {wanted} for this machine to give out, and is not in this run. "
+            f"{says}it has packed no modules of {driver['module']} {version} for this machine to give out, and is not in this run. "
             f"Fix: gpuprov apply --full --limit {builder}"
         )
-    if (theirs.get("version"), theirs.get("flavour")) != (wanted, driver["flavour"]):
+    if (offered.get("version"), offered.get("flavour")) != (version, driver["flavour"]):
         return (
-            f"{says}it has {theirs.get('version')} ({theirs.get('flavour')}), and {host} would get {wanted} ({driver['flavour']}). "
+            f"{says}it has {offered.get('version')} ({offered.get('flavour')}), and {host} would get {version} ({driver['flavour']}). "
             "Fix: name an exact nvidia_driver.version and one kernel_modules for both"
         )
-    built = theirs.get("kernels") or []
+    built = offered.get("kernels") or []
     if lacking := [kernel for kernel in driver["kernels"] if kernel not in built]:
         return (
             f"{says}it builds for {', '.join(built)}, and {host} can boot {', '.join(lacking)}. "
@@ -79,18 +81,18 @@ def problem(builder: str, host: str, driver: Known, theirs: Known) -> str:
 
 
 def gone(builder: str, host: str, *, failed: bool) -> str:
-    """What is said where the build host of this run has given nothing out."""
+    """Return the message for a run whose build host has provided nothing."""
     fix = "Fix: correct what stopped it, and apply again"
     if failed:
         return f"nvidia_driver.build_host {builder} failed in this run; nothing was installed on {host}. {fix}"
     return f"nvidia_driver.build_host {builder} has packed no modules in this run; nothing was installed. {fix}"
 
 
-def lacks(driver: Known, theirs: Known) -> bool:
-    """Whether the package has to be installed. Modules that were signed or built anew have the same version."""
-    same = driver["prebuilt_sums"] and driver["prebuilt_sums"] == theirs.get("sums")
-    there = package_of(driver) in driver["prebuilt"] and driver["installed"] == wanted_version(driver)
-    return not (same and there)
+def lacks(driver: Known, offered: Known) -> bool:
+    """Return whether the package has to be installed. Modules that were signed or built again have the same version."""
+    same = driver["prebuilt_sums"] and driver["prebuilt_sums"] == offered.get("sums")
+    is_installed = package_of(driver) in driver["prebuilt"] and driver["installed"] == wanted_version(driver)
+    return not (same and is_installed)
 
 
 def trial(driver: Known, local: list[str], *, untried: bool) -> dict[str, list[str]]:

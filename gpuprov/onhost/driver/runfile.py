@@ -27,11 +27,11 @@ def _problem(path: str, version: str) -> str:
     if ran.status:
         end = " ".join((ran.out + ran.err).splitlines()[-2:])
         return f"it has the checksum of the spec, and its own check says: {end}"
-    mine = version_of(path)
+    actual = version_of(path)
     return (
         ""
-        if mine == version
-        else f"it holds driver {mine or 'of unknown version'}, and nvidia_driver.version is {version}"
+        if actual == version
+        else f"it holds driver {actual or 'of unknown version'}, and nvidia_driver.version is {version}"
     )
 
 

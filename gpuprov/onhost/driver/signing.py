@@ -21,7 +21,7 @@ COMPRESSORS = {".zst": ["zstd", "-T0", "-q", "-c"], ".gz": ["gzip", "-n", "-c"],
 BOOT = "/boot"
 
 
-def sign_all(version: str, wanted: str, key: str, certificate: str, kernels: Sequence[str]) -> list[str]:
+def sign_all(version: str, expected: str, key: str, certificate: str, kernels: Sequence[str]) -> list[str]:
     """Have every module of this driver version signed by the certificate with the serial number `wanted`. Returns `KERNEL: MODULE ...`
     for each kernel whose modules were not; raises Failed."""
     done = []
@@ -29,7 +29,7 @@ def sign_all(version: str, wanted: str, key: str, certificate: str, kernels: Seq
         for folder in sorted(glob.glob(f"{dkms.TREE}/nvidia*/{version}/{kernel}/*/module")):
             name = folder.split("/")[-5]
             try:
-                if late := _signed(name, folder, version, kernel, wanted, key, certificate):
+                if late := _signed(name, folder, version, kernel, expected, key, certificate):
                     done.append(f"{kernel}: {' '.join(map(os.path.basename, late))}")
             except OSError as error:
                 raise Failed(f"kernel {kernel}: {error}") from error
@@ -38,14 +38,14 @@ def sign_all(version: str, wanted: str, key: str, certificate: str, kernels: Seq
     return done
 
 
-def _signed(name: str, folder: str, version: str, kernel: str, wanted: str, key: str, certificate: str) -> list[str]:
-    files = sorted(one for one in glob.glob(f"{folder}/*.ko*") if not one.endswith(".gpuprov"))
-    wrong = [file for file in files if serial(file) != wanted]
+def _signed(name: str, folder: str, version: str, kernel: str, expected: str, key: str, certificate: str) -> list[str]:
+    files = sorted(file for file in glob.glob(f"{folder}/*.ko*") if not file.endswith(".gpuprov"))
+    wrong = [file for file in files if serial(file) != expected]
     for file in wrong:
         sign(file, kernel, key, certificate)
     installed = glob.glob(f"{dkms.KERNELS}/{kernel}/*/**/nvidia*.ko*", recursive=True)
-    mine = {_name(file) for file in files}
-    late = [one for one in installed if _name(one) in mine and serial(one) != wanted]
+    names = {_name(file) for file in files}
+    late = [path for path in installed if _name(path) in names and serial(path) != expected]
     if wrong or late:
         _run("dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel)
     return wrong or late
@@ -56,11 +56,11 @@ def _name(file: str) -> str:
 
 
 def _run(*argv: str) -> bytes:
-    """What the command prints. Raises Failed with its complaint."""
+    """Return the command's output. Raises Failed with its error message."""
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode:
-        said = (done.stderr + done.stdout).decode(errors="replace").split("\n")
-        raise Failed(" ".join([" ".join(argv[:4]), *said]).strip())
+        lines = (done.stderr + done.stdout).decode(errors="replace").split("\n")
+        raise Failed(" ".join([" ".join(argv[:4]), *lines]).strip())
     return done.stdout
 
 
@@ -83,19 +83,19 @@ def hash_of(kernel: str) -> str:
     for file in (f"{dkms.KERNELS}/{kernel}/build/.config", f"{BOOT}/config-{kernel}"):
         if os.path.exists(file):
             with open(file, encoding="utf-8", errors="replace") as config:
-                found = re.search('^CONFIG_MODULE_SIG_HASH="(.+)"', config.read(), re.MULTILINE)
-            if found:
-                return found[1]
+                match = re.search('^CONFIG_MODULE_SIG_HASH="(.+)"', config.read(), re.MULTILINE)
+            if match:
+                return match[1]
     return "sha256"
 
 
 def signer(kernel: str) -> str:
     """The program that signs: the kernel's, or Ubuntu's, as DKMS takes it."""
-    mine = f"{dkms.KERNELS}/{kernel}/build/scripts/sign-file"
-    found = mine if os.access(mine, os.X_OK) else shutil.which("kmodsign")
-    if not found:
-        raise Failed(f"{mine} is not there, nor is kmodsign")
-    return found
+    own_program = f"{dkms.KERNELS}/{kernel}/build/scripts/sign-file"
+    program = own_program if os.access(own_program, os.X_OK) else shutil.which("kmodsign")
+    if not program:
+        raise Failed(f"{own_program} is not there, nor is kmodsign")
+    return program
 
 
 def sign(file: str, kernel: str, key: str, certificate: str) -> None:

@@ -37,7 +37,7 @@ def loaded() -> int:
 
 
 def read_record(path: str = "") -> dict[str, plan.Locks]:
-    """What was locked on each GPU, by its PCI address, since the driver was loaded: NVML does not tell."""
+    """Return the clocks locked on each GPU since the driver was loaded, by PCI address: NVML does not report them."""
     try:
         with open(path or RECORD, encoding="utf-8") as file:
             record = json.load(file)
@@ -71,24 +71,24 @@ def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Ans
 
 
 def _judged(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -> Answer:
-    found = cards(nvml)
+    all_cards = cards(nvml)
     try:
-        asked = targets(config, [card.gpu for card in found])
+        desired = targets(config, [card.gpu for card in all_cards])
     except WantedError as error:
         return Answer(problems=[f"gpu_settings.per_gpu: {error}"])
     locks = read_record()
     needs = [
-        plan.needs(card, asked[card.gpu.number], locks.get(card.gpu.address, {}), _clocks(nvml, card))
-        for card in found
-        if card.gpu.number in asked
+        plan.needs(card, desired[card.gpu.number], locks.get(card.gpu.address, {}), _clocks(nvml, card))
+        for card in all_cards
+        if card.gpu.number in desired
     ]
-    problems = [text for one in needs for text in one.problems]
-    able = [one for one in needs if not one.problems]
+    problems = [text for need in needs for text in need.problems]
+    able = [need for need in needs if not need.problems]
     change = change and (partly or not problems)
     if change:
-        problems += [text for one in able for text in _carry_out(nvml, one, locks)]
+        problems += [text for need in able for text in _carry_out(nvml, need, locks)]
     return _answer(needs, problems)._replace(
-        changed=change and any(not step.again for one in able for step in one.steps)
+        changed=change and any(not step.again for need in able for step in need.steps)
     )
 
 
@@ -99,20 +99,20 @@ def _clocks(nvml: Nvml, card: Card) -> Any:
 
 
 def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
-    rows = [(one.card.gpu, step) for one in needs for step in one.steps if not step.again]
+    rows = [(need.card.gpu, step) for need in needs for step in need.steps if not step.again]
     return Answer(
         steps=[f"{gpu}: {step.what}: {step.before} -> {step.after}" for gpu, step in rows],
         before="".join(f"{gpu}: {step.what}: {step.before}\n" for gpu, step in rows),
         after="".join(f"{gpu}: {step.what}: {step.after}\n" for gpu, step in rows),
         problems=problems,
-        waiting=[str(one.card.gpu) for one in needs if one.waits and not one.problems],
+        waiting=[str(need.card.gpu) for need in needs if need.waits and not need.problems],
     )
 
 
-def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
+def _carry_out(nvml: Nvml, need: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
     """Change one GPU; returns what failed, and what was not as asked for afterwards."""
-    card, wrong = one.card, []
-    for step in one.steps:
+    card, wrong = need.card, []
+    for step in need.steps:
         try:
             nvml.call(step.call[0], card.handle, *step.call[1:])
         except Failed as failed:
@@ -123,13 +123,13 @@ def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> lis
         if name and not step.again:
             locks.setdefault(card.gpu.address, {})[name] = how
             write_record(locks)
-    missed = _left(nvml, one) if one.steps and not wrong else []
+    missed = _left(nvml, need) if need.steps and not wrong else []
     return wrong + [f"{card.gpu}: {text} after it was set: something else sets it too" for text in missed]
 
 
-def _left(nvml: Nvml, one: plan.Needs) -> list[str]:
-    """What does not read back as it was set. Locked clocks cannot be read."""
-    now: Card | None = next((card for card in cards(nvml) if card.gpu == one.card.gpu), None)
+def _left(nvml: Nvml, need: plan.Needs) -> list[str]:
+    """List the settings that do not read back as they were set. Locked clocks cannot be read."""
+    now: Card | None = next((card for card in cards(nvml) if card.gpu == need.card.gpu), None)
     if now is None:
         return ["the GPU is gone"]
     shown = {
@@ -140,6 +140,6 @@ def _left(nvml: Nvml, one: plan.Needs) -> list[str]:
     }
     return [
         f"{step.what} is {shown[step.what]}, not {step.after},"
-        for step in one.steps
+        for step in need.steps
         if step.what in shown and shown[step.what] != step.after
     ]

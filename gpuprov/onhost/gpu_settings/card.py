@@ -1,4 +1,4 @@
-"""What NVML says of one GPU's settings."""
+"""The settings of one GPU as NVML reports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .wanted import Gpu
 
 GRAPHICS, MEMORY = UINT(0), UINT(2)  # NVML_CLOCK_GRAPHICS, NVML_CLOCK_MEM
 MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
-"""By NVML_COMPUTEMODE_*."""
+"""Names in the order of NVML_COMPUTEMODE_*."""
 LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
 
 
@@ -43,9 +43,9 @@ class Card(NamedTuple):
 
 def cards(nvml: Nvml) -> list[Card]:
     """All GPUs, in the order of their PCI addresses. Raises Failed for one that does not answer."""
-    found = sorted((nvml.address(handle), number) for number, handle in enumerate(nvml.devices()))
+    addresses = sorted((nvml.address(handle), number) for number, handle in enumerate(nvml.devices()))
     handles = nvml.devices()
-    return [card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(found)]
+    return [card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(addresses)]
 
 
 def card(nvml: Nvml, place: int, address: str, handle: Any) -> Card:

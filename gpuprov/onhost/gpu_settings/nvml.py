@@ -55,10 +55,10 @@ class Nvml:
             raise Failed(self.library.nvmlErrorString(number).decode(errors="replace"), number)
 
     def numbers(self, count: int, name: str, *arguments: Any) -> list[int]:
-        """What a function leaves in its last so many arguments."""
-        found = [UINT() for _ in range(count)]
-        self.call(name, *arguments, *(ctypes.byref(one) for one in found))
-        return [one.value for one in found]
+        """Return the values that a function stores in its last `count` arguments."""
+        values = [UINT() for _ in range(count)]
+        self.call(name, *arguments, *(ctypes.byref(value) for value in values))
+        return [value.value for value in values]
 
     def number(self, name: str, *arguments: Any) -> int:
         return self.numbers(1, name, *arguments)[0]
@@ -71,26 +71,26 @@ class Nvml:
         except Failed as failed:
             if failed.number != INSUFFICIENT_SIZE:
                 raise
-        found = (UINT * count.value)()
+        values = (UINT * count.value)()
         if count.value:
-            self.call(name, *arguments, ctypes.byref(count), found)
-        return list(found)[: count.value]
+            self.call(name, *arguments, ctypes.byref(count), values)
+        return list(values)[: count.value]
 
     def text(self, name: str, device: Any) -> str:
-        found = ctypes.create_string_buffer(96)
-        self.call(name, device, found, UINT(96))
-        return found.value.decode(errors="replace")
+        buffer = ctypes.create_string_buffer(96)
+        self.call(name, device, buffer, UINT(96))
+        return buffer.value.decode(errors="replace")
 
     def devices(self) -> list[Any]:
-        found = []
+        handles = []
         for number in range(self.number("DeviceGetCount_v2")):
             handle = HANDLE()
             self.call("DeviceGetHandleByIndex_v2", UINT(number), ctypes.byref(handle))
-            found.append(handle)
-        return found
+            handles.append(handle)
+        return handles
 
     def address(self, device: Any) -> str:
-        """As sysfs writes it."""
+        """Return the PCI address in the format of sysfs."""
         pci = Pci()
         self.call("DeviceGetPciInfo_v3", device, ctypes.byref(pci))
         return f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0"
@@ -99,12 +99,12 @@ class Nvml:
         """Process ids with a CUDA context on the GPU; branch 470 has the function as _v2."""
         newest = hasattr(self.library, "nvmlDeviceGetComputeRunningProcesses_v3")
         for room in (64, 4096):
-            found, count = (Process * room)(), UINT(room)
+            processes, count = (Process * room)(), UINT(room)
             try:
-                self.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), found)
+                self.call("DeviceGetComputeRunningProcesses_v" + "23"[newest], device, ctypes.byref(count), processes)
             except Failed as failed:
                 if failed.number != INSUFFICIENT_SIZE:
                     raise
                 continue
-            return [one.pid for one in list(found)[: count.value]]
+            return [process.pid for process in list(processes)[: count.value]]
         return []

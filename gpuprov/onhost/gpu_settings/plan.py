@@ -1,4 +1,4 @@
-"""What a GPU needs to have its settings, and why it cannot have them. Changes nothing."""
+"""The changes that bring a GPU to its settings, and the reasons why they are impossible. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from .card import MODES, Card
 from .nvml import UINT
 
 Locks = Dict[str, Any]
-"""What this program locked on a GPU since the driver was loaded: "graphics" and "memory", each [least, most] or "default"."""
+"""Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory", each [least, most] or
+"default"."""
 LOCKING = {
     "graphics": ("DeviceSetGpuLockedClocks", "DeviceResetGpuLockedClocks"),
     "memory": ("DeviceSetMemoryLockedClocks", "DeviceResetMemoryLockedClocks"),
@@ -28,7 +29,7 @@ class Step(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Of one GPU. `waits`: its ECC mode changes at the next boot."""
+    """The changes that one GPU needs. `waits`: its ECC mode changes at the next boot."""
 
     card: Card
     steps: list[Step]
@@ -51,35 +52,35 @@ def needs(card: Card, settings: Mapping[str, Any], locks: Locks, clocks: Callabl
             judge(card, settings[name], steps, problems)
     if "application_clocks" in settings:
         _applications(card, settings["application_clocks"], clocks, steps, problems)
-    for name, asked in settings.get("locked_clocks", {}).items():
-        _lock(card, name, asked, locks, clocks, steps, problems)
+    for name, value in settings.get("locked_clocks", {}).items():
+        _lock(card, name, value, locks, clocks, steps, problems)
     waits = _ecc(card, settings["ecc"] == "enabled", steps, problems) if "ecc" in settings else False
     return Needs(card, steps, [f"{card.gpu}: {text}" for text in problems], waits)
 
 
-def _mode(card: Card, asked: str, steps: list[Step], problems: list[str]) -> None:
+def _mode(card: Card, mode: str, steps: list[Step], problems: list[str]) -> None:
     if card.mig:
-        if asked != "default":
-            problems.append(f"compute_mode is {asked}, and a GPU in MIG mode takes default only; leave it out")
-    elif card.mode != asked:
-        if card.computing and asked != "default":
+        if mode != "default":
+            problems.append(f"compute_mode is {mode}, and a GPU in MIG mode takes default only; leave it out")
+    elif card.mode != mode:
+        if card.computing and mode != "default":
             pids = " ".join(str(pid) for pid in card.computing)
             problems.append(
-                f"compute_mode {asked} would keep processes out that compute here (pid {pids}); end them first"
+                f"compute_mode {mode} would keep processes out that compute here (pid {pids}); end them first"
             )
-        steps.append(Step("compute mode", card.mode, asked, ("DeviceSetComputeMode", UINT(MODES.index(asked)))))
+        steps.append(Step("compute mode", card.mode, mode, ("DeviceSetComputeMode", UINT(MODES.index(mode)))))
 
 
 def watts(milliwatts: int) -> str:
     return f"{milliwatts / 1000:g} W"
 
 
-def _power(card: Card, asked: Any, steps: list[Step], problems: list[str]) -> None:
+def _power(card: Card, value: Any, steps: list[Step], problems: list[str]) -> None:
     power = card.power
     if power is None:
         problems.append("it has no power limit that can be set; leave power_limit out")
         return
-    limit = power.default if asked == "default" else int(asked) * 1000
+    limit = power.default if value == "default" else int(value) * 1000
     if not power.least <= limit <= power.most:
         problems.append(f"power_limit is {watts(limit)}; allowed: {watts(power.least)} to {watts(power.most)}")
     if power.limit != limit:
@@ -87,23 +88,23 @@ def _power(card: Card, asked: Any, steps: list[Step], problems: list[str]) -> No
         steps.append(Step("power limit", watts(power.limit), watts(limit), call))
 
 
-def _applications(card: Card, asked: Any, clocks: Callable[[], Clocks], steps: list[Step], problems: list[str]) -> None:
+def _applications(card: Card, value: Any, clocks: Callable[[], Clocks], steps: list[Step], problems: list[str]) -> None:
     if card.applications is None:
         problems.append(f"it has no application clocks ({card.no_applications}); take locked_clocks in their place")
         return
-    wanted = card.defaults if asked == "default" else (int(asked["memory"]), int(asked["graphics"]))
-    if wanted == card.applications or wanted is None:
+    desired = card.defaults if value == "default" else (int(value["memory"]), int(value["graphics"]))
+    if desired == card.applications or desired is None:
         return
     known = clocks()
-    if wanted[0] not in known.memory:
-        problems.append(f"application_clocks.memory is {wanted[0]} MHz; allowed: {listed(known.memory)}")
-    elif wanted[1] not in known.graphics(wanted[0]):
-        allowed = listed(known.graphics(wanted[0]))
-        problems.append(f"application_clocks.graphics is {wanted[1]} MHz; allowed with {wanted[0]}: {allowed}")
-    call: tuple[Any, ...] = ("DeviceSetApplicationsClocks", UINT(wanted[0]), UINT(wanted[1]))
-    if asked == "default":
+    if desired[0] not in known.memory:
+        problems.append(f"application_clocks.memory is {desired[0]} MHz; allowed: {listed(known.memory)}")
+    elif desired[1] not in known.graphics(desired[0]):
+        allowed = listed(known.graphics(desired[0]))
+        problems.append(f"application_clocks.graphics is {desired[1]} MHz; allowed with {desired[0]}: {allowed}")
+    call: tuple[Any, ...] = ("DeviceSetApplicationsClocks", UINT(desired[0]), UINT(desired[1]))
+    if value == "default":
         call = ("DeviceResetApplicationsClocks",)
-    steps.append(Step("application clocks", pair(card.applications), pair(wanted), call))
+    steps.append(Step("application clocks", pair(card.applications), pair(desired), call))
 
 
 def pair(clocks: tuple[int, int]) -> str:
@@ -115,13 +116,13 @@ def listed(clocks: Sequence[int]) -> str:
     ordered = sorted(clocks)
     if len(ordered) > 6:
         return f"{len(ordered)} clocks from {ordered[0]} to {ordered[-1]} MHz (nvidia-smi -q -d SUPPORTED_CLOCKS)"
-    return ", ".join(f"{one} MHz" for one in ordered) or "none: this GPU lists no clocks"
+    return ", ".join(f"{clock} MHz" for clock in ordered) or "none: this GPU lists no clocks"
 
 
 def _lock(
     card: Card,
     name: str,
-    asked: Any,
+    value: Any,
     locks: Locks,
     clocks: Callable[[], Clocks],
     steps: list[Step],
@@ -130,16 +131,20 @@ def _lock(
     to_set, to_reset = LOCKING[name]
     before = "unknown" if name not in locks else span(locks[name])
     what = f"locked {name} clocks"
-    if asked == "default":
-        steps.append(Step(what, before, asked, (to_reset,), (name, asked), again=locks.get(name) == asked))
+    if value == "default":
+        steps.append(Step(what, before, value, (to_reset,), (name, value), again=locks.get(name) == value))
         return
-    least, most = (int(one) for one in asked)
+    least, most = (int(number) for number in value)
     known = clocks()
-    there = known.memory if name == "memory" else [one for clock in known.memory for one in known.graphics(clock)]
-    wrong = [one for one in (least, most) if there and not min(there) <= one <= max(there)]
-    wrong += [one for one in (least, most) if name == "memory" and there and one not in there and one not in wrong]
+    allowed = (
+        known.memory if name == "memory" else [graphics for clock in known.memory for graphics in known.graphics(clock)]
+    )
+    wrong = [limit for limit in (least, most) if allowed and not min(allowed) <= limit <= max(allowed)]
+    wrong += [
+        limit for limit in (least, most) if name == "memory" and allowed and limit not in allowed and limit not in wrong
+    ]
     if wrong:
-        problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {listed(sorted({*there}))}")
+        problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {listed(sorted({*allowed}))}")
     now = card.clocks[0 if name == "graphics" else 1]
     again = locks.get(name) == [least, most] and (now is None or now <= most)
     call = (to_set, UINT(least), UINT(most))
@@ -150,13 +155,13 @@ def span(lock: Any) -> str:
     return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
 
 
-def _ecc(card: Card, asked: bool, steps: list[Step], problems: list[str]) -> bool:
-    """Whether the mode that is asked for waits for a boot."""
+def _ecc(card: Card, enabled: bool, steps: list[Step], problems: list[str]) -> bool:
+    """Plan the ECC mode; return whether the requested mode waits for a boot."""
     words = ("disabled", "enabled")
     if card.ecc is None:
         problems.append("it has no ECC mode that can be set; leave ecc out")
         return False
-    if card.ecc[1] != asked:
-        call = ("DeviceSetEccMode", UINT(asked))
-        steps.append(Step("ECC mode after the next boot", words[card.ecc[1]], words[asked], call))
-    return card.ecc[0] != asked
+    if card.ecc[1] != enabled:
+        call = ("DeviceSetEccMode", UINT(enabled))
+        steps.append(Step("ECC mode after the next boot", words[card.ecc[1]], words[enabled], call))
+    return card.ecc[0] != enabled

@@ -1,8 +1,10 @@
-"""What a host's configuration asks of each GPU, and how GPUs are named in it. Pure: checks on the controller use it too.
+"""The settings that a host's configuration requests for each GPU, and the GPUs' names in it. Pure: checks on the
+controller use it too.
 
-A configuration is {"version": 1, "all": settings, "per_gpu": [{"gpus": "all" or names, "settings": settings}]}. Settings are
-{"ecc": "enabled", "power_limit": 500, "application_clocks": {"memory": 2619, "graphics": 1980}, "locked_clocks": {"graphics":
-[1200, 1980], "memory": "default"}, "compute_mode": "prohibited"}; limits and clocks may be "default". What is absent is left alone.
+A configuration is {"version": 1, "all": settings, "per_gpu": [{"gpus": "all" or names, "settings": settings}]}.
+Settings are {"ecc": "enabled", "power_limit": 500, "application_clocks": {"memory": 2619, "graphics": 1980},
+"locked_clocks": {"graphics": [1200, 1980], "memory": "default"}, "compute_mode": "prohibited"}; limits and clocks may
+be "default". Settings that are absent are left alone.
 """
 
 from __future__ import annotations
@@ -35,18 +37,20 @@ def canonical(name: Name) -> str:
     text = str(name)
     if re.fullmatch("[0-9]+", text):
         return str(int(text))
-    found = ADDRESS.fullmatch(text)
-    return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else text
+    match = ADDRESS.fullmatch(text)
+    return f"{int(match[1] or '0', 16):04x}:{match[2].lower()}" if match else text
 
 
 def is_named(name: Name, gpu: Gpu) -> bool:
-    """Whether a name is this GPU: its number, its PCI address in any usual form, or the beginning of its UUID."""
-    wanted = canonical(name)
-    return wanted in (str(gpu.number), gpu.address) or (wanted.startswith("GPU-") and gpu.uuid.startswith(wanted))
+    """Return whether a name is this GPU: its number, its PCI address in any usual form, or the beginning of its
+    UUID."""
+    address = canonical(name)
+    return address in (str(gpu.number), gpu.address) or (address.startswith("GPU-") and gpu.uuid.startswith(address))
 
 
 def targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
-    """By number, what each GPU that anything is asked of is to have: of two entries, the later one. Raises WantedError."""
+    """Return the settings of each GPU that any are requested for, by number; of two entries the later wins. Raises
+    WantedError."""
     found: dict[int, Settings] = {gpu.number: _merged({}, config["all"]) for gpu in gpus}
     for entry in config["per_gpu"]:
         chosen = list(gpus)
@@ -61,8 +65,8 @@ def targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Setting
 def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
     strange = [str(name) for name in names if not any(is_named(name, gpu) for gpu in gpus)]
     if strange:
-        there = ", ".join(f"{gpu.number} {gpu.address}" for gpu in gpus) or "none"
-        raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {there}")
+        known = ", ".join(f"{gpu.number} {gpu.address}" for gpu in gpus) or "none"
+        raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {known}")
 
 
 def _merged(before: Settings, more: Mapping[str, Any]) -> Settings:

@@ -61,7 +61,7 @@ def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml
 def bound_gpus() -> list[str]:
     """The GPUs that the driver has found, by address, without those that it was told to leave out (NVreg_ExcludedGpus)."""
     folder = os.path.join(mig_users.ROOT, "proc/driver/nvidia/gpus")
-    found = []
+    gpus = []
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         try:
             with open(os.path.join(folder, address, "information"), encoding="utf-8", errors="replace") as file:
@@ -69,29 +69,29 @@ def bound_gpus() -> list[str]:
         except OSError:
             excluded = None
         if not excluded:
-            found.append(address)
-    return found
+            gpus.append(address)
+    return gpus
 
 
 def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
     """The answer to one command. Raises Refused."""
-    wanted = {} if options.command == "state" else load(options.wanted)
+    config = {} if options.command == "state" else load(options.wanted)
     nvml, failed = opened(load(options.models), options.wait, binding), Refused
     try:
         if options.command == "state":
             cards = nvml.cards()
             return state(cards, mig_users.users(nvml, cards))
-        judged = Judged(nvml, wanted, options.services)
-        answer = judged.answer()
+        plan = Judged(nvml, config, options.services)
+        answer = plan.answer()
         if options.command == "plan" or not answer["changed"]:
             return answer
         if answer["problem"]:
             return {**answer, "changed": False}
         failed = Broken
-        problem = carry_out(nvml, judged, options.services, may_reset=options.may_reset)
-        left = Judged(nvml, wanted, options.services).answer()["steps"]
-        if left and not problem:
-            problem = f"the driver did not do all that it was asked; still to do: {'; '.join(left)}"
+        problem = carry_out(nvml, plan, options.services, may_reset=options.may_reset)
+        remaining = Judged(nvml, config, options.services).answer()["steps"]
+        if remaining and not problem:
+            problem = f"the driver did not do all that it was asked; still to do: {'; '.join(remaining)}"
         return {**answer, "problem": problem}
     except nvml.error as error:
         raise failed(f"NVML: {error}; nvidia-smi, and dmesg | grep NVRM, say more") from error

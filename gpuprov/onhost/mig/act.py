@@ -20,7 +20,7 @@ Users = Callable[[Card], Sequence[User]]
 
 
 class Failed(Exception):
-    """What could not be done, in one line with the way out."""
+    """The failed operation, in one line with the fix."""
 
 
 class Waits(Failed):
@@ -30,9 +30,9 @@ class Waits(Failed):
 def clear(nvml: Nvml, change: Change) -> None:
     """Destroy what must go. Raises Failed for what the driver does not let go."""
     handle = nvml.handle(change.card)
-    gone = {(one.id, compute.id) for one in change.destroy for compute in one.compute}
-    known = {one.id: one for one in change.card.instances}
-    for gi in sorted({gi for gi, _ in [*change.cut, *gone]} | {one.id for one in change.destroy}):
+    gone = {(instance.id, compute.id) for instance in change.destroy for compute in instance.compute}
+    known = {instance.id: instance for instance in change.card.instances}
+    for gi in sorted({gi for gi, _ in [*change.cut, *gone]} | {instance.id for instance in change.destroy}):
         instance = nvml.lib.nvmlDeviceGetGpuInstanceById(handle, gi)
         try:
             for compute, made in list(nvml.computes(instance)):
@@ -46,25 +46,25 @@ def clear(nvml: Nvml, change: Change) -> None:
 
 def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
     """Set the MIG mode and have it in force. Raises Failed where it cannot be, and Waits where a reboot does it."""
-    said = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
+    status = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
     word = "enabled" if enabled else "disabled"
     if nvml.card(card.gpu.address).current == int(enabled):
         return
     # What NVML says of a GPU that a virtual machine may not reset:
     # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
-    if said == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
+    if status == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
         raise Waits(
             f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then "
             "apply again"
         )
-    if said != nvml.lib.NVML_ERROR_IN_USE and may_reset:
+    if status != nvml.lib.NVML_ERROR_IN_USE and may_reset:
         reset(nvml, card)
         if nvml.card(card.gpu.address).current == int(enabled):
             return
     names = ", ".join(str(user) for user in users(card)) or "a client that has no process here"
     nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), card.current)
     raise Failed(
-        f"{card}: MIG mode cannot be {word}: {nvml.said(said)}; it is used by {names}; stop that, then apply again"
+        f"{card}: MIG mode cannot be {word}: {nvml.said(status)}; it is used by {names}; stop that, then apply again"
     )
 
 
@@ -116,7 +116,7 @@ def make(nvml: Nvml, change: Change) -> None:
 
 def spot(places: Sequence[Any], place: mig_fit.Placed) -> Any:
     """NVML's own placement with this start."""
-    return next(one for one in places if one.start == place.start)
+    return next(offered for offered in places if offered.start == place.start)
 
 
 def _cut_up(nvml: Nvml, card: Card, instance: Any, name: str, sizes: Sequence[int]) -> None:
@@ -125,7 +125,7 @@ def _cut_up(nvml: Nvml, card: Card, instance: Any, name: str, sizes: Sequence[in
         kinds.setdefault(kind.sliceCount, kind.id)
     for size in sizes:
         if size not in kinds:
-            has = ", ".join(f"{one}c" for one in sorted(kinds))
+            has = ", ".join(f"{kind}c" for kind in sorted(kinds))
             raise Failed(f"{card}: {name} has no compute instance of {size} slices; it has: {has}")
         try:
             nvml.lib.nvmlGpuInstanceCreateComputeInstance(instance, kinds[size])

@@ -14,9 +14,9 @@ from .state import Card, User, named
 
 
 class Refused(Exception):
-    """Why it cannot be, in one line with the way out.
+    """The reason why the layout is impossible, in one line with the fix.
 
-    `midway`: something was changed before that was known. `reboot`: the way out is a reboot, whose boot unit goes on from there.
+    `midway`: something was changed before that was known. `reboot`: the fix is a reboot, whose boot unit continues.
     """
 
     midway = reboot = False
@@ -29,11 +29,12 @@ class Broken(Refused):
 
 
 class Judged:
-    """What every GPU needs, who is in the way, and why it cannot be. `services`: units that may be stopped for it."""
+    """The changes that every GPU needs, the processes in the way, and the reason why it is impossible. `services`:
+    units that may be stopped for it."""
 
-    def __init__(self, nvml: Nvml, wanted: Mapping[str, Any], services: Sequence[str]) -> None:
+    def __init__(self, nvml: Nvml, config: Mapping[str, Any], services: Sequence[str]) -> None:
         self.cards = nvml.cards()
-        self.targets = targets(wanted, self.cards)
+        self.targets = targets(config, self.cards)
         users = mig_users.users(nvml, self.cards)
         strangers = [user for user in users if not mine(user.unit, services)]
         named_cards = [card for card in self.cards if card.gpu.index in self.targets]
@@ -42,7 +43,7 @@ class Judged:
         for change in self.changes:
             why.setdefault(change.problem, []).append(str(change.card))
         self.problems = [f"{', '.join(cards)}: {text}" for text, cards in why.items() if text]
-        in_way = [f"{one.card}: {user}" for one in self.changes for user in strangers if one.concerns(user)]
+        in_way = [f"{change.card}: {user}" for change in self.changes for user in strangers if change.concerns(user)]
         self.in_use = [] if self.problems else list(dict.fromkeys(in_way))
         if self.in_use:
             self.problems = [
@@ -50,7 +51,7 @@ class Judged:
             ]
         changing = {change.card.gpu.index for change in self.changes if change.anything}
         beside = [user for user in users if user.gpu in changing]
-        taken = [user for user in users if any(one.concerns(user) for one in self.changes)]
+        taken = [user for user in users if any(change.concerns(user) for change in self.changes)]
         self.services = sorted({user.unit for user in taken if mine(user.unit, services)})
         self.beside = sorted({user.unit for user in beside if mine(user.unit, services)} - {*self.services})
         computing = {user.pid for user in strangers if user.computes}
@@ -58,7 +59,8 @@ class Judged:
         self.nodes = mig_act.missing_nodes(self.cards)
 
     def answer(self) -> dict[str, Any]:
-        """As JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute, but will not see it."""
+        """Return the answer as JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute
+        and will not see the change."""
         judged = not any(change.problem for change in self.changes)
         steps = [step for change in self.changes for step in change.steps()] if judged else []
         if self.nodes and judged and not steps:
@@ -69,7 +71,7 @@ class Judged:
             "steps": steps,
             "problem": "; ".join(self.problems),
             "in_use": self.in_use,
-            "resets": [one.card.gpu.address for one in self.changes if one.switches and one.card.resets],
+            "resets": [change.card.gpu.address for change in self.changes if change.switches and change.card.resets],
             "services": self.services,
             "beside": self.beside,
             "watching": self.watching,
@@ -77,14 +79,14 @@ class Judged:
 
 
 def mine(unit: str, services: Sequence[str]) -> bool:
-    """Whether a unit is one of the services, which may be patterns ("gpuprov-mps*.service")."""
+    """Return whether a unit is one of the services, which may be patterns ("gpuprov-mps*.service")."""
     return any(fnmatch.fnmatchcase(unit, pattern) for pattern in services)
 
 
-def targets(wanted: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
-    """By index, what each GPU should be."""
+def targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
+    """Return the desired state of each GPU, by index."""
     try:
-        entries = mig_layout.normalise(wanted["mode"], wanted["layout"], wanted["mig_parted"])
+        entries = mig_layout.normalise(config["mode"], config["layout"], config["mig_parted"])
         return mig_layout.targets(entries, [card.gpu for card in cards])
     except mig_layout.LayoutError as error:
         raise Refused(f"mig: {error}") from error
@@ -128,7 +130,12 @@ def told(card: Card) -> list[str]:
     """A GPU with MIG in one line; none for another."""
     if not card.gpu.capable:
         return []
-    has = ", ".join(named(one.profile, one.start, one.slices, one.sizes) for one in card.instances) or "no instances"
+    has = (
+        ", ".join(
+            named(instance.profile, instance.start, instance.slices, instance.sizes) for instance in card.instances
+        )
+        or "no instances"
+    )
     pending = "" if card.current == card.pending else f", {'enabled' if card.pending else 'disabled'} pending"
     return [f"GPU {card.gpu.index} {f'MIG with {has}' if card.current else 'without MIG'}{pending}"]
 
@@ -137,7 +144,10 @@ def state(cards: Iterable[Card], users: Sequence[User], complaint: str | None = 
     """All that is known, as JSON."""
     shown = []
     for card in cards:
-        instances = [{**one._asdict(), "compute": [part._asdict() for part in one.compute]} for one in card.instances]
+        instances = [
+            {**instance._asdict(), "compute": [part._asdict() for part in instance.compute]}
+            for instance in card.instances
+        ]
         mode = {"current": bool(card.current), "pending": bool(card.pending), "resets": card.resets}
         using = [user._asdict() for user in users if user.gpu == card.gpu.index]
         shown.append({**card.gpu._asdict(), **mode, "instances": instances, "users": using})

@@ -1,7 +1,7 @@
-"""Where MIG instances fit on a GPU. Standard library only, Python 3.8: hosts carry this file too.
+"""Placement of MIG instances on a GPU. Standard library only, Python 3.8: hosts carry this file too.
 
-A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Whether a set of instances
-fits is therefore a search over places; the sum of their slices does not tell: two 3g fill a GPU of seven compute slices.
+A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Whether a set of instances fits
+is therefore a search over placements; the sum of slices does not decide: two 3g fill a GPU of seven compute slices.
 """
 
 from __future__ import annotations
@@ -51,40 +51,40 @@ class Fit(NamedTuple):
 def fit(
     profiles: Sequence[Profile],
     grid: int,
-    wanted: Sequence[Any],
+    target: Sequence[Any],
     present: Sequence[Any] = (),
     fixed: Sequence[Any] = (),
 ) -> Fit:
-    """Where the wanted instances (mig_layout.Instance) fit on a GPU with `grid` memory slices.
+    """Place the wanted instances (mig_layout.Instance) on a GPU with `grid` memory slices.
 
-    Instances that are `fixed` stay: one is the wanted instance of its profile (and compute instances, where it tells them),
-    or else its slices are taken. Of the `present` (Placed, or Instance) as many stay as can. Then: the most room for more.
+    Instances that are `fixed` stay: each is the wanted instance of its profile (and compute instances, if it has them), or else its
+    slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room for more.
     """
     known = {profile.name: profile for profile in profiles}
-    reason = _single_reason(known, wanted)
+    reason = _single_reason(known, target)
     if reason:
         return Fit((), reason)
-    reason = count_reason(known, wanted)
-    starts = None if reason else _search(known, grid, wanted, present, fixed)
+    reason = count_reason(known, target)
+    starts = None if reason else _search(known, grid, target, present, fixed)
     if starts is None:
-        reason = reason or slices_reason(known, grid, wanted) or _placing_reason(known, grid, wanted, fixed)
-        return Fit((), reason, _nearest(known, grid, wanted, fixed) if known else ())
-    placed = tuple(Placed(one.profile, starts[n]) for n, one in enumerate(wanted))
+        reason = reason or slices_reason(known, grid, target) or _placing_reason(known, grid, target, fixed)
+        return Fit((), reason, _nearest(known, grid, target, fixed) if known else ())
+    placed = tuple(Placed(item.profile, starts[n]) for n, item in enumerate(target))
     order = sorted(range(len(placed)), key=lambda n: (-known[placed[n].profile].size, placed[n].start))
     return Fit(placed, "", (), tuple(order))
 
 
 def layouts(profiles: Sequence[Profile], grid: int) -> list[tuple[Placed, ...]]:
     """Every set of instances to which none can be added, each with one placement; fewest instances first."""
-    names = [profile.name for profile in sorted(profiles, key=lambda one: (-one.slices, -one.size, one.name))]
+    names = [profile.name for profile in sorted(profiles, key=lambda p: (-p.slices, -p.size, p.name))]
     known = {profile.name: profile for profile in profiles}
-    found = _sets([known[name] for name in names], grid)
+    sets = _sets([known[name] for name in names], grid)
 
     def grows(counts: tuple[int, ...]) -> bool:
-        return any(counts[:n] + (counts[n] + 1,) + counts[n + 1 :] in found for n in range(len(names)))
+        return any(counts[:n] + (counts[n] + 1,) + counts[n + 1 :] in sets for n in range(len(names)))
 
-    maximal = [(counts, places) for counts, places in found.items() if any(counts) and not grows(counts)]
-    maximal.sort(key=lambda one: (sum(one[0]), [-count for count in one[0]]))
+    maximal = [(counts, places) for counts, places in sets.items() if any(counts) and not grows(counts)]
+    maximal.sort(key=lambda item: (sum(item[0]), [-count for count in item[0]]))
     return [tuple(Placed(names[n], start) for start, n in sorted(places)) for _, places in maximal]
 
 
@@ -98,20 +98,20 @@ def _sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple
     none = (0,) * len(profiles)
     after: list[dict[tuple[int, ...], tuple[tuple[int, int], ...]]] = [{} for _ in range(grid)] + [{none: ()}]
     for slice_ in reversed(range(grid)):
-        here = after[slice_]
+        options = after[slice_]
         for n, profile in enumerate(profiles):
             if slice_ in profile.starts and slice_ + profile.size <= grid:
                 for counts, places in after[slice_ + profile.size].items():
                     more = counts[:n] + (counts[n] + 1,) + counts[n + 1 :]
-                    if more not in here and _allowed(profiles, more):
-                        here[more] = ((slice_, n), *places)
+                    if more not in options and _allowed(profiles, more):
+                        options[more] = ((slice_, n), *places)
         for counts, places in after[slice_ + 1].items():
-            here.setdefault(counts, places)
+            options.setdefault(counts, places)
     return after[0]
 
 
 def _allowed(profiles: Sequence[Profile], counts: Sequence[int]) -> bool:
-    """Whether so many of each are allowed, wherever they are."""
+    """Return whether this many of each profile are allowed, wherever they are."""
     used = [(profile, counts[n]) for n, profile in enumerate(profiles) if counts[n]]
     one_media = sum(count for profile, count in used if profile.media) <= 1
     return one_media and all(count <= p.max_count for p, count in used) and not _all_media(p.name for p, _ in used)
@@ -119,29 +119,29 @@ def _allowed(profiles: Sequence[Profile], counts: Sequence[int]) -> bool:
 
 def _all_media(names: Iterable[str]) -> list[str]:
     """The profiles that are in the way of one that takes all media engines."""
-    found = sorted(names, key=lambda name: not name.endswith(ALL_MEDIA))
-    return [one for one in found if found[0].endswith(ALL_MEDIA) and not one.endswith((ALL_MEDIA, NO_MEDIA))]
+    ordered = sorted(names, key=lambda name: not name.endswith(ALL_MEDIA))
+    return [name for name in ordered if ordered[0].endswith(ALL_MEDIA) and not name.endswith((ALL_MEDIA, NO_MEDIA))]
 
 
 def _search(
-    known: Mapping[str, Profile], grid: int, wanted: Sequence[Any], present: Sequence[Any], fixed: Sequence[Any]
+    known: Mapping[str, Profile], grid: int, target: Sequence[Any], present: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[int, ...] | None:
     """The best start for each of the wanted, the first of the best; None where there is none."""
-    stays = {(one.profile, one.start): getattr(one, "compute", None) for one in fixed}
-    there = {**{(one.profile, one.start): getattr(one, "compute", None) for one in present}, **stays}
+    stays = {(item.profile, item.start): getattr(item, "compute", None) for item in fixed}
+    existing = {**{(item.profile, item.start): getattr(item, "compute", None) for item in present}, **stays}
     best: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    for starts in _placements(known, grid, wanted, stays):
-        mine = [(one.profile, starts[n]) for n, one in enumerate(wanted)]
-        left = [place for place in stays if place not in mine]
-        names = Counter(name for name, _ in [*mine, *left] if name in known)
-        if left and not _allowed([known[name] for name in names], list(names.values())):
+    for starts in _placements(known, grid, target, stays):
+        placed = [(item.profile, starts[n]) for n, item in enumerate(target)]
+        displaced = [place for place in stays if place not in placed]
+        names = Counter(name for name, _ in [*placed, *displaced] if name in known)
+        if displaced and not _allowed([known[name] for name in names], list(names.values())):
             continue
-        taken = sum(_mask(known, place) for place in [*mine, *left])
-        exact = [place for n, place in enumerate(mine) if there.get(place) == wanted[n].compute]
+        taken = sum(_mask(known, place) for place in [*placed, *displaced])
+        exact = [place for n, place in enumerate(placed) if existing.get(place) == target[n].compute]
         score = (
-            sum(place in stays for place in mine),
+            sum(place in stays for place in placed),
             sum(place in stays for place in exact),
-            sum(place in there for place in mine),
+            sum(place in existing for place in placed),
             len(exact),
             sum(p.slices for p in known.values() for start in p.starts if not taken & _mask(known, (p.name, start))),
         )
@@ -155,24 +155,24 @@ def _mask(known: Mapping[str, Profile], place: tuple[str, int | None]) -> int:
 
 
 def _placements(
-    known: Mapping[str, Profile], grid: int, wanted: Sequence[Any], stays: Mapping[tuple[str, int | None], Any]
+    known: Mapping[str, Profile], grid: int, target: Sequence[Any], stays: Mapping[tuple[str, int | None], Any]
 ) -> Iterator[tuple[int, ...]]:
     """Every way to place the wanted without overlap; those that are alike are placed in one order only."""
-    blocked = sum(_mask(known, one) for one in stays)
-    kinds = [(one.profile, -1 if one.start is None else one.start, one.compute) for one in wanted]
-    todo = sorted(range(len(wanted)), key=lambda n: (-known[wanted[n].profile].size, kinds[n], n))
-    starts = [-1] * len(wanted)
+    blocked = sum(_mask(known, kept) for kept in stays)
+    kinds = [(item.profile, -1 if item.start is None else item.start, item.compute) for item in target]
+    todo = sorted(range(len(target)), key=lambda n: (-known[target[n].profile].size, kinds[n], n))
+    starts = [-1] * len(target)
 
     def place(at: int, taken: int) -> Iterator[tuple[int, ...]]:
         if at == len(todo):
             yield tuple(starts)
             return
-        n, one, profile = todo[at], wanted[todo[at]], known[wanted[todo[at]].profile]
+        n, item, profile = todo[at], target[todo[at]], known[target[todo[at]].profile]
         alike = at > 0 and kinds[todo[at - 1]] == kinds[n]
         for start in profile.starts:
             mask = _mask(known, (profile.name, start))
             free = (profile.name, start) in stays or not mask & blocked
-            turn = one.start in (None, start) and not (alike and start < starts[todo[at - 1]])
+            turn = item.start in (None, start) and not (alike and start < starts[todo[at - 1]])
             if free and turn and not mask & taken and mask < 1 << grid:
                 starts[n] = start
                 yield from place(at + 1, taken | mask)
@@ -180,26 +180,26 @@ def _placements(
     yield from place(0, 0)
 
 
-def _single_reason(known: Mapping[str, Profile], wanted: Sequence[Any]) -> str:
-    """What is wrong with one instance by itself, apart from its profile's name."""
-    for one in wanted:
-        slices, starts = (known[one.profile].slices, known[one.profile].starts) if one.profile in known else (0, ())
+def _single_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
+    """Return the problem with a single instance, apart from its profile's name."""
+    for item in target:
+        slices, starts = (known[item.profile].slices, known[item.profile].starts) if item.profile in known else (0, ())
         sizes = COMPUTE_SIZES.get(slices, tuple(range(1, slices + 1)))
-        odd = [size for size in one.compute if slices and size not in sizes]
+        odd = [size for size in item.compute if slices and size not in sizes]
         if odd:
             allowed = ", ".join(f"{size}c" for size in sizes)
-            return f"{one.profile} has no compute instance of {odd[0]} slices; it has {allowed}"
-        if slices and sum(one.compute) > slices:
-            asked = " + ".join(f"{size}c" for size in one.compute)
-            return f"{asked} is {sum(one.compute)} compute slices; {one.profile} has {slices}"
-        if starts and one.start is not None and one.start not in starts:
-            return f"{one.profile} cannot start at memory slice {one.start}; it starts at {_or(starts)}"
+            return f"{item.profile} has no compute instance of {odd[0]} slices; it has {allowed}"
+        if slices and sum(item.compute) > slices:
+            parts = " + ".join(f"{size}c" for size in item.compute)
+            return f"{parts} is {sum(item.compute)} compute slices; {item.profile} has {slices}"
+        if starts and item.start is not None and item.start not in starts:
+            return f"{item.profile} cannot start at memory slice {item.start}; it starts at {_or(starts)}"
     return ""
 
 
-def count_reason(known: Mapping[str, Profile], wanted: Sequence[Any]) -> str:
-    """Why the wanted cannot be, wherever they are: names, counts, media; empty: that does not tell."""
-    counts = Counter(one.profile for one in wanted)
+def count_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
+    """Return why the wanted instances are impossible wherever they are: names, counts, media; "" if these do not decide."""
+    counts = Counter(item.profile for item in target)
     for name, count in counts.items():
         if name not in known:
             return f"there is no profile {name} on this GPU; there are {', '.join(known)}"
@@ -213,9 +213,9 @@ def count_reason(known: Mapping[str, Profile], wanted: Sequence[Any]) -> str:
     return ""
 
 
-def slices_reason(known: Mapping[str, Profile], grid: int, wanted: Sequence[Any]) -> str:
-    """Of which slices there are too few; empty: of none."""
-    counts = Counter(one.profile for one in wanted)
+def slices_reason(known: Mapping[str, Profile], grid: int, target: Sequence[Any]) -> str:
+    """Return which kind of slices there are too few of; "" if none."""
+    counts = Counter(item.profile for item in target)
     limits = (("memory", grid), ("compute", max(profile.slices for profile in known.values())))
     for n, (kind, limit) in enumerate(limits):
         needed = {name: count * (known[name].size, known[name].slices)[n] for name, count in counts.items()}
@@ -225,17 +225,17 @@ def slices_reason(known: Mapping[str, Profile], grid: int, wanted: Sequence[Any]
     return ""
 
 
-def _placing_reason(known: Mapping[str, Profile], grid: int, wanted: Sequence[Any], fixed: Sequence[Any]) -> str:
-    """Why they cannot be placed: the fewest of them that have no placement, and where each may start."""
-    core, places = list(wanted), []
-    for n in reversed(range(len(wanted))):
+def _placing_reason(known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]) -> str:
+    """Return why the instances cannot be placed: the fewest of them that have no placement, and the allowed starts of each."""
+    core, places = list(target), []
+    for n in reversed(range(len(target))):
         if _search(known, grid, core[:n] + core[n + 1 :], (), fixed) is None:
             del core[n]
-    for one in {(one.profile, one.start): one for one in core}.values():
-        starts = _or(known[one.profile].starts) if one.start is None else f"{one.start}, where it is wanted"
-        places.append(f"{one.profile} takes {known[one.profile].size} memory slices from {starts}")
-    places += [f"{one.profile} at {one.start} is in use and stays" for one in fixed]
-    return f"{named(one.profile for one in core)} cannot be placed: {'; '.join(places)}"
+    for item in {(item.profile, item.start): item for item in core}.values():
+        starts = _or(known[item.profile].starts) if item.start is None else f"{item.start}, where it is wanted"
+        places.append(f"{item.profile} takes {known[item.profile].size} memory slices from {starts}")
+    places += [f"{item.profile} at {item.start} is in use and stays" for item in fixed]
+    return f"{named(item.profile for item in core)} cannot be placed: {'; '.join(places)}"
 
 
 def _or(starts: Sequence[int]) -> str:
@@ -244,10 +244,10 @@ def _or(starts: Sequence[int]) -> str:
 
 
 def _nearest(
-    known: Mapping[str, Profile], grid: int, wanted: Sequence[Any], fixed: Sequence[Any]
+    known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[tuple[str, ...], ...]:
     """Sets of profiles that fit: the wanted without the fewest of them, and as many with the fewest made smaller."""
-    like = Counter(_like(known, one.profile) for one in wanted)
+    like = Counter(_like(known, item.profile) for item in target)
     kinds = {_kind_of(name) for name in like} | {""}
     limit = _weight(known, like)
     fewer, smaller = [], []
@@ -261,19 +261,19 @@ def _nearest(
             smaller.append((score, found))
     result: list[Counter[str]] = []
     for sets, most in ((fewer, 1), (smaller, 2), (fewer, 3)):
-        for _, found in sorted(sets, key=lambda one: one[0], reverse=True):
+        for _, found in sorted(sets, key=lambda item: item[0], reverse=True):
             new = found and all(found - other for other in result) and result[:1] != [like]
             free = [_Free(name) for name in found.elements()]
             if new and len(result) < most and _search(known, grid, free, (), fixed) is not None:
                 result.append(found)
-    largest = {name: (-one.size, -one.slices, name) for name, one in known.items()}
+    largest = {name: (-profile.size, -profile.slices, name) for name, profile in known.items()}
     return tuple(tuple(sorted(found.elements(), key=largest.__getitem__)) for found in result)
 
 
 def _weight(known: Mapping[str, Profile], names: Counter[str]) -> tuple[int, int, int]:
-    """How many they are, their compute slices and their memory slices."""
+    """Return the number of instances, their compute slices and their memory slices."""
     each = [known[name] for name in names.elements()]
-    return len(each), sum(one.slices for one in each), sum(one.size for one in each)
+    return len(each), sum(profile.slices for profile in each), sum(profile.size for profile in each)
 
 
 class _Free(NamedTuple):
@@ -293,8 +293,8 @@ def _like(known: Mapping[str, Profile], name: str) -> str:
     def numbers(text: str) -> list[int]:
         return [*map(int, re.findall(r"\d+", text)), 0, 0]
 
-    def far(one: Profile) -> tuple[int, bool, int]:
-        memory = abs(numbers(one.name)[1] - numbers(name)[1])
-        return abs(one.slices - numbers(name)[0]), _kind_of(one.name) != _kind_of(name), memory
+    def far(profile: Profile) -> tuple[int, bool, int]:
+        memory = abs(numbers(profile.name)[1] - numbers(name)[1])
+        return abs(profile.slices - numbers(name)[0]), _kind_of(profile.name) != _kind_of(name), memory
 
     return name if name in known else min(known.values(), key=far).name

@@ -1,7 +1,7 @@
-"""What a layout of MIG instances asks of each GPU. Standard library only, Python 3.8: hosts carry this file too.
+"""The MIG instances that a layout requests on each GPU. Standard library only, Python 3.8: hosts carry this file too.
 
-A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the meaning that
-mig-parted v0.15 gives it: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
+A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the meaning that mig-parted
+v0.15 gives it: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Instance(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What one GPU should be."""
+    """The desired state of one GPU."""
 
     enabled: bool
     instances: tuple[Instance, ...] = ()
@@ -90,15 +90,15 @@ class Entry(NamedTuple):
 
 def parse_profile(text: str, place: str = "") -> ProfileName:
     """A name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
-    found, said = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
-    if not found:
-        raise LayoutError(f"{said} is no MIG profile; {_GRAMMAR}")
-    compute, slices, gigabytes, sign, names = found.groups()
+    parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
+    if not parsed:
+        raise LayoutError(f"{label} is no MIG profile; {_GRAMMAR}")
+    compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
-    _refuse(names and len(attributes) < len(names.split(",")), f"{said} names an attribute twice")
+    _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")
     size, parts = int(slices), int(compute) if compute else None
     wrong = not size or parts == 0 or (parts or 0) > size
-    _refuse(wrong, f"{said}: a compute instance has 1 to all slices of its GPU instance")
+    _refuse(wrong, f"{label}: a compute instance has 1 to all slices of its GPU instance")
     prefix = "-" if sign == "-" else ""
     return ProfileName(None if parts == size else parts, size, int(gigabytes), tuple(prefix + a for a in attributes))
 
@@ -124,10 +124,10 @@ def normalise(
 
 def _entry(place: str, entry: Any) -> Entry:
     _only(place, entry, _ENTRY_KEYS)
-    enabled, asked = _enabled(f"{place}.mode", entry.get("mode", "enabled")), entry.get("instances") or {}
-    _refuse(asked and not enabled, f"{place}.instances: a GPU with mode: disabled has none; remove them or the mode")
+    enabled, parts = _enabled(f"{place}.mode", entry.get("mode", "enabled")), entry.get("instances") or {}
+    _refuse(parts and not enabled, f"{place}.instances: a GPU with mode: disabled has none; remove them or the mode")
     gpus = _gpus(f"{place}.gpus", entry.get("gpus", "all"))
-    return Entry(place, gpus, enabled, _instances(f"{place}.instances", asked))
+    return Entry(place, gpus, enabled, _instances(f"{place}.instances", parts))
 
 
 def _enabled(place: str, mode: Any) -> bool:
@@ -140,18 +140,18 @@ def _gpus(place: str, value: Any) -> tuple[int | str, ...] | None:
         return None
     allowed = "all, or a list of indexes, PCI addresses, UUIDs and models"
     _refuse(not isinstance(value, (list, tuple)) or not value, f"{place} is {value!r}; allowed: {allowed}")
-    for one in value:
-        good = one >= 0 if type(one) is int else isinstance(one, str) and one
-        _refuse(not good, f"{place}: {one!r} names no GPU; allowed: {allowed}")
+    for name in value:
+        good = name >= 0 if type(name) is int else isinstance(name, str) and name
+        _refuse(not good, f"{place}: {name!r} names no GPU; allowed: {allowed}")
     return tuple(value)
 
 
-def _instances(place: str, asked: Any) -> tuple[Instance, ...]:
-    if isinstance(asked, Mapping):
-        return _counted(place, asked)
-    way = "write {profile: count}, or a list of {profile, placement, count, compute}"
-    _refuse(not isinstance(asked, (list, tuple)), f"{place}: {way}")
-    return tuple(one for number, item in enumerate(asked) for one in _listed(f"{place}[{number}]", item))
+def _instances(place: str, requested: Any) -> tuple[Instance, ...]:
+    if isinstance(requested, Mapping):
+        return _counted(place, requested)
+    fix = "write {profile: count}, or a list of {profile, placement, count, compute}"
+    _refuse(not isinstance(requested, (list, tuple)), f"{place}: {fix}")
+    return tuple(one for number, item in enumerate(requested) for one in _listed(f"{place}[{number}]", item))
 
 
 def _counted(place: str, asked: Mapping[Any, Any]) -> tuple[Instance, ...]:
@@ -181,8 +181,8 @@ def _listed(place: str, item: Any) -> list[Instance]:
     _refuse("profile" not in item, f"{place}: profile is missing; {_GRAMMAR}")
     name = parse_profile(item["profile"], f"{place}.profile")
     if name.compute:
-        way = f"profile: {name.gpu_instance}, compute: {{{name.compute}c: 1}}"
-        raise LayoutError(f"{place}.profile: name the GPU instance here, and what is in it under compute: {way}")
+        fix = f"profile: {name.gpu_instance}, compute: {{{name.compute}c: 1}}"
+        raise LayoutError(f"{place}.profile: name the GPU instance here, and what is in it under compute: {fix}")
     start, count = item.get("placement"), _number(f"{place}.count", item.get("count", 1), 1)
     if start is not None:
         _number(f"{place}.placement", start)
@@ -191,14 +191,14 @@ def _listed(place: str, item: Any) -> list[Instance]:
     return [Instance(name.gpu_instance, start, _spanning(compute, name.slices))] * count
 
 
-def _compute(place: str, asked: Any) -> list[int]:
-    _refuse(not isinstance(asked, Mapping), f"{place} is {asked!r}; write {{1c: 2}}: how many of which size")
+def _compute(place: str, requested: Any) -> list[int]:
+    _refuse(not isinstance(requested, Mapping), f"{place} is {requested!r}; write {{1c: 2}}: how many of which size")
     sizes: list[int] = []
-    for text, count in asked.items():
+    for text, count in requested.items():
         wrong = not re.fullmatch(r"[1-9]\d?c", str(text))
         _refuse(wrong, f'{place}: "{text}" is no size; write {{1c: 2}}: how many of which size')
         sizes += [int(text[:-1])] * _number(f"{place}: {text}", count)
-    _refuse(asked and not sizes, f"{place}: all counts are 0; without compute one instance spans all slices")
+    _refuse(requested and not sizes, f"{place}: all counts are 0; without compute one instance spans all slices")
     return sorted(sizes, reverse=True)
 
 
@@ -221,54 +221,54 @@ def _only(place: str, value: Any, allowed: Sequence[str]) -> None:
 def _parted_entry(place: str, entry: Any) -> Entry:
     _only(place, entry, PARTED_KEYS)
     devices, enabled, filters = entry.get("devices"), entry.get("mig-enabled"), entry.get("device-filter") or ()
-    good = devices == "all" or (isinstance(devices, list) and all(type(one) is int for one in devices))
+    good = devices == "all" or (isinstance(devices, list) and all(type(number) is int for number in devices))
     _refuse(not good, f"{place}.devices is {devices!r}; allowed: all, or a list of indexes")
     _refuse(not isinstance(enabled, bool), f"{place}.mig-enabled is {enabled!r}; allowed: true, false")
     filters = (filters,) if isinstance(filters, str) else filters
-    good = isinstance(filters, (list, tuple)) and all(isinstance(one, str) for one in filters)
+    good = isinstance(filters, (list, tuple)) and all(isinstance(text, str) for text in filters)
     _refuse(not good, f"{place}.device-filter is {filters!r}; write it as text or a list of texts")
-    asked = entry.get("mig-devices") or {}
+    requested = entry.get("mig-devices") or {}
     missing = enabled and "mig-devices" not in entry
     _refuse(missing, f"{place}: mig-devices is missing; MIG mode without instances is written mig-devices: {{}}")
-    _refuse(not isinstance(asked, Mapping), f"{place}.mig-devices is {asked!r}; write {{profile: count}}")
-    instances = _counted(f"{place}.mig-devices", asked)
+    _refuse(not isinstance(requested, Mapping), f"{place}.mig-devices is {requested!r}; write {{profile: count}}")
+    instances = _counted(f"{place}.mig-devices", requested)
     _refuse(instances and not enabled, f"{place}.mig-devices: a GPU with mig-enabled: false has none")
     return Entry(place, None if devices == "all" else tuple(devices), enabled, instances, tuple(filters), True)
 
 
 def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
-    """By index, what each GPU should be. A GPU that no entry names is absent; later entries win. Raises LayoutError.
+    """Return the desired state of each GPU, by index. A GPU that no entry names is absent; later entries win. Raises LayoutError.
 
-    "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name of a spec's
-    own list that is no GPU here is an error; mig-parted passes over it. mig-parted stops where two entries give one GPU
-    different modes: https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
+    "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name in a spec's own
+    list that is no GPU here is an error; mig-parted skips it. mig-parted stops if two entries give one GPU different modes:
+    https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
     """
-    found: dict[int, Target] = {}
+    result: dict[int, Target] = {}
     for entry in entries:
         for gpu in _named(entry, gpus):
             if gpu.capable:
-                other = entry.parted and gpu.index in found and found[gpu.index].enabled != entry.enabled
+                other = entry.parted and gpu.index in result and result[gpu.index].enabled != entry.enabled
                 _refuse(other, f"{entry.place}: GPU {gpu.index} has another mode in an earlier entry")
-                found[gpu.index] = Target(entry.enabled, entry.instances)
+                result[gpu.index] = Target(entry.enabled, entry.instances)
             elif entry.enabled and entry.gpus is not None:
                 raise LayoutError(f"{entry.place}: GPU {gpu.index} ({gpu.model or gpu.name}) has no MIG")
-    return found
+    return result
 
 
 def _named(entry: Entry, gpus: Sequence[Gpu]) -> list[Gpu]:
     if entry.parted:
-        here = [gpu for gpu in gpus if not entry.filters or any(passes(text, gpu) for text in entry.filters)]
-        return [gpu for gpu in here if entry.gpus is None or gpu.index in entry.gpus]
-    chosen = gpus if entry.gpus is None else [gpu for gpu in gpus if any(is_named(one, gpu) for one in entry.gpus)]
-    for one in entry.gpus or ():
-        if not any(is_named(one, gpu) for gpu in chosen):
+        filtered = [gpu for gpu in gpus if not entry.filters or any(passes(text, gpu) for text in entry.filters)]
+        return [gpu for gpu in filtered if entry.gpus is None or gpu.index in entry.gpus]
+    chosen = gpus if entry.gpus is None else [gpu for gpu in gpus if any(is_named(name, gpu) for name in entry.gpus)]
+    for name in entry.gpus or ():
+        if not any(is_named(name, gpu) for gpu in chosen):
             known = ", ".join(f"{gpu.index} {gpu.address} {gpu.model or gpu.name}" for gpu in gpus) or "none"
-            raise LayoutError(f"{entry.place}.gpus: no GPU here is {one}; there are: {known}")
+            raise LayoutError(f"{entry.place}.gpus: no GPU here is {name}; there are: {known}")
     return list(chosen)
 
 
 def is_named(name: int | str, gpu: Gpu) -> bool:
-    """Whether a name of a spec's list is this GPU: its index, PCI address (any usual form), UUID, model or product name."""
+    """Return whether a name of a spec's list is this GPU: its index, PCI address (any usual form), UUID, model or product name."""
     if not isinstance(name, str):
         return name == gpu.index
     if is_address(name):
@@ -278,23 +278,23 @@ def is_named(name: int | str, gpu: Gpu) -> bool:
 
 def is_address(name: str) -> tuple[int, str] | None:
     """A PCI address in any usual form, as (domain, the rest); None: it is none."""
-    found = _ADDRESS.fullmatch(name.lower())
-    return (int(found[1] or "0", 16), found[2]) if found else None
+    parsed = _ADDRESS.fullmatch(name.lower())
+    return (int(parsed[1] or "0", 16), parsed[2]) if parsed else None
 
 
 def passes(filter_: str, gpu: Gpu) -> bool:
-    """Whether a mig-parted device-filter, "0xDDDDVVVV" or "0xDDDDVVVV:0xSSSSVVVV", is this GPU's; one it cannot read never is."""
-    wanted = filter_ids(filter_)
-    return bool(wanted) and (_id(gpu.pci), _id(gpu.subsystem))[: len(wanted)] == wanted
+    """Return whether a mig-parted device-filter, "0xDDDDVVVV" or "0xDDDDVVVV:0xSSSSVVVV", matches this GPU; not if malformed."""
+    ids = filter_ids(filter_)
+    return bool(ids) and (_id(gpu.pci), _id(gpu.subsystem))[: len(ids)] == ids
 
 
 def filter_ids(filter_: str) -> tuple[int, ...]:
     """The one or two numbers of a device-filter; empty where mig-parted cannot read it."""
-    found = tuple(_id(part) for part in filter_.split(":"))
-    return () if len(found) > 2 or None in found else tuple(one for one in found if one is not None)
+    ids = tuple(_id(part) for part in filter_.split(":"))
+    return () if len(ids) > 2 or None in ids else tuple(number for number in ids if number is not None)
 
 
 def _id(text: str) -> int | None:
-    found = re.fullmatch(r"0[xX]([0-9a-fA-F]{1,8})|([1-9][0-9]{0,9}|0)", text)
-    number = (int(found[1], 16) if found[1] else int(found[2])) if found else 1 << 32
+    parsed = re.fullmatch(r"0[xX]([0-9a-fA-F]{1,8})|([1-9][0-9]{0,9}|0)", text)
+    number = (int(parsed[1], 16) if parsed[1] else int(parsed[2])) if parsed else 1 << 32
     return number if number < 1 << 32 else None

@@ -51,9 +51,9 @@ class Nvml:
 
     def handles(self) -> list[tuple[str, Any]]:
         """Address and handle of each GPU, in order of addresses."""
-        found = [self.lib.nvmlDeviceGetHandleByIndex(number) for number in range(self.lib.nvmlDeviceGetCount())]
-        known = [(self.lib.nvmlDeviceGetPciInfo(one), one) for one in found]
-        known.sort(key=lambda one: (one[0].domain, one[0].bus, one[0].device))
+        handles = [self.lib.nvmlDeviceGetHandleByIndex(number) for number in range(self.lib.nvmlDeviceGetCount())]
+        known = [(self.lib.nvmlDeviceGetPciInfo(handle), handle) for handle in handles]
+        known.sort(key=lambda item: (item[0].domain, item[0].bus, item[0].device))
         return [(f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0", handle) for pci, handle in known]
 
     def handle(self, card: Card) -> Any:
@@ -65,7 +65,7 @@ class Nvml:
 
     def card(self, address: str) -> Card:
         """One GPU as it is now."""
-        return next(one for one in self.cards() if one.gpu.address == address)
+        return next(card for card in self.cards() if card.gpu.address == address)
 
     def _card(self, number: int, address: str, handle: Any) -> Card:
         pci = self.lib.nvmlDeviceGetPciInfo(handle)
@@ -91,12 +91,14 @@ class Nvml:
             return bare
         kinds = list(self.kinds(handle))
         profiles = [
-            mig_fit.Profile(i.name, i.slices, p[0].size, tuple(one.start for one in p), i.count, i.media)
+            mig_fit.Profile(i.name, i.slices, p[0].size, tuple(placement.start for placement in p), i.count, i.media)
             for i, p in kinds
             if p
         ]
         instances = self._instances(handle, kinds) if current else []
-        return bare._replace(profiles=tuple(profiles), instances=tuple(sorted(instances, key=lambda one: one.start)))
+        return bare._replace(
+            profiles=tuple(profiles), instances=tuple(sorted(instances, key=lambda instance: instance.start))
+        )
 
     def kinds(self, handle: Any) -> Iterator[tuple[Any, list[Any]]]:
         """Each profile of a GPU, and its places: none where NVML does not tell them while MIG is off."""
@@ -114,7 +116,7 @@ class Nvml:
                 yield kind, []
 
     def _name(self, handle: Any, number: int, info: Any) -> str:
-        """As NVML has it, or, from a driver that does not tell, by its size."""
+        """Return NVML's name of a profile, or one derived from its size if the driver reports none."""
         try:
             named = self.lib.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=2).name
             text = named.decode() if isinstance(named, bytes) else str(named)
@@ -127,18 +129,18 @@ class Nvml:
         count = ctypes.c_uint()
         ask = self.lib.nvmlDeviceGetGpuInstancePossiblePlacements
         ask(handle, profile, None, ctypes.byref(count))
-        found = (self.lib.c_nvmlGpuInstancePlacement_t * count.value)()
-        ask(handle, profile, found, ctypes.byref(count))
-        return list(found)[: count.value]
+        places = (self.lib.c_nvmlGpuInstancePlacement_t * count.value)()
+        ask(handle, profile, places, ctypes.byref(count))
+        return list(places)[: count.value]
 
     def _instances(self, handle: Any, kinds: list[tuple[Any, list[Any]]]) -> Iterator[Present]:
         for kind, _ in kinds:
             count = ctypes.c_uint(kind.count)
-            found = (self.lib.c_nvmlGpuInstance_t * kind.count)()
-            self.lib.nvmlDeviceGetGpuInstances(handle, kind.id, found, ctypes.byref(count))
-            for one in list(found)[: count.value]:
-                info = self.lib.nvmlGpuInstanceGetInfo(one)
-                compute = tuple(sorted(made for made, _ in self.computes(one)))
+            instances = (self.lib.c_nvmlGpuInstance_t * kind.count)()
+            self.lib.nvmlDeviceGetGpuInstances(handle, kind.id, instances, ctypes.byref(count))
+            for instance in list(instances)[: count.value]:
+                info = self.lib.nvmlGpuInstanceGetInfo(instance)
+                compute = tuple(sorted(made for made, _ in self.computes(instance)))
                 yield Present(info.id, kind.name, kind.slices, info.placement.start, info.placement.size, compute)
 
     def compute_kinds(self, instance: Any) -> Iterator[Any]:
@@ -153,9 +155,9 @@ class Nvml:
         """The compute instances of a GPU instance, with their handles."""
         for kind in self.compute_kinds(instance):
             count = ctypes.c_uint(kind.instanceCount)
-            found = (self.lib.c_nvmlComputeInstance_t * kind.instanceCount)()
-            self.lib.nvmlGpuInstanceGetComputeInstances(instance, kind.id, found, ctypes.byref(count))
-            for one in list(found)[: count.value]:
+            instances = (self.lib.c_nvmlComputeInstance_t * kind.instanceCount)()
+            self.lib.nvmlGpuInstanceGetComputeInstances(instance, kind.id, instances, ctypes.byref(count))
+            for one in list(instances)[: count.value]:
                 info = self.lib.nvmlComputeInstanceGetInfo_v2(one)
                 yield Compute(info.id, info.placement.start, info.placement.size), one
 

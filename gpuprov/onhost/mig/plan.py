@@ -12,10 +12,12 @@ from .state import Card, Compute, Present, User, named, sizes_of
 
 
 class Change(NamedTuple):
-    """What one GPU needs, in the order in which it is done: `cut` compute instances, `destroy`, mode, `create`, `add`.
+    """The changes that one GPU needs, in the order in which they are made: `cut` compute instances, `destroy`, mode,
+    `create`, `add`.
 
-    `cut`: (GPU instance, compute instance). `create`: with the sizes of compute instances. `add`: sizes of further compute
-    instances of a GPU instance that stays. `problem`: why it cannot be. `blind`: places are not known before MIG is on.
+    `cut`: (GPU instance, compute instance). `create`: with the sizes of compute instances. `add`: sizes of further
+    compute instances of a GPU instance that stays. `problem`: the reason why it is impossible. `blind`: placements are
+    not known before MIG is on.
     """
 
     card: Card
@@ -29,12 +31,12 @@ class Change(NamedTuple):
 
     @property
     def mode(self) -> bool:
-        """Whether the MIG mode changes."""
+        """True if the MIG mode changes."""
         return (self.card.current, self.card.pending) != (int(self.enabled), int(self.enabled))
 
     @property
     def switches(self) -> bool:
-        """Whether it changes in force, and not only what is pending."""
+        """True if the current mode changes, and not only the pending one."""
         return self.card.current != int(self.enabled)
 
     @property
@@ -44,25 +46,25 @@ class Change(NamedTuple):
     def recut(self) -> list[tuple[Present, tuple[int, ...]]]:
         """GPU instances that stay, each with the sizes that its compute instances will have, largest first."""
         gone, more = set(self.cut), dict(self.add)
-        found = []
-        for one in self.card.instances:
-            left = [part.size for part in one.compute if (one.id, part.id) not in gone]
-            if len(left) < len(one.compute) or one.id in more:
-                found.append((one, tuple(sorted((*left, *more.get(one.id, ())), reverse=True))))
-        return found
+        by_instance = []
+        for instance in self.card.instances:
+            sizes = [part.size for part in instance.compute if (instance.id, part.id) not in gone]
+            if len(sizes) < len(instance.compute) or instance.id in more:
+                by_instance.append((instance, tuple(sorted((*sizes, *more.get(instance.id, ())), reverse=True))))
+        return by_instance
 
     def steps(self) -> list[str]:
         """For people: what is done, one a line."""
-        known = {one.id: one for one in self.card.instances}
-        said = [f"destroy {size}c of {known[gi]}" for gi, size in self._cut_sizes(known)]
-        said += [f"destroy {one}" for one in self.destroy]
-        said += [self._mode()] * self.mode
-        said += [
+        known = {instance.id: instance for instance in self.card.instances}
+        lines = [f"destroy {size}c of {known[gi]}" for gi, size in self._cut_sizes(known)]
+        lines += [f"destroy {instance}" for instance in self.destroy]
+        lines += [self._mode()] * self.mode
+        lines += [
             f"create {named(at.profile, at.start, self.card.slices(at.profile), sizes)}" for at, sizes in self.create
         ]
-        said += ["create its instances"] * self.blind
-        said += [f"create {size}c in {known[gi]}" for gi, sizes in self.add for size in sizes]
-        return [f"{self.card}: {line}" for line in said]
+        lines += ["create its instances"] * self.blind
+        lines += [f"create {size}c in {known[gi]}" for gi, sizes in self.add for size in sizes]
+        return [f"{self.card}: {line}" for line in lines]
 
     def _mode(self) -> str:
         if not self.switches:
@@ -70,23 +72,23 @@ class Change(NamedTuple):
         return f"{'enable' if self.enabled else 'disable'} MIG mode{' by a reset' if self.card.resets else ''}"
 
     def _cut_sizes(self, known: dict[int, Present]) -> list[tuple[int, int]]:
-        return [(gi, one.size) for gi, ci in self.cut for one in known[gi].compute if one.id == ci]
+        return [(gi, part.size) for gi, ci in self.cut for part in known[gi].compute if part.id == ci]
 
     def concerns(self, user: User) -> bool:
-        """Whether it takes away what a process uses."""
+        """Return whether the change removes what a process uses."""
         if user.gpu != self.card.gpu.index:
             return False
         if self.switches:
             return user.computes or self.card.resets
         if user.gi is None:
             return False
-        return user.gi in {one.id for one in self.destroy} or any(
+        return user.gi in {instance.id for instance in self.destroy} or any(
             user.gi == gi and user.ci in (None, ci) for gi, ci in self.cut
         )
 
 
 def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) -> Change:
-    """What a GPU needs to become its target, moving nothing that is in use where that can be."""
+    """Compute the changes that bring a GPU to its target, moving nothing that is in use if possible."""
     if not card.gpu.capable:
         problem = f"{card.gpu.name} has no MIG" if target.enabled else ""
         return Change(card._replace(current=0, pending=0), False, problem=problem)
@@ -94,30 +96,34 @@ def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) 
         return Change(card, False, destroy=card.instances)
     if not card.profiles or not card.profiles[0].starts:
         return Change(card, True, destroy=card.instances, blind=bool(target.instances))
-    strange = [one.profile for one in target.instances if one.profile not in {p.name for p in card.profiles}]
+    strange = [
+        instance.profile for instance in target.instances if instance.profile not in {p.name for p in card.profiles}
+    ]
     if strange:
-        has = ", ".join(one.name for one in card.profiles)
+        has = ", ".join(profile.name for profile in card.profiles)
         return Change(card, True, problem=f"{card.gpu.name} has no MIG profile {strange[0]}; it has: {has}")
     placed, reason = _place(card, target, users) if target.instances else ((), "")
     if reason:
         return Change(card, True, problem=reason)
-    sizes = [sizes_of(card.slices(one.profile), one.compute) for one in target.instances]
+    sizes = [sizes_of(card.slices(instance.profile), instance.compute) for instance in target.instances]
     return _difference(card, [(place, sizes[n]) for n, place in enumerate(placed)], users)
 
 
 def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tuple[Sequence[mig_fit.Placed], str]:
     """Places for what is wanted that leave instances in use alone; places at all; or why there are none."""
-    there = tuple(
-        mig_layout.Instance(one.profile, one.start, () if one.sizes == (one.slices,) else one.sizes)
-        for one in card.instances
+    present = tuple(
+        mig_layout.Instance(
+            instance.profile, instance.start, () if instance.sizes == (instance.slices,) else instance.sizes
+        )
+        for instance in card.instances
     )
     used = {user.gi for user in users if user.gpu == card.gpu.index}
-    busy = tuple(there[n] for n, one in enumerate(card.instances) if one.id in used)
+    busy = tuple(present[n] for n, instance in enumerate(card.instances) if instance.id in used)
     for fixed in (busy, ()):
-        fit = _fit(card.profiles, card.grid, target.instances, there, fixed)
+        fit = _fit(card.profiles, card.grid, target.instances, present, fixed)
         if fit.placed:
             return fit.placed, ""
-    instead = "; or ".join(mig_fit.named(one) for one in fit.instead)
+    instead = "; or ".join(mig_fit.named(profiles) for profiles in fit.instead)
     return (), fit.reason + (f"; what fits: {instead}" if instead else "")
 
 
@@ -125,63 +131,64 @@ def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tu
 def _fit(
     profiles: tuple[mig_fit.Profile, ...],
     grid: int,
-    wanted: tuple[mig_layout.Instance, ...],
-    there: tuple[mig_layout.Instance, ...],
+    desired: tuple[mig_layout.Instance, ...],
+    present: tuple[mig_layout.Instance, ...],
     busy: tuple[mig_layout.Instance, ...],
 ) -> mig_fit.Fit:
     """One search for the many GPUs that ask the same."""
-    return mig_fit.fit(profiles, grid, wanted, there, busy)
+    return mig_fit.fit(profiles, grid, desired, present, busy)
 
 
 def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]]], users: Collection[User]) -> Change:
     aim = {(place.profile, place.start): sizes for place, sizes in aims}
-    there = {(one.profile, one.start): one for one in card.instances}
+    present = {(instance.profile, instance.start): instance for instance in card.instances}
     cut, add = [], []
-    for key in aim.keys() & there.keys():
-        one = there[key]
-        used = {user.ci for user in users if (user.gpu, user.gi) == (card.gpu.index, one.id)}
-        keep = kept(one.slices, one.compute, aim[key], used)
-        more = _without(aim[key], [c.size for c in one.compute if c.id in keep])
-        cut += [(one.id, c.id) for c in one.compute if c.id not in keep]
-        add += [(one.id, tuple(more))] if more else []
-    size = {one.name: one.size for one in card.profiles}
+    for key in aim.keys() & present.keys():
+        instance = present[key]
+        used = {user.ci for user in users if (user.gpu, user.gi) == (card.gpu.index, instance.id)}
+        keep = kept(instance.slices, instance.compute, aim[key], used)
+        more = _without(aim[key], [c.size for c in instance.compute if c.id in keep])
+        cut += [(instance.id, c.id) for c in instance.compute if c.id not in keep]
+        add += [(instance.id, tuple(more))] if more else []
+    size = {profile.name: profile.size for profile in card.profiles}
     new = sorted(
-        ((place, sizes) for place, sizes in aims if (place.profile, place.start) not in there),
+        ((place, sizes) for place, sizes in aims if (place.profile, place.start) not in present),
         key=lambda m: (-size[m[0].profile], m[0].start),
     )
-    gone = tuple(one for key, one in there.items() if key not in aim)
+    gone = tuple(placed for key, placed in present.items() if key not in aim)
     return Change(card, True, tuple(sorted(cut)), gone, tuple(new), tuple(sorted(add)))
 
 
 def kept(
-    slices: int, compute: Sequence[Compute], wanted: Sequence[int], used: Collection[int | None]
+    slices: int, compute: Sequence[Compute], desired: Sequence[int], used: Collection[int | None]
 ) -> frozenset[int]:
     """Ids of as many compute instances as can stay beside those that must come, the used ones first."""
-    ranked = sorted(compute, key=lambda one: (-one.size, one.start))
+    ranked = sorted(compute, key=lambda part: (-part.size, part.start))
     some = [chosen for count in range(len(ranked) + 1) for chosen in itertools.combinations(ranked, count)]
-    some.sort(key=lambda chosen: (-sum(one.id in used for one in chosen), -len(chosen)))
+    some.sort(key=lambda chosen: (-sum(part.id in used for part in chosen), -len(chosen)))
     for chosen in some:
-        more = _without(wanted, [one.size for one in chosen])
-        if len(more) == len(wanted) - len(chosen) and _room(slices, chosen, more):
-            return frozenset(one.id for one in chosen)
+        more = _without(desired, [part.size for part in chosen])
+        if len(more) == len(desired) - len(chosen) and _room(slices, chosen, more):
+            return frozenset(part.id for part in chosen)
     return frozenset()
 
 
 def _without(sizes: Sequence[int], less: Iterable[int]) -> list[int]:
-    left = sorted(sizes, reverse=True)
+    remaining = sorted(sizes, reverse=True)
     for size in less:
-        if size in left:
-            left.remove(size)
-    return left
+        if size in remaining:
+            remaining.remove(size)
+    return remaining
 
 
 def _room(slices: int, taken: Sequence[Compute], sizes: Sequence[int]) -> bool:
-    """Whether compute instances of these sizes have places: one starts at a multiple of the next power of two, as -lcipp shows."""
+    """Return whether compute instances of these sizes have places: one starts at a multiple of the next power of two,
+    as -lcipp shows."""
     if not sizes:
         return True
     size, rest = sizes[0], sizes[1:]
     for start in range(0, slices - size + 1, 1 << (size - 1).bit_length()):
-        free = all(start + size <= one.start or one.start + one.size <= start for one in taken)
+        free = all(start + size <= part.start or part.start + part.size <= start for part in taken)
         if free and _room(slices, [*taken, Compute(-1, start, size)], rest):
             return True
     return False

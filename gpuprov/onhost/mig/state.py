@@ -1,4 +1,4 @@
-"""What NVML says of one GPU with MIG, and who uses it; plain values."""
+"""The state of one GPU with MIG according to NVML, and its users; plain values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Present(NamedTuple):
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of its compute instances, largest first."""
-        return tuple(sorted((one.size for one in self.compute), reverse=True))
+        return tuple(sorted((part.size for part in self.compute), reverse=True))
 
     def __str__(self) -> str:
         return f"{named(self.profile, self.start, self.slices, self.sizes)} (GPU instance {self.id})"
@@ -48,12 +48,12 @@ class Card(NamedTuple):
 
     @property
     def grid(self) -> int:
-        """How many memory slices it has."""
-        return max((start + one.size for one in self.profiles for start in one.starts), default=0)
+        """The number of memory slices."""
+        return max((start + profile.size for profile in self.profiles for start in profile.starts), default=0)
 
     def slices(self, profile: str) -> int:
         """Compute slices of a profile."""
-        known = {one.name: one.slices for one in self.profiles}
+        known = {profile.name: profile.slices for profile in self.profiles}
         return known.get(profile) or mig_layout.parse_profile(profile).slices
 
     def __str__(self) -> str:

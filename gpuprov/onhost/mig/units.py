@@ -1,4 +1,4 @@
-"""Which unit of systemd a process belongs to."""
+"""The systemd unit that a process belongs to."""
 
 from __future__ import annotations
 

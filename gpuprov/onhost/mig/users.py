@@ -1,4 +1,4 @@
-"""Who uses a GPU or its instances: processes that NVML names, and holders of the device files."""
+"""The users of a GPU or its instances: processes that NVML lists, and holders of the device files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
 def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
     """The users of all GPUs and their instances, but for this process; each once for each place that it uses."""
     cards = list(cards)
-    found: dict[tuple[int, int, int | None, int | None], bool] = {}
+    by_process: dict[tuple[int, int, int | None, int | None], bool] = {}
     for pid, (gpu, gi, ci), computes in [*_named_by_nvml(nvml, cards), *_holders(cards)]:
         key = (pid, gpu, gi, ci)
-        found[key] = found.get(key, False) or computes
-    computing = {key[:2] for key, computes in found.items() if computes}
+        by_process[key] = by_process.get(key, False) or computes
+    computing = {key[:2] for key, computes in by_process.items() if computes}
     known: dict[int, tuple[str, str, str] | None] = {}
     result = []
-    for pid, gpu, gi, ci in sorted(found, key=lambda key: (key[0], key[1], key[2] or 0, key[3] or 0)):
+    for pid, gpu, gi, ci in sorted(by_process, key=lambda key: (key[0], key[1], key[2] or 0, key[3] or 0)):
         who = known[pid] if pid in known else known.setdefault(pid, _process(pid))
         if who and pid != os.getpid():
             result.append(User(pid, *who, gpu, gi, ci, (pid, gpu) in computing))
@@ -38,9 +38,11 @@ def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[i
     lib = nvml.lib
     for card in cards:
         handle = nvml.handle(card)
-        for one in _processes(nvml, handle):
-            inside = [None if number == NONE else number for number in (one.gpuInstanceId, one.computeInstanceId)]
-            yield one.pid, (card.gpu.index, inside[0], inside[1]), True
+        for process in _processes(nvml, handle):
+            inside = [
+                None if number == NONE else number for number in (process.gpuInstanceId, process.computeInstanceId)
+            ]
+            yield process.pid, (card.gpu.index, inside[0], inside[1]), True
         if not card.instances:
             continue
         for number in range(lib.nvmlDeviceGetMaxMigDeviceCount(handle)):
@@ -49,12 +51,12 @@ def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[i
             except (lib.NVMLError_NotFound, lib.NVMLError_InvalidArgument):
                 continue
             place = (lib.nvmlDeviceGetGpuInstanceId(device), lib.nvmlDeviceGetComputeInstanceId(device))
-            for one in _processes(nvml, device):
-                yield one.pid, (card.gpu.index, *place), True
+            for process in _processes(nvml, device):
+                yield process.pid, (card.gpu.index, *place), True
 
 
 def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
-    """What NVML lists; by the older of two functions where the driver is older than the newer one."""
+    """Yield the processes that NVML lists, with the older of two functions if the driver lacks the newer one."""
     for kind in ("Compute", "MPSCompute", "Graphics"):
         for version in ("v3", "v2"):
             try:
@@ -123,14 +125,14 @@ def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     """
     base = os.path.join(ROOT, "proc/driver/nvidia/capabilities")
-    found: dict[str, tuple[int, int | None, int | None]] = {}
+    files: dict[str, tuple[int, int | None, int | None]] = {}
     for card in cards:
-        for one in card.instances:
-            folder = f"{base}/gpu{card.minor}/mig/gi{one.id}"
-            found[f"{folder}/access"] = (card.gpu.index, one.id, None)
-            for compute in one.compute:
-                found[f"{folder}/ci{compute.id}/access"] = (card.gpu.index, one.id, compute.id)
-    return {path: place for path, place in found.items() if os.path.exists(path)}
+        for instance in card.instances:
+            folder = f"{base}/gpu{card.minor}/mig/gi{instance.id}"
+            files[f"{folder}/access"] = (card.gpu.index, instance.id, None)
+            for compute in instance.compute:
+                files[f"{folder}/ci{compute.id}/access"] = (card.gpu.index, instance.id, compute.id)
+    return {path: place for path, place in files.items() if os.path.exists(path)}
 
 
 class Node(NamedTuple):
@@ -145,14 +147,14 @@ def node_of(path: str) -> Node | None:
     """The device node that a capability's file names; None where it names none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            told = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))
-        return Node(f"/dev/nvidia-caps/nvidia-cap{told['Minor']}", int(told["Mode"]), told.get("Modify") != "0")
+            values = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))
+        return Node(f"/dev/nvidia-caps/nvidia-cap{values['Minor']}", int(values["Mode"]), values.get("Modify") != "0")
     except (OSError, KeyError):
         return None
 
 
 def node_is_right(node: Node) -> bool:
-    """Whether it is there, with its mode."""
+    """Return whether the device node exists and has its mode."""
     try:
         mode = stat.S_IMODE(os.stat(os.path.join(ROOT, node.path.lstrip("/"))).st_mode)
     except OSError:
@@ -161,5 +163,5 @@ def node_is_right(node: Node) -> bool:
 
 
 def capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
-    """By device node, the instance that it gives access to."""
+    """Return the instance that each device node gives access to."""
     return {node.path: place for path, place in capability_files(cards).items() for node in [node_of(path)] if node}

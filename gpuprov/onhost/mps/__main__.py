@@ -1,5 +1,8 @@
-"""What the units of the daemons do: `python -m mps present|start|ready|stop NAME`. Devices are looked up at each start, as the UUIDs
-of MIG devices change; the program becomes the daemon, and then gives it its limits."""
+"""The program of the daemons' units: `python -m mps present|start|ready|stop NAME`.
+
+Devices are looked up at each start, as the UUIDs of MIG devices change; the program becomes the daemon, and then sets
+its limits.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ STOPPING = 20
 
 
 def present(name: str) -> None:
-    """Whether a daemon is wanted, and has its device; a MIG device may have gone with a change of the layout, which is no failure."""
+    """Check that a daemon is wanted and has its device; a MIG device may have gone with a change of the layout, which
+    is no failure."""
     try:
         of.from_state(name)
     except Unwanted:
@@ -37,34 +41,34 @@ def present(name: str) -> None:
 
 def start(name: str) -> None:
     """Become the daemon."""
-    config, nvml, one = of.from_state(name)
+    config, nvml, daemon = of.from_state(name)
     if not shutil.which(config["control"]):
         raise Problem(f"{config['control']} is not on the PATH: gpuprov apply installs it")
     of.shared_memory(config)
-    for line in modes.compute_modes(one, config, nvml):
+    for line in modes.compute_modes(daemon, config, nvml):
         sys.stderr.write(f"{line}\n")
-    of.folder(one["pipe"])
-    os.makedirs(one["log"], mode=0o755, exist_ok=True)
+    of.folder(daemon["pipe"])
+    os.makedirs(daemon["log"], mode=0o755, exist_ok=True)
     if config["protocol"] == "v3":
-        of.write(of.path(config, one, "toml"), of.toml(one, config))
+        of.write(of.path(config, daemon, "toml"), of.toml(daemon, config))
     sys.stdout.flush()
-    words = of.command(one, config)
-    mine = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    os.execvpe(words[0], words, {**mine, **of.environment(one)})
+    words = of.command(daemon, config)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    os.execvpe(words[0], words, {**environment, **of.environment(daemon)})
 
 
 def ready(name: str) -> None:
     """Wait for the daemon that has just been started, and give it its limits."""
-    config, _, one = of.from_state(name)
-    control = Control(one, config)
+    config, _, daemon = of.from_state(name)
+    control = Control(daemon, config)
     control.wait()
     for line in control.settle() + control.partition():
         sys.stderr.write(f"{line}\n")
-    write_environments(one, config, control)
+    write_environments(daemon, config, control)
     of.start_server(config, control)
     uid = of.uid_of(config)
     if uid is not None and not control.v3 and not of.serves(uid, control):
-        sys.stderr.write(f"no server of {config['user']} could be started: see {one['log']}/control.log\n")
+        sys.stderr.write(f"no server of {config['user']} could be started: see {daemon['log']}/control.log\n")
 
 
 def stop(name: str) -> None:

@@ -18,7 +18,7 @@ PARTITION = re.compile(r"(GPU-[0-9a-f-]+/\S+)")
 
 
 class Restart(Problem):
-    """Why only a restart of the daemon brings what the configuration says."""
+    """The reason why only a restart of the daemon applies its configuration."""
 
 
 def shown(limit: str) -> str:
@@ -109,21 +109,21 @@ class Control:
 
     def limits(self) -> list[tuple[int, str, str]]:
         """Device ordinal and memory limit, in the daemon's order, as asked for."""
-        wanted, memory = [], self.config["memory"]
+        settings, memory = [], self.config["memory"]
         for ordinal, device in enumerate(self.daemon["devices"]):
             gpu = self.daemon["gpus"][ordinal] if not self.daemon["mig"] else None
             names = [key for key in memory if key == "all" or (gpu and names_it(key, gpu))]
             chosen = [name for name in names if name != "all"] or names
-            wanted.append((ordinal, device, memory[chosen[0]] if chosen else ""))
-        return wanted
+            settings.append((ordinal, device, memory[chosen[0]] if chosen else ""))
+        return settings
 
     def settle(self, change: bool = True) -> list[str]:
-        """What differs from the configuration, put right if `change`. Running servers are told, too; their clients keep
-        what they have."""
+        """List the differences from the configuration, and fix them if `change`. Running servers are updated, too;
+        their clients keep their limits."""
         return self.settle3(change) if self.v3 else self.settle2(change)
 
     def settle2(self, change: bool) -> list[str]:
-        config, told = self.config, []
+        config, changes = self.config, []
         percentage = f"{config['percentage']:.1f}"
         pairs = [
             (
@@ -158,34 +158,34 @@ class Control:
                 for ordinal, _, limit in self.limits()
                 if limit
             ]
-        for ask, wanted, command in pairs:
-            found = self.ask(ask)
-            if found == wanted:
+        for ask, desired, command in pairs:
+            actual = self.ask(ask)
+            if actual == desired:
                 continue
-            told.append(f"{ask.replace('get_', '', 1)}: {found or 'none'} -> {wanted}")
+            changes.append(f"{ask.replace('get_', '', 1)}: {actual or 'none'} -> {desired}")
             if change:
                 self.ask(command)
-                if self.ask(ask) != wanted:
+                if self.ask(ask) != desired:
                     raise Problem(
                         f"gpuprov-mps@{self.daemon['name']}: {command} had no effect: see {self.daemon['log']}/control.log"
                     )
-        return told
+        return changes
 
     def settle3(self, change: bool) -> list[str]:
-        told = []
-        wanted = [
+        changes = []
+        settings = [
             ("active-thread-percentage", str(self.config["percentage"])),
             ("client-priority", self.config["priority"]),
         ]
-        wanted += [("pinned-memory-limit", self.config["memory"]["all"])] if self.config["memory"] else []
-        for field, value in wanted:
-            found = self.ask3("namespace", "get", "default", self.server, field)
-            if found in (value, value + ".0", shown(value) if value[-1:] in "GM" else value):
+        settings += [("pinned-memory-limit", self.config["memory"]["all"])] if self.config["memory"] else []
+        for field, value in settings:
+            actual = self.ask3("namespace", "get", "default", self.server, field)
+            if actual in (value, value + ".0", shown(value) if value[-1:] in "GM" else value):
                 continue
-            told.append(f"{field}: {found or 'none'} -> {value}")
+            changes.append(f"{field}: {actual or 'none'} -> {value}")
             if change:
                 self.ask3("server", "set", self.server, f"--{field}={value}")
-        return told
+        return changes
 
     def partitions(self) -> dict[str, list[tuple[int, str]]]:
         """Partitions by device: {UUID: [(chunks, partition)]}."""
@@ -201,24 +201,25 @@ class Control:
         for line in self.ask("lspart").splitlines():
             cells = line.split()
             if len(cells) > 3 and cells[0].startswith("GPU-") and cells[1] != "-" and cells[3].isdigit():
-                full = next((one for one in self.daemon["devices"] if one.startswith(cells[0])), cells[0])
+                full = next((device for device in self.daemon["devices"] if device.startswith(cells[0])), cells[0])
                 rows.setdefault(full, []).append((int(cells[3]), f"{full}/{cells[1]}"))
         return rows
 
     def partition(self, change: bool = True) -> list[str]:
-        """What partitions differ from the configuration, made or removed if `change`; those of protocol 3 are made at start."""
-        told: list[str] = []
+        """List the partitions that differ from the configuration, and create or remove them if `change`; those of
+        protocol 3 are created at start."""
+        changes: list[str] = []
         for uuid in self.daemon["devices"] if self.config["partitions"] else []:
-            there, missing = list(self.partitions().get(uuid, [])), []
+            present, missing = list(self.partitions().get(uuid, [])), []
             for chunks in self.config["partitions"]:
-                same = next((one for one in there if one[0] == chunks), None)
+                same = next((partition for partition in present if partition[0] == chunks), None)
                 missing += [] if same else [chunks]
-                there.remove(same) if same else None
-            told += [f"SM partition {name}: removed" for _, name in there]
-            told += [f"SM partition of {chunks} chunks on {uuid}: made" for chunks in missing]
-            if self.v3 and told:
+                present.remove(same) if same else None
+            changes += [f"SM partition {name}: removed" for _, name in present]
+            changes += [f"SM partition of {chunks} chunks on {uuid}: made" for chunks in missing]
+            if self.v3 and changes:
                 raise Restart("it has other SM partitions")
-            for _, name in there if change else []:
+            for _, name in present if change else []:
                 self.ask(f"sm_partition rm {uuid} {name.partition('/')[2]}")
             for chunks in missing if change else []:
                 answer = self.ask(f"sm_partition add {uuid} {chunks}")
@@ -226,10 +227,10 @@ class Control:
                     raise Problem(
                         f"gpuprov-mps@{self.daemon['name']}: no SM partition of {chunks} chunks on {uuid}: {answer}"
                     )
-        return told
+        return changes
 
 
 def names_it(key: str, gpu: Gpu) -> bool:
-    """Whether an index, a PCI address or the beginning of a UUID names this GPU."""
+    """Return whether an index, a PCI address or the beginning of a UUID is this GPU's."""
     text = key.lower()
     return text == str(gpu["index"]) or gpu["uuid"].startswith(key) or text in (gpu["address"], gpu["address"][5:])

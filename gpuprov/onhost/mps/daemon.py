@@ -1,4 +1,4 @@
-"""What the units and the program of MPS have in common: a daemon's unit, command, environment, files, GPUs."""
+"""Functions that the units and the program of MPS share: a daemon's unit, command, environment, files, GPUs."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def process(pid: str) -> Process | None:
 
 def servers(pid: str) -> list[str]:
     """PIDs of the servers in a daemon's unit, without asking it."""
-    mine = about(pid, "cgroup")
-    found: list[str] = []
-    for other in os.listdir("/proc") if mine else []:
+    own_group = about(pid, "cgroup")
+    pids: list[str] = []
+    for other in os.listdir("/proc") if own_group else []:
         if other.isdigit() and other != pid and about(other, "comm").startswith("nvidia-cuda-mps"):
-            found += [other] if about(other, "cgroup") == mine else []
-    return found
+            pids += [other] if about(other, "cgroup") == own_group else []
+    return pids
 
 
 def about(pid: str, what: str) -> str:
@@ -87,7 +87,7 @@ def about(pid: str, what: str) -> str:
 
 
 def replaced(pid: str) -> bool:
-    """Whether a process's program was replaced since it was started, as a change of the driver does."""
+    """Return whether a process's program file was replaced since it was started, as a change of the driver does."""
     try:
         return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
     except OSError:
@@ -166,7 +166,8 @@ def uid_of(config: Config) -> int | None:
 
 
 def toml(daemon: Daemon, config: Config) -> str:
-    """What protocol 3 starts with: https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html"""
+    """Return the configuration that protocol 3 starts with:
+    https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html"""
     rows = [
         'schema_version = "1.0"',
         f"[servers.{config['paths']['server']}]",
@@ -194,10 +195,10 @@ def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
     if not named(config, name):
         raise Unwanted(f"{STATE} has no daemon {name}: gpuprov apply removes the unit")
     nvml = Nvml()
-    found = [one for one in daemons(config, nvml.gpus()) if one["name"] == name]
-    if not found:
+    matching = [daemon for daemon in daemons(config, nvml.gpus()) if daemon["name"] == name]
+    if not matching:
         raise Gone(f"{STATE} has no daemon {name} for the devices that are there")
-    return config, nvml, found[0]
+    return config, nvml, matching[0]
 
 
 def start_server(config: Config, control: Control) -> bool:
@@ -211,7 +212,7 @@ def start_server(config: Config, control: Control) -> bool:
 
 
 def serves(uid: int, control: Control) -> bool:
-    """Whether a server of this user lives."""
+    """Return whether a server of this user is running."""
     for pid in control.servers():
         try:
             if os.stat("/proc/" + pid).st_uid == uid:
@@ -225,13 +226,13 @@ def shared_memory(config: Config, change: bool = True) -> list[str]:
     """Make /dev/shm at least as large as asked for; what was to be done."""
     if not config["shm"]:
         return []
-    wanted = int(config["shm"][:-1]) * (1 << 30 if config["shm"].endswith("G") else 1 << 20)
+    size = int(config["shm"][:-1]) * (1 << 30 if config["shm"].endswith("G") else 1 << 20)
     status = os.statvfs("/dev/shm")
-    if status.f_blocks * status.f_frsize >= wanted:
+    if status.f_blocks * status.f_frsize >= size:
         return []
-    told = [f"/dev/shm: {status.f_blocks * status.f_frsize >> 20} MiB -> {config['shm']}"]
+    changes = [f"/dev/shm: {status.f_blocks * status.f_frsize >> 20} MiB -> {config['shm']}"]
     if not change:
-        return told
+        return changes
     done = subprocess.Popen(
         ["mount", "-o", f"remount,size={config['shm']}", "/dev/shm"],
         stderr=subprocess.PIPE,
@@ -241,4 +242,4 @@ def shared_memory(config: Config, change: bool = True) -> list[str]:
     _, error = done.communicate()
     if done.returncode:
         raise Problem(f"mps.shm_size: /dev/shm cannot be made {config['shm']}: {error.strip()}")
-    return told
+    return changes

@@ -1,4 +1,5 @@
-"""Which MPS daemons a host should have: GPUs and MIG devices as they are now, by NVML, and what a configuration makes of them."""
+"""The MPS daemons that a host should have, computed from a configuration and the current GPUs and MIG devices, by
+NVML."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from typing import Any, Dict, Mapping, Sequence
 
 Config = Mapping[str, Any]
-"""What is wanted, as mps.json has it."""
+"""The configuration, in the format of mps.json."""
 Daemon = Dict[str, Any]
 """`name`, `gpus`, `devices` (UUIDs in its own order), `mig`, and its directories `pipe` and `log`."""
 Gpu = Dict[str, Any]
@@ -23,7 +24,7 @@ class Problem(Exception):
 
 
 class Gone(Problem):
-    """What a daemon is for is not there."""
+    """The device of a daemon does not exist."""
 
 
 class Unwanted(Gone):
@@ -87,7 +88,7 @@ class Nvml:
         return code
 
     def number(self, name: str, *arguments: Any) -> int:
-        """What a call puts into its last argument."""
+        """Return the value that a call stores in its last argument."""
         value = ctypes.c_uint()
         self.call(name, *arguments, ctypes.byref(value))
         return value.value
@@ -99,7 +100,7 @@ class Nvml:
 
     def gpus(self) -> list[Gpu]:
         """Every GPU in NVML's order, with its MIG devices by placement."""
-        found = []
+        gpus = []
         for index in range(self.number("nvmlDeviceGetCount_v2")):
             device, pci = ctypes.c_void_p(), Pci()
             self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device))
@@ -108,7 +109,7 @@ class Nvml:
             code = self.call(
                 "nvmlDeviceGetMigMode", device, ctypes.byref(mig), ctypes.byref(pending), allowed=(NOT_SUPPORTED,)
             )
-            found.append(
+            gpus.append(
                 {
                     "index": index,
                     "uuid": self.uuid(device),
@@ -118,7 +119,7 @@ class Nvml:
                     "handle": device,
                 }
             )
-        return found
+        return gpus
 
     def mig_devices(self, gpu: Any) -> list[dict[str, Any]]:
         rows = []
@@ -155,16 +156,16 @@ def selected(selector: object, gpus: Sequence[Gpu]) -> Gpu:
     text = str(selector)
     match = re.match(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", text.lower())
     if text.isdigit():
-        found = [gpu for gpu in gpus if gpu["index"] == int(text)]
+        matching = [gpu for gpu in gpus if gpu["index"] == int(text)]
     elif match:
         address = f"{int(match.group(1) or '0', 16):04x}:{match.group(2)}"
-        found = [gpu for gpu in gpus if gpu["address"] == address]
+        matching = [gpu for gpu in gpus if gpu["address"] == address]
     else:
-        found = [gpu for gpu in gpus if gpu["uuid"].startswith(text)]
-    if len(found) != 1:
-        there = ", ".join(f"{gpu['index']} ({gpu['address']}, {gpu['uuid']})" for gpu in gpus) or "none"
-        raise Gone(f"mps: no GPU is {text}; there are: {there}")
-    return found[0]
+        matching = [gpu for gpu in gpus if gpu["uuid"].startswith(text)]
+    if len(matching) != 1:
+        known = ", ".join(f"{gpu['index']} ({gpu['address']}, {gpu['uuid']})" for gpu in gpus) or "none"
+        raise Gone(f"mps: no GPU is {text}; there are: {known}")
+    return matching[0]
 
 
 def whole(gpus: list[Gpu], what: str) -> list[Gpu]:
@@ -181,7 +182,7 @@ def group_names(config: Config) -> list[str]:
 
 
 def named(config: Config, name: str) -> bool:
-    """Whether a daemon of this configuration can be called so, whatever devices there are."""
+    """Return whether a daemon of this configuration can have this name, whatever devices exist."""
     patterns = {"host": "host", "gpu": "gpu[0-9]+", "mig": "gpu[0-9]+-mig[0-9]+(-ci[0-9]+)?", "none": "(?!)"}
     pattern = patterns.get(config["scope"])
     return name in group_names(config) if pattern is None else bool(re.match(pattern + r"\Z", name))
@@ -202,12 +203,12 @@ def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
     elif scope == "groups":
         taken: dict[int, str] = {}
         for number, name in enumerate(group_names(config)):
-            mine = [selected(selector, gpus) for selector in config["groups"][number]["gpus"]]
-            for gpu in mine:
+            groups = [selected(selector, gpus) for selector in config["groups"][number]["gpus"]]
+            for gpu in groups:
                 if gpu["index"] in taken:
                     raise Problem(f"mps.groups: GPU {gpu['index']} is in {taken[gpu['index']]} and again in {name}")
                 taken[gpu["index"]] = name
-            rows.append((name, whole(mine, "group " + name), ""))
+            rows.append((name, whole(groups, "group " + name), ""))
     else:
         for gpu in gpus:
             for device in gpu["devices"]:
@@ -219,13 +220,13 @@ def daemons(config: Config, gpus: list[Gpu]) -> list[Daemon]:
         return [
             {
                 "name": name,
-                "gpus": mine,
-                "devices": [mig] if mig else [gpu["uuid"] for gpu in mine],
+                "gpus": members,
+                "devices": [mig] if mig else [gpu["uuid"] for gpu in members],
                 "mig": bool(mig),
                 "pipe": f"{paths['pipe_base']}/{name}",
                 "log": f"{paths['logs']}/{name}",
             }
-            for name, mine, mig in rows
+            for name, members, mig in rows
         ]
     return [
         {

@@ -1,4 +1,4 @@
-"""What a daemon's clients have to set: files for shells and services, and snippets for containers."""
+"""Settings of a daemon's clients: files for shells and services, and snippets for containers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from .devices import Config, Daemon
 
 
 def client_environments(daemon: Daemon, config: Config, control: Control | None = None) -> dict[str, dict[str, str]]:
-    """By file name: what clients of the daemon have to set; with static partitions also one for each, NAME-0 and on."""
+    """Return the variables that clients of the daemon have to set, by file name; with static partitions also a file for
+    each, NAME-0 and on."""
     pipe = daemon["pipe"] + ("/" + config["paths"]["server"] if config["protocol"] == "v3" else "")
     base = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": daemon["log"]}
     base.update({"CUDA_VISIBLE_DEVICES": daemon["devices"][0]} if daemon["mig"] else {})
-    found = {daemon["name"]: base}
+    variables = {daemon["name"]: base}
     if control and config["partitions"]:
-        there = control.partitions().get(daemon["devices"][0], [])
+        partitions = control.partitions().get(daemon["devices"][0], [])
         for number, chunks in enumerate(config["partitions"]):
-            same = next((one for one in there if one[0] == chunks), None)
+            same = next((partition for partition in partitions if partition[0] == chunks), None)
             if same:
-                there.remove(same)
-                found[f"{daemon['name']}-{number}"] = dict(base, CUDA_MPS_SM_PARTITION=same[1])
-    return found
+                partitions.remove(same)
+                variables[f"{daemon['name']}-{number}"] = dict(base, CUDA_MPS_SM_PARTITION=same[1])
+    return variables
 
 
 def write_environments(daemon: Daemon, config: Config, control: Control, change: bool = True) -> bool:

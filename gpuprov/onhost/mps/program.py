@@ -58,7 +58,7 @@ def retire(name: str, config: Config, change: bool) -> None:
 
 
 def differs(daemon: Daemon, config: Config, process: Process) -> str:
-    """Why a running daemon is not the wanted one; empty if it is."""
+    """Return the difference of a running daemon from its configuration; "" if there is none."""
     pid, words, environment = process
     if of.replaced(pid):
         return "its program was replaced"
@@ -74,7 +74,7 @@ def differs(daemon: Daemon, config: Config, process: Process) -> str:
 
 
 def one_daemon(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
-    """What differs of one daemon, put right if `change`."""
+    """List the differences of one daemon, and fix them if `change`."""
     name, process = daemon["name"], of.running(daemon["name"])
     if process is None:
         if change:
@@ -82,29 +82,31 @@ def one_daemon(daemon: Daemon, config: Config, nvml: modes.Modes, change: bool) 
             of.systemctl("reset-failed", of.unit(name))  # too many starts before would forbid this one
             of.must("restart", of.unit(name))
         return [f"{of.unit(name)}: started"]
-    told = [] if of.enabled(name) else [f"{of.unit(name)}: enabled"]
-    if told and change:
+    changes = [] if of.enabled(name) else [f"{of.unit(name)}: enabled"]
+    if changes and change:
         of.must("enable", of.unit(name))
     try:
         why = differs(daemon, config, process)
         if why:
             raise Restart(why)
         control = Control(daemon, config)
-        told += modes.compute_modes(daemon, config, nvml, change) + control.settle(change) + control.partition(change)
+        changes += (
+            modes.compute_modes(daemon, config, nvml, change) + control.settle(change) + control.partition(change)
+        )
         if write_environments(daemon, config, control, change):
-            told.append(f"{of.unit(name)}: environment of its clients written")
+            changes.append(f"{of.unit(name)}: environment of its clients written")
         if change and of.start_server(config, control):
-            told.append(f"{of.unit(name)}: server of {config['user']} started")
+            changes.append(f"{of.unit(name)}: server of {config['user']} started")
     except Restart as reason:
         refuse_clients(name, config, process, str(reason))
         if change:
             of.must("restart", of.unit(name))
-        told.append(f"{of.unit(name)}: restarted: {reason}")
-    return told
+        changes.append(f"{of.unit(name)}: restarted: {reason}")
+    return changes
 
 
 def names_without_driver(config: Config) -> list[str]:
-    """What the daemons are called, as far as that is known while no driver is loaded."""
+    """List the names of the daemons, as far as they are known while no driver is loaded."""
     if config["scope"] == "groups":
         return group_names(config)
     return {"host": ["host"], "gpu": [f"gpu{number}" for number in range(config["count"])]}.get(config["scope"], [])
@@ -112,17 +114,17 @@ def names_without_driver(config: Config) -> list[str]:
 
 def prepare(config: Config, change: bool) -> list[str]:
     """Units that start at the next boot, where no driver is loaded now; MIG devices are not known then."""
-    wanted, told = names_without_driver(config), []
+    names, changes = names_without_driver(config), []
     for name in of.known_names():
-        if name not in wanted and (wanted or config["scope"] == "none"):
-            told.append(f"{of.unit(name)}: stopped and removed")
+        if name not in names and (names or config["scope"] == "none"):
+            changes.append(f"{of.unit(name)}: stopped and removed")
             retire(name, config, change)
-    for name in wanted:
+    for name in names:
         if not of.enabled(name):
-            told.append(f"{of.unit(name)}: enabled")
+            changes.append(f"{of.unit(name)}: enabled")
             if change:
                 of.must("enable", of.unit(name))
-    return told
+    return changes
 
 
 def settle(config: Config, change: bool) -> tuple[list[str], str]:
@@ -132,18 +134,18 @@ def settle(config: Config, change: bool) -> tuple[list[str], str]:
     except Problem as problem:
         return prepare(config, change), str(problem)
     gpus = nvml.gpus()
-    wanted = daemons(config, gpus)
-    if wanted:
+    desired = daemons(config, gpus)
+    if desired:
         limited(config, gpus)
-    told, names = [], [one["name"] for one in wanted]
+    changes, names = [], [item["name"] for item in desired]
     for name in of.known_names():
         if name not in names:
             retire(name, config, change)
-            told.append(f"{of.unit(name)}: stopped and removed")
-    told += of.shared_memory(config, change)
-    for one in wanted:
-        told += one_daemon(one, config, nvml, change)
-    return told + modes.give_back(config, nvml, gpus, wanted, change), ""
+            changes.append(f"{of.unit(name)}: stopped and removed")
+    changes += of.shared_memory(config, change)
+    for daemon in desired:
+        changes += one_daemon(daemon, config, nvml, change)
+    return changes + modes.give_back(config, nvml, gpus, desired, change), ""
 
 
 class Answer(NamedTuple):
@@ -155,7 +157,7 @@ class Answer(NamedTuple):
 
 
 def run(config: Config, change: bool) -> Answer:
-    """What differs, put right if `change`; all of it is judged before anything of it is changed."""
+    """Report the differences, and fix them if `change`; everything is checked before anything is changed."""
     try:
         changed, later = settle(config, False)
         if change:

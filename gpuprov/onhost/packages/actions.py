@@ -1,4 +1,4 @@
-"""What the module gpuprov_packages can be asked for. Each function answers one action; they raise Refused."""
+"""Actions of the module gpuprov_packages, one function each; they raise Refused."""
 
 from __future__ import annotations
 
@@ -15,73 +15,73 @@ Asked = Mapping[str, Any]
 Answer = Dict[str, Any]
 
 
-def prepare(manager: Manager, asked: Asked, check: bool) -> Answer:
+def prepare(manager: Manager, params: Asked, check: bool) -> Answer:
     """Have a package database, and lists, by which the rest can be decided."""
-    done = manager.prepare(asked["max_age"], check)
+    done = manager.prepare(params["max_age"], check)
     return _answer(done.changed, done.warnings)
 
 
-def fetch(manager: Manager, asked: Asked, check: bool) -> Answer:
+def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
     """Have one source, and its lists; or nothing of it that was not there before."""
-    wanted = [Wanted(path, text) for path, text in asked["sources"].items()]
+    lists = [Wanted(path, text) for path, text in params["sources"].items()]
     try:
-        changed = differences(wanted) if check else bring_about(wanted)
+        changed = differences(lists) if check else bring_about(lists)
     except InTheWay as error:
         raise Refused(str(error)) from error
     # Also where nothing changed: a run that was cut off may have left it without lists.
     try:
         if not check:
-            manager.fetch(asked["source"])
+            manager.fetch(params["source"])
     except Refused as refused:
-        bring_about([Wanted(one.path, one.before) for one in changed])
-        left = "taken away again" if changed else "left as it was"
+        bring_about([Wanted(change.path, change.before) for change in changed])
+        outcome = "taken away again" if changed else "left as it was"
         raise Refused(
-            f"{asked['of'] or asked['source']}: the package lists could not be fetched, and the source was {left}: "
-            f"{both_ends(str(refused), 900)}. Fix: {asked['hint']}"
+            f"{params['of'] or params['source']}: the package lists could not be fetched, and the source was {outcome}: "
+            f"{both_ends(str(refused), 900)}. Fix: {params['hint']}"
         ) from refused
-    return _answer([one.path for one in changed])
+    return _answer([change.path for change in changed])
 
 
-def read(manager: Manager, asked: Asked, check: bool) -> Answer:
-    """What is there."""
-    return {**_answer([]), **asdict(manager.read(asked["names"], asked["related"]))}
+def read(manager: Manager, params: Asked, check: bool) -> Answer:
+    """Return the packages on the host."""
+    return {**_answer([]), **asdict(manager.read(params["names"], params["related"]))}
 
 
-def attempt(manager: Manager, asked: Asked, check: bool) -> Answer:
+def attempt(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse a transaction that may not be done; else download its packages."""
-    wanted = _lockable(manager, asked)
+    wanted = _lockable(manager, params)
     if wanted.empty:
         return {**_answer([]), "trial": []}
-    trial = tried(manager, wanted, asked.get("driver", {}))
+    trial = tried(manager, wanted, params.get("driver", {}))
     if not check:
         downloaded(manager, wanted)
     return {**_answer([]), "trial": trial.rows}
 
 
-def judged(manager: Manager, asked: Asked, check: bool) -> Answer:
+def judged(manager: Manager, params: Asked, check: bool) -> Answer:
     """Refuse packages of another driver than the host's, and nothing else: what else is in the way may be gone when the driver is
     there that this run brings."""
-    wanted = _lockable(manager, asked)
+    wanted = _lockable(manager, params)
     rows = [] if wanted.empty else manager.attempt(wanted).rows
-    guarded(manager, wanted, rows, asked.get("driver", {}))
+    guarded(manager, wanted, rows, params.get("driver", {}))
     return {**_answer([]), "trial": rows}
 
 
-def settle(manager: Manager, asked: Asked, check: bool) -> Answer:
+def settle(manager: Manager, params: Asked, check: bool) -> Answer:
     """Install, remove, hold and release, where it is not so yet."""
-    wanted = _lockable(manager, asked)
+    wanted = _lockable(manager, params)
     rows: list[str] = []
     warnings: list[str] = []
     if not wanted.empty:
-        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted, asked.get("driver", {}))
-    if asked["hold"] or asked["release"]:
-        rows = rows + manager.hold(asked["hold"], asked["release"], check)
+        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted, params.get("driver", {}))
+    if params["hold"] or params["release"]:
+        rows = rows + manager.hold(params["hold"], params["release"], check)
     return _answer(rows, warnings)
 
 
-def files(manager: Manager, asked: Asked, check: bool) -> Answer:
-    """Where the files of packages are."""
-    return {**_answer([]), "files": manager.files(asked["install"])}
+def files(manager: Manager, params: Asked, check: bool) -> Answer:
+    """Return the paths of the files of packages."""
+    return {**_answer([]), "files": manager.files(params["install"])}
 
 
 ACTIONS: dict[str, Callable[[Manager, Asked, bool], Answer]] = {
@@ -95,42 +95,43 @@ ACTIONS: dict[str, Callable[[Manager, Asked, bool], Answer]] = {
 }
 
 
-def _foreseen(manager: Manager, wanted: Transaction) -> tuple[list[str], list[str]]:
-    """What it would do. What stands in the way may be gone when it is done in earnest: a source that is still to come."""
-    trial = manager.attempt(wanted)
-    return trial.rows, [f"{manager.name} cannot install {wanted.of} yet: {trial.problem}"] if trial.problem else []
+def _foreseen(manager: Manager, desired: Transaction) -> tuple[list[str], list[str]]:
+    """Return the changes and problems of a trial run. Problems may be gone by the real run, for instance when a source
+    is still to be added."""
+    trial = manager.attempt(desired)
+    return trial.rows, [f"{manager.name} cannot install {desired.of} yet: {trial.problem}"] if trial.problem else []
 
 
-def _transacted(manager: Manager, wanted: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
-    trial = tried(manager, wanted, driver)
+def _transacted(manager: Manager, desired: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
+    trial = tried(manager, desired, driver)
     if not trial.rows and not trial.unfinished:
         return [], []
-    done = committed(manager, wanted)
-    told = [f"{wanted.of}: all packages are in place, but {manager.name} says: {'; '.join(done.warnings)}"]
-    return trial.rows or [f"complete {wanted.of}"], told if done.warnings else []
+    done = committed(manager, desired)
+    notes = [f"{desired.of}: all packages are in place, but {manager.name} says: {'; '.join(done.warnings)}"]
+    return trial.rows or [f"complete {desired.of}"], notes if done.warnings else []
 
 
-def _lockable(manager: Manager, asked: Asked) -> Transaction:
+def _lockable(manager: Manager, params: Asked) -> Transaction:
     """The transaction, with what is needed to hold packages, if some are to be held."""
-    wanted = transaction(asked)
-    needs = manager.read([]).lock_needs if asked["hold"] else []
+    wanted = transaction(params)
+    needs = manager.read([]).lock_needs if params["hold"] else []
     lacking = [name for name in needs if name not in wanted.install]
     return replace(wanted, of=wanted.of or ", ".join(lacking), install=(*lacking, *wanted.install))
 
 
-def transaction(asked: Asked) -> Transaction:
+def transaction(params: Asked) -> Transaction:
     """The transaction that a task asks for."""
-    pin, refuse = asked["pin"], asked["refuse"]
+    pin, refuse = params["pin"], params["refuse"]
     return Transaction(
-        of=asked["of"] or ", ".join([*asked["install"], *asked["remove"]]),
-        install=tuple(asked["install"]),
-        remove=tuple(asked["remove"]),
-        may_remove=tuple(asked["may_remove"]),
+        of=params["of"] or ", ".join([*params["install"], *params["remove"]]),
+        install=tuple(params["install"]),
+        remove=tuple(params["remove"]),
+        may_remove=tuple(params["may_remove"]),
         pin=Pin(str(pin["version"]), tuple(pin["patterns"])) if pin.get("patterns") else None,
-        stream=asked["stream"],
-        hint=asked["hint"],
+        stream=params["stream"],
+        hint=params["hint"],
         refusal=Refusal(tuple(refuse["patterns"]), refuse["why"], refuse["hint"]) if refuse.get("patterns") else None,
-        instead=asked.get("instead", ""),
+        instead=params.get("instead", ""),
     )
 
 

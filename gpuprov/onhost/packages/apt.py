@@ -38,32 +38,32 @@ class Apt:
             rows = _answer(["dpkg-query", "-W", "-f", ROWS])
             known = parse_rows(rows)
             beside = [row[1] for row in known if related and re.match(related, row[3])]
-            asked = list(dict.fromkeys([*names, *beside]))
-            index = _answer(["apt-cache", "madison", *asked], environment) if asked else ""
+            requested = list(dict.fromkeys([*names, *beside]))
+            index = _answer(["apt-cache", "madison", *requested], environment) if requested else ""
             held = _answer(["apt-mark", "showhold"], environment).split()
         return Known(known, parse_installed(rows), parse_madison(index), held)
 
-    def attempt(self, wanted: Transaction) -> Trial:
-        ran = self._apt(wanted, "-s")
+    def attempt(self, transaction: Transaction) -> Trial:
+        ran = self._apt(transaction, "-s")
         rows = [row for row in map(_row, ran.lines) if row]
         half = any(line.startswith("Conf ") for line in ran.lines)
         return Trial(rows, f"{_why(ran.lines)} {ran.err.strip()}".strip() if ran.status else "", half)
 
-    def download(self, wanted: Transaction) -> str:
-        ran = self._apt(wanted, "--download-only")
+    def download(self, transaction: Transaction) -> str:
+        ran = self._apt(transaction, "--download-only")
         return " ".join(ran.err.splitlines()[-4:]) if ran.status else ""
 
-    def commit(self, wanted: Transaction) -> Done:
-        ran = self._apt(wanted)
+    def commit(self, transaction: Transaction) -> Done:
+        ran = self._apt(transaction)
         return Done(f"{ran.err.strip()} {' '.join(ran.lines[-12:])}" if ran.status else "")
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
         held = _answer(["apt-mark", "showhold"]).split()
-        others = _foreign(parse_rows(_answer(["dpkg-query", "-W", "-f", ROWS])), _own())
+        foreign = _foreign(parse_rows(_answer(["dpkg-query", "-W", "-f", ROWS])), _own())
         # apt-mark takes a bare name for the host's own architecture.
-        wanted = _each(hold, others, bare_too=False)
-        gone = _each([name for name in release if name not in hold], others, bare_too=True)
-        new, loose = [name for name in wanted if name not in held], [name for name in gone if name in held]
+        specs = _each(hold, foreign, bare_too=False)
+        gone = _each([name for name in release if name not in hold], foreign, bare_too=True)
+        new, loose = [name for name in specs if name not in held], [name for name in gone if name in held]
         for word, names in (("hold", new), ("unhold", loose)):
             if names and not check:
                 _answer(["apt-mark", word, *names])
@@ -73,16 +73,18 @@ class Apt:
         with apt_settings.without(self._settings.without) as environment:
             return [apt_files.file(package, environment) for package in packages]
 
-    def _apt(self, wanted: Transaction, *options: str) -> Ran:
+    def _apt(self, transaction: Transaction, *options: str) -> Ran:
         waiting = ("-o", f"DPkg::Lock::Timeout={self._settings.lock_timeout}")
-        changes = [*wanted.install, *(f"{name}-" for name in wanted.remove)]
-        with apt_settings.without(self._settings.without) as hidden, apt_settings.pinned(wanted.pin) as preferences:
+        changes = [*transaction.install, *(f"{name}-" for name in transaction.remove)]
+        with apt_settings.without(self._settings.without) as hidden, apt_settings.pinned(
+            transaction.pin
+        ) as preferences:
             argv = ["apt-get", *preferences, *options, *OPTIONS, *waiting, "install", *changes]
             return run(argv, {**QUIETLY, **hidden})
 
 
 def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    """What the program prints. Raises Refused where it fails."""
+    """Return the program's output. Raises Refused if it fails."""
     ran = run(argv, environment)
     if ran.status:
         raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")
@@ -95,8 +97,8 @@ UNMET = "The following packages have unmet dependencies:"
 def _why(lines: Sequence[str]) -> str:
     """The packages that stand in each other's way; else the last lines, without those about packages that are there already."""
     if UNMET in lines:
-        told = [line.strip() for line in lines[lines.index(UNMET) + 1 :] if line.strip()]
-        return f"{UNMET} {'; '.join(told)}{'.' * bool(told)}".strip()
+        reasons = [line.strip() for line in lines[lines.index(UNMET) + 1 :] if line.strip()]
+        return f"{UNMET} {'; '.join(reasons)}{'.' * bool(reasons)}".strip()
     return " ".join([line for line in lines if " is already the newest version" not in line][-12:])
 
 
@@ -112,17 +114,18 @@ def _own() -> str:
     return _answer(["dpkg", "--print-architecture"]).strip()
 
 
-def _foreign(rows: Sequence[Sequence[str]], own: str) -> dict[str, list[str]]:
-    """Of packages in other architectures, by name: `NAME:ARCHITECTURE`s, behind the bare name where the host's own is there too."""
-    native = {row[1] for row in rows if row[4] in ("all", own)}
-    found: dict[str, list[str]] = {}
+def _foreign(rows: Sequence[Sequence[str]], native_arch: str) -> dict[str, list[str]]:
+    """Return the packages of other architectures, by name: `NAME:ARCHITECTURE`, preceded by the bare name if the host's
+    own is installed, too."""
+    native = {row[1] for row in rows if row[4] in ("all", native_arch)}
+    foreign: dict[str, list[str]] = {}
     for row in rows:
-        if row[4] not in ("all", own):
-            found.setdefault(row[1], [row[1]] if row[1] in native else []).append(f"{row[1]}:{row[4]}")
-    return found
+        if row[4] not in ("all", native_arch):
+            foreign.setdefault(row[1], [row[1]] if row[1] in native else []).append(f"{row[1]}:{row[4]}")
+    return foreign
 
 
-def _each(names: Sequence[str], others: dict[str, list[str]], *, bare_too: bool) -> list[str]:
+def _each(names: Sequence[str], foreign: dict[str, list[str]], *, bare_too: bool) -> list[str]:
     """The names as apt-mark takes them, for every architecture in which they are installed."""
-    each = [([name] if bare_too else []) + others.get(name, [name]) for name in names]
-    return sorted({one for several in each for one in several})
+    each = [([name] if bare_too else []) + foreign.get(name, [name]) for name in names]
+    return sorted({spec for several in each for spec in several})

@@ -20,17 +20,17 @@ def prepare(patience: int, max_age: int, check: bool) -> Prepared:
     """See `model.Manager`."""
     waiting = ["-o", f"DPkg::Lock::Timeout={patience}"]
     changed = _repaired(waiting, check)
-    there = bool(glob.glob(f"{LISTS}/*_Packages*"))
-    if check or (there and _age(LISTS) <= max_age):
+    has_lists = bool(glob.glob(f"{LISTS}/*_Packages*"))
+    if check or (has_lists and _age(LISTS) <= max_age):
         return Prepared(changed)
     problem = shortened(waited(_updated, patience), 300)
-    if problem and not there:
+    if problem and not has_lists:
         raise Refused(
             f"apt-get update failed, and the host has no package lists: {problem}. Fix: correct what it reports (the "
             "network, the host's proxy, or the archive), then apply again"
         )
-    told = f"apt-get update failed, the older package lists are used: {problem}"
-    return Prepared(changed, [told] if problem else [])
+    warning = f"apt-get update failed, the older package lists are used: {problem}"
+    return Prepared(changed, [warning] if problem else [])
 
 
 def _updated() -> str:
@@ -47,15 +47,15 @@ def _repaired(waiting: list[str], check: bool) -> list[str]:
         return []
     names = half_configured.packages(audit)
     complaint = half_configured.told(names) if names else shortened(f"{audit} {checked.err}", 300)
-    way_out = f"Fix, on the host: {half_configured.way_out(names)}"
+    fix = f"Fix, on the host: {half_configured.way_out(names)}"
     if not os.path.exists(MARKER):
         raise Refused(
             "the package database is broken (dpkg or apt-get check complains), and not by gpuprov; nothing was changed: "
-            f"{complaint}. {way_out}"
+            f"{complaint}. {fix}"
         )
     if half_configured.needs_answer(names):
         raise Refused(
-            f"the package database is broken, and no run may repair it; nothing was changed: {complaint}. {way_out}"
+            f"the package database is broken, and no run may repair it; nothing was changed: {complaint}. {fix}"
         )
     if check:
         return [f"repair {complaint}"]
@@ -68,7 +68,7 @@ def _repaired(waiting: list[str], check: bool) -> list[str]:
         if ran.status:
             raise Refused(
                 f"the package database is broken since {MARKED}, and cannot be repaired: {complaint}: "
-                f"{' '.join(ran.err.splitlines()[:6])}. {way_out}"
+                f"{' '.join(ran.err.splitlines()[:6])}. {fix}"
             )
     return [f"repair {complaint}"]
 

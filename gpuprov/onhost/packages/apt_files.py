@@ -34,12 +34,13 @@ def try_source(folder: str, text: str) -> str:
     with open(listed, "w", encoding="utf-8") as file:
         file.write(text)
     os.chmod(listed, 0o644)
-    own = ("-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
-    return update(listed, *own)
+    options = ("-o", f"Dir::State::lists={lists}", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=")
+    return update(listed, *options)
 
 
 def waited(fetching: Callable[[], str], patience: float) -> str:
-    """What was in the way of fetching lists. Their lock is waited for here: DPkg::Lock::Timeout is not of it."""
+    """Retry fetching lists while their lock is taken, which DPkg::Lock::Timeout does not cover; return the remaining
+    problem."""
     until = time.monotonic() + patience
     while "Could not get lock" in (problem := fetching()) and time.monotonic() < until:
         time.sleep(PAUSE)
@@ -71,9 +72,9 @@ def file(package: str, environment: Mapping[str, str]) -> str:
             raise Refused(
                 f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Fix: correct what it reports, then apply again"
             )
-    found = sorted(glob.glob(form))
-    if not found:
+    paths = sorted(glob.glob(form))
+    if not paths:
         raise Refused(
             f"{package} is not among the packages in {folder}. Fix: apt-get clean on the host, then apply again"
         )
-    return found[0]
+    return paths[0]

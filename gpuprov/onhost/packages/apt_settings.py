@@ -1,4 +1,4 @@
-"""How apt is told, for one call, of versions that it may choose and of sources that it may not see."""
+"""Settings of apt for one call: the versions it may choose and the sources it must ignore."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def pinned(pin: Pin | None) -> Iterator[list[str]]:
     if not pin:
         yield []
         return
-    theirs = ""
+    site_pins = ""
     with contextlib.suppress(FileNotFoundError), open(PREFERENCES, encoding="utf-8", errors="replace") as file:
-        theirs = file.read()
-    with tempfile.NamedTemporaryFile("w", prefix="gpuprov-preferences-", encoding="utf-8") as mine:
-        mine.write(f"{records(pin)}\n{theirs}")
-        mine.flush()
-        os.chmod(mine.name, 0o644)
-        yield ["-o", f"Dir::Etc::preferences={mine.name}"]
+        site_pins = file.read()
+    with tempfile.NamedTemporaryFile("w", prefix="gpuprov-preferences-", encoding="utf-8") as preferences:
+        preferences.write(f"{records(pin)}\n{site_pins}")
+        preferences.flush()
+        os.chmod(preferences.name, 0o644)
+        yield ["-o", f"Dir::Etc::preferences={preferences.name}"]
 
 
 def records(pin: Pin) -> str:
     """Packages that match keep their other versions only where those are no driver's (nvidia-container-toolkit 1.18)."""
     packages = f"Package: {' '.join(pin.patterns)}\n"
-    wanted = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
-    others = "Pin: version /^([0-9]+:)?[0-9][0-9][0-9][.][0-9]/\nPin-Priority: -1\n"
-    return f"{packages}{wanted}\n{packages}{others}"
+    pinned_version = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
+    other_versions = "Pin: version /^([0-9]+:)?[0-9][0-9][0-9][.][0-9]/\nPin-Priority: -1\n"
+    return f"{packages}{pinned_version}\n{packages}{other_versions}"
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Which package manager a host has."""
+"""Selection of the host's package manager."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MANAGERS: dict[str, Callable[[Settings], Manager]] = {"debian": Apt, "redhat": D
 def manager(settings: Settings) -> Manager:
     """This host's. Raises Refused."""
     bundle.required()
-    found = family.here()
-    if found not in MANAGERS:
+    host_family = family.here()
+    if host_family not in MANAGERS:
         raise Refused(
             f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported distribution"
         )
-    return MANAGERS[found](settings)
+    return MANAGERS[host_family](settings)

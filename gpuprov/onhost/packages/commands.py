@@ -10,7 +10,7 @@ from typing import Mapping, Sequence
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended, and what it said."""
+    """The exit status and output of a program."""
 
     status: int
     out: str
@@ -18,7 +18,7 @@ class Ran:
 
     @property
     def lines(self) -> list[str]:
-        """What it printed."""
+        """The output, by line."""
         return self.out.splitlines()
 
     @property

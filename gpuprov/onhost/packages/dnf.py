@@ -37,7 +37,7 @@ for name, text in given["program"]:
 module.main(given["request"])
 """
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
-"""What `dnf versionlock` is packaged as on EL 8 to 10."""
+"""The package of `dnf versionlock` on EL 8 to 10."""
 SOURCES = "/etc/yum.repos.d"
 LOCKED = 200
 """With this status dnf ends where another one is at work."""
@@ -53,10 +53,10 @@ class Dnf:
         self._settings = settings
 
     def prepare(self, max_age: int, check: bool) -> Prepared:
-        ours = os.path.exists(MARKER)
-        changed = rpm_database.rebuilt(ours, check)
-        state = self._must({"action": "state", "repair": ours and not check})
-        if state["twice"] and not ours:
+        is_ours = os.path.exists(MARKER)
+        changed = rpm_database.rebuilt(is_ours, check)
+        state = self._must({"action": "state", "repair": is_ours and not check})
+        if state["twice"] and not is_ours:
             raise Refused(
                 f"{', '.join(state['twice'])} stand(s) twice in rpm's database: a transaction was cut off, and not one of gpuprov; "
                 "nothing was changed. Fix, on the host: dnf remove --duplicates"
@@ -73,48 +73,50 @@ class Dnf:
             raise Refused(shortened(problem, 600))
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
-        told = self._must({"action": "read", "names": list(dict.fromkeys(names)), "related": related})
-        needs = [] if told["lockable"] else [LOCK_PLUGIN]
-        return Known(told["rows"], told["installed"], told["index"], told["held"], told["lock_problem"], needs)
+        answer = self._must({"action": "read", "names": list(dict.fromkeys(names)), "related": related})
+        needs = [] if answer["lockable"] else [LOCK_PLUGIN]
+        return Known(
+            answer["rows"], answer["installed"], answer["index"], answer["held"], answer["lock_problem"], needs
+        )
 
-    def attempt(self, wanted: Transaction) -> Trial:
-        told = self._ask({**_request(wanted), "action": "try", "download": False})
-        return Trial(told.get("trial", []), told["problem"], bool(told.get("stream")))
+    def attempt(self, transaction: Transaction) -> Trial:
+        answer = self._ask({**_request(transaction), "action": "try", "download": False})
+        return Trial(answer.get("trial", []), answer["problem"], bool(answer.get("stream")))
 
-    def download(self, wanted: Transaction) -> str:
-        return str(self._ask({**_request(wanted), "action": "try", "download": True})["problem"])
+    def download(self, transaction: Transaction) -> str:
+        return str(self._ask({**_request(transaction), "action": "try", "download": True})["problem"])
 
-    def commit(self, wanted: Transaction) -> Done:
-        told = self._ask({**_request(wanted), "action": "install"})
-        return Done(told["problem"], told.get("warnings", []))
+    def commit(self, transaction: Transaction) -> Done:
+        answer = self._ask({**_request(transaction), "action": "install"})
+        return Done(answer["problem"], answer.get("warnings", []))
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
         names = [name for name in release if name not in hold]
-        told = self._must({"action": "lock", "hold": list(hold), "release": names, "check": check})
-        return [("hold " if line.startswith("+") else "release ") + line[1:] for line in told["changed"]]
+        answer = self._must({"action": "lock", "hold": list(hold), "release": names, "check": check})
+        return [("hold " if line.startswith("+") else "release ") + line[1:] for line in answer["changed"]]
 
     def files(self, packages: Sequence[str]) -> list[str]:
         return [str(path) for path in self._must({"action": "files", "packages": list(packages)})["files"]]
 
     def _must(self, request: dict[str, Any]) -> dict[str, Any]:
-        told = self._ask(request)
-        if told["problem"]:
+        answer = self._ask(request)
+        if answer["problem"]:
             raise Refused(
-                f"dnf: {told['problem']}. Fix: correct what it reports (dnf -v repolist shows the repositories), then apply again"
+                f"dnf: {answer['problem']}. Fix: correct what it reports (dnf -v repolist shows the repositories), then apply again"
             )
-        return told
+        return answer
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The program's answer; a `problem`, where it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
         waiting = {"timeout": self._settings.lock_timeout, "mirror_timeout": self._settings.mirror_timeout}
-        asked = {"program": program(), "request": {**waiting, **request}}
-        ran = run([python, "-c", BEGIN], stdin=json.dumps(asked))
+        message = {"program": program(), "request": {**waiting, **request}}
+        ran = run([python, "-c", BEGIN], stdin=json.dumps(message))
         try:
-            told = json.loads(ran.out)
+            answer = json.loads(ran.out)
         except ValueError:
             return {"problem": f"{python} ended with status {ran.status}: {shortened(ran.said[-300:], 300)}"}
-        return dict(told)
+        return dict(answer)
 
 
 def makecache(*options: str, patience: float) -> str:
@@ -127,9 +129,14 @@ def makecache(*options: str, patience: float) -> str:
     return (ran.said or f"dnf makecache ends with status {ran.status}") if ran.status else ""
 
 
-def _request(wanted: Transaction) -> dict[str, Any]:
-    pin = {"version": wanted.pin.version, "patterns": list(wanted.pin.patterns)} if wanted.pin else {}
-    return {"install": list(wanted.install), "remove": list(wanted.remove), "pin": pin, "module": wanted.stream}
+def _request(transaction: Transaction) -> dict[str, Any]:
+    pin = {"version": transaction.pin.version, "patterns": list(transaction.pin.patterns)} if transaction.pin else {}
+    return {
+        "install": list(transaction.install),
+        "remove": list(transaction.remove),
+        "pin": pin,
+        "module": transaction.stream,
+    }
 
 
 def program() -> list[list[str]]:

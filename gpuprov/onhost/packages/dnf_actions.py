@@ -32,8 +32,8 @@ from .dnf_transaction import Errors, coming, fetch, resolved, said
 Answer = Dict[str, Any]
 
 
-def _compared(one: Any, other: Any) -> int:
-    return int(one.evr_cmp(other))
+def _compared(package: Any, other: Any) -> int:
+    return int(package.evr_cmp(other))
 
 
 def act_try(request: Request) -> Answer:
@@ -70,16 +70,16 @@ def act_collect(request: Request) -> Answer:
 def act_files(request: Request) -> Answer:
     base = opened(request)
     try:
-        found = []
+        paths = []
         for spec in request["packages"]:
             name, _, version = spec.partition("=")
             offered = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
             fitting = [p for p in offered.filterm(name=name, arch=native(base)) if full(p) == version]
             if not fitting:
                 raise Refused("No match for argument: %s-%s" % (name, version))
-            found.append(fitting[0])
-        fetch(base, request, found)
-        return {"files": [package.localPkg() for package in found]}
+            paths.append(fitting[0])
+        fetch(base, request, paths)
+        return {"files": [package.localPkg() for package in paths]}
     finally:
         base.close()
 
@@ -125,7 +125,7 @@ def act_read(request: Request) -> Answer:
                 versions = index.setdefault(package.name, [])
                 if full(package) not in versions:
                     versions.append(full(package))
-        path, there, obeyed = dnf_locks.lock_file(base)
+        path, has_plugin, obeyed = dnf_locks.lock_file(base)
         locked = dnf_locks.locks(base, dnf_locks.lines_of(path))
         held = {p.name for excluding, _, query in locked if not excluding for p in query.installed()}
         return {
@@ -133,8 +133,8 @@ def act_read(request: Request) -> Answer:
             "installed": installed,
             "index": index,
             "held": sorted(held) if obeyed else [],
-            "lockable": there,
-            "lock_problem": dnf_locks.unlocked(path) if there and not obeyed else "",
+            "lockable": has_plugin,
+            "lock_problem": dnf_locks.unlocked(path) if has_plugin and not obeyed else "",
         }
     finally:
         base.close()
@@ -147,8 +147,11 @@ def act_refresh(request: Request) -> Answer:
 
 
 def act_state(request: Request) -> Answer:
-    """What a transaction that was cut off left twice. With `repair` the older of each goes; the next transaction, which needs
-    what this one was to bring, puts its dependencies right."""
+    """Return the packages that an interrupted transaction left twice.
+
+    With `repair`, remove the older of each; the next transaction, which needs what this one was to bring, repairs its
+    dependencies.
+    """
     base = opened(request, available=False)
     try:
         twice = duplicates(base)
@@ -168,17 +171,17 @@ def act_lock(request: Request) -> Answer:
     """Lock packages at their installed versions, and release others; lines of anybody else stay as they are."""
     base = opened(request, available=False)
     try:
-        path, there, obeyed = dnf_locks.lock_file(base)
+        path, has_plugin, obeyed = dnf_locks.lock_file(base)
         if request["hold"] and not obeyed:
             absent = "" if request["check"] else "its plugin versionlock is not installed"
-            return {"changed": [], "problem": dnf_locks.unlocked(path) if there else absent}
+            return {"changed": [], "problem": dnf_locks.unlocked(path) if has_plugin else absent}
         installed = base.sack.query().installed().filterm(name=request["hold"]) if request["hold"] else []
-        wanted = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
+        patterns = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
         names = set(request["hold"] + request["release"])
         known = names.union(package.name for package in base.sack.query().installed())
         before = dnf_locks.lines_of(path)
-        gone = [line for line in before if dnf_locks.locked_name(line, known) in names and line.strip() not in wanted]
-        new = [line for line in wanted if line not in [other.strip() for other in before]]
+        gone = [line for line in before if dnf_locks.locked_name(line, known) in names and line.strip() not in patterns]
+        new = [line for line in patterns if line not in [other.strip() for other in before]]
         if (gone or new) and not request["check"]:
             dnf_locks.write(path, [line for line in before if line not in gone] + new)
         return {"changed": ["-" + line for line in gone] + ["+" + line for line in new]}

@@ -15,7 +15,7 @@ KEPT = "gpuprov-kept"  # the repository that a rollback makes of the files that 
 
 
 class Refused(Exception):
-    """What cannot be done, in one line."""
+    """An impossible operation, described in one line."""
 
 
 def full(package: Any) -> str:
@@ -101,7 +101,7 @@ def identities(packages: Iterable[Any]) -> Set[Identity]:
 
 
 def in_database() -> Set[Identity]:
-    """What rpm itself has now, past all that dnf knew before."""
+    """Return the current contents of rpm's own database, bypassing everything dnf had read before."""
     found = set()
     for header in rpm.TransactionSet().dbMatch():
         # Bytes in the rpm of early EL 8.
@@ -114,9 +114,9 @@ def in_database() -> Set[Identity]:
     return found
 
 
-def unfinished(coming: Set[Identity], going: Set[Identity], there: Set[Identity]) -> List[str]:
-    """What a transaction left undone, in words; `there` is what the database has."""
-    lacking = ["%s-%s is not installed" % (name, version) for name, _, version in sorted(coming - there)]
+def unfinished(coming: Set[Identity], going: Set[Identity], installed: Set[Identity]) -> List[str]:
+    """Describe what a transaction left undone; `there` is the contents of the database."""
+    lacking = ["%s-%s is not installed" % (name, version) for name, _, version in sorted(coming - installed)]
     return lacking + [
-        "%s-%s is still installed" % (name, version) for name, _, version in sorted((going - coming) & there)
+        "%s-%s is still installed" % (name, version) for name, _, version in sorted((going - coming) & installed)
     ]

@@ -24,14 +24,14 @@ def lock_file(base: Any) -> Tuple[str, bool, bool]:
         if os.path.exists(path):
             with open(path, encoding="utf-8", errors="surrogateescape") as file:
                 parser.read_file(file, path)
-    there = any(os.path.exists(os.path.join(folder, "versionlock.py")) for folder in base.conf.pluginpath)
+    has_plugin = any(os.path.exists(os.path.join(folder, "versionlock.py")) for folder in base.conf.pluginpath)
     obeyed = bool(base.conf.plugins) and parser.getboolean("main", "enabled", fallback=True)
     path = parser.get("main", "locklist", fallback="/etc/dnf/plugins/versionlock.list")
-    return path, there, there and obeyed
+    return path, has_plugin, has_plugin and obeyed
 
 
 def unlocked(path: str) -> str:
-    """Why nothing can be locked though the plugin is there."""
+    """Return the reason why nothing can be locked although the plugin is installed."""
     return "dnf does not obey %s: its plugins, or versionlock, are switched off" % path
 
 
@@ -57,20 +57,21 @@ def locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
                 break
 
 
-def apply(base: Any, ours: Collection[str], pinned: Iterable[str]) -> None:
+def apply(base: Any, own_names: Collection[str], pinned: Iterable[str]) -> None:
     """Exclude what the host's locks forbid, but for packages of ours, whose locks this transaction may change."""
     globs = list(pinned)
     excluded = base.sack.query().filterm(empty=True)
     for excluding, name, query in locks(base, lines_of(lock_file(base)[0])):
-        others = base.sack.query().filterm(name__glob=name).difference(query)
-        excluded = excluded.union(query if excluding else others)
-    free = [p for p in excluded if p.name in ours or any(fnmatch.fnmatchcase(p.name, glob) for glob in globs)]
+        rest = base.sack.query().filterm(name__glob=name).difference(query)
+        excluded = excluded.union(query if excluding else rest)
+    free = [p for p in excluded if p.name in own_names or any(fnmatch.fnmatchcase(p.name, glob) for glob in globs)]
     excluded = excluded.difference(base.sack.query().filterm(pkg=free)) if free else excluded
     base.sack.add_excludes(excluded.filterm(reponame__neq=hawkey.SYSTEM_REPO_NAME))
 
 
 def locked_name(line: str, names: Iterable[str]) -> str:
-    """Which of the names the line locks, "" if none: the longest of those that a version, or nothing, is behind.
+    """Return the name that the line locks, "" if none: the longest of those that are followed by a version or by
+    nothing.
 
     Lines that exclude, comments and globs of names lock none of them.
     """

@@ -38,8 +38,8 @@ def resolved(base: Any, request: Request) -> Tuple[str, List[Row]]:
     """The stream that it switches to, and what it does: rows of word, name, version."""
     stream = _switch(base, request["module"]) if request["module"] else ""
     pinned = request["pin"]
-    ours = {re.split("[=:]", spec)[0] for spec in request["install"] + request["remove"]}
-    dnf_locks.apply(base, ours, pinned["patterns"] if pinned else [])
+    named = {re.split("[=:]", spec)[0] for spec in request["install"] + request["remove"]}
+    dnf_locks.apply(base, named, pinned["patterns"] if pinned else [])
     if pinned:
         _pin(base, pinned)
     _mark(base, request)
@@ -75,9 +75,9 @@ def fetch(base: Any, request: Request, packages: List[Any]) -> None:
 
 
 def _pin(base: Any, pinned: Dict[str, Any]) -> None:
-    """Of the packages that match a glob and have a driver's version, leave only those of the one version."""
-    found = base.sack.query().available().filterm(name__glob=pinned["patterns"])
-    wrong = [p for p in found if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
+    """Exclude all but the one version among packages that match a glob and have a driver's version."""
+    matching = base.sack.query().available().filterm(name__glob=pinned["patterns"])
+    wrong = [p for p in matching if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
     if wrong:
         base.sack.add_excludes(base.sack.query().filterm(pkg=wrong))
 
@@ -103,8 +103,8 @@ def _mark(base: Any, request: Request) -> None:
                 base.install(name)
             continue
         name, _, arch = name.partition(":")
-        found = base.sack.query().filterm(name=name, arch=[arch] if arch else native(base))
-        fitting = [package for package in found if full(package) == version]
+        matching = base.sack.query().filterm(name=name, arch=[arch] if arch else native(base))
+        fitting = [package for package in matching if full(package) == version]
         if not fitting:
             raise Refused("No match for argument: %s-%s" % (name, version))
         if not any(package.installed for package in fitting):
@@ -118,6 +118,7 @@ def _mark(base: Any, request: Request) -> None:
 
 
 def _key_is_local(base: Any, package: Any) -> bool:
-    """Whether the repository's key comes from the host itself or over TLS; over plain http anybody could have sent it."""
+    """Return whether the repository's key comes from the host itself or over TLS; over plain HTTP anybody could have
+    sent it."""
     keys = base.repos[package.reponame].gpgkey
     return bool(keys) and not any(key.startswith(("http:", "ftp:")) for key in keys)

@@ -12,19 +12,19 @@ def packages(audit: str) -> list[str]:
 
 
 def needs_answer(names: list[str]) -> bool:
-    """Whether a script is known to ask what only a person may decide: no run completes it."""
+    """Return whether a script is known to ask a question that only a person may answer: no run completes it."""
     return CLEANUP in names
 
 
 def told(names: list[str]) -> str:
-    """What is half-way."""
+    """Describe the packages that are half-configured."""
     asks = "asks whether to uninstall the driver of NVIDIA's runfile, by default yes, and fails where nobody can answer"
     why = f"; the script of {CLEANUP} {asks}" if needs_answer(names) else ""
     return f"dpkg left half-way: {' '.join(names)}{why}"
 
 
 def way_out(names: list[str]) -> str:
-    """What to do on the host, without a question answered blindly."""
+    """Describe the fix on the host, without a question answered blindly."""
     if needs_answer(names):
         return (
             f"to keep the driver of the runfile: apt-get purge {CLEANUP}, which takes along what depends on it, and leave that out of "

@@ -1,4 +1,4 @@
-"""What package managers print, as data: versions that are offered, packages that are installed."""
+"""Parsers of package managers' lists: versions on offer and installed packages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def parse_madison(text: str) -> dict[str, list[str]]:
 
 def places(text: str) -> dict[tuple[str, str], set[str]]:
     """`apt-cache madison` -> the addresses that each version of a package comes from."""
-    found: dict[tuple[str, str], set[str]] = {}
+    files: dict[tuple[str, str], set[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) == 3 and cells[2]:
-            found.setdefault((cells[0], cells[1]), set()).add(cells[2].split()[0].rstrip("/"))
-    return found
+            files.setdefault((cells[0], cells[1]), set()).add(cells[2].split()[0].rstrip("/"))
+    return files
 
 
 def parse_rows(text: str) -> list[list[str]]:
@@ -42,6 +42,6 @@ def parse_installed(text: str) -> dict[str, str]:
     Of a package in several architectures it is the version in the host's own, which is dpkg's; the rows tell the others.
     """
     rows = [[*row, "", ""] for row in parse_rows(text)]
-    own = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}
-    others = {row[1]: row[2] for row in rows if row[4] not in own}
-    return {**others, **{row[1]: row[2] for row in rows if row[4] in own}}
+    native = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}
+    foreign = {row[1]: row[2] for row in rows if row[4] not in native}
+    return {**foreign, **{row[1]: row[2] for row in rows if row[4] in native}}

@@ -1,4 +1,4 @@
-"""What the package managers have in common: a transaction, what it would do, and what each manager can be asked for."""
+"""The interface that the package managers share: a transaction, its trial run, and the operations of each manager."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ MARKER = "/var/lib/gpuprov/applying.json"
 LISTS_MAX_AGE = 86400
 """Seconds from which package lists are fetched anew, where nobody says otherwise."""
 MARKED = "an apply of gpuprov that failed or was cut off"
-"""What a mark that is there when another apply begins says."""
+"""The meaning of a mark that exists when another apply begins."""
 
 
 class Refused(Exception):
-    """What cannot be done: what, why, and the way out, in one line."""
+    """An impossible operation: problem, reason and fix, in one line."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the manager is used. lock_timeout: seconds to wait for somebody else's package manager. without: names of gpuprov's own
-    package sources that are to leave, and are not seen until then. mirror_timeout: seconds to wait for a mirror that does not answer,
-    tried twice (dnf; zypper and apt ask none for what is on offer); 0: as the host is configured."""
+    """Settings of the package manager.
+
+    lock_timeout: seconds to wait for another process's package manager. without: names of gpuprov's own package sources
+    that are to be removed, and are ignored until then. mirror_timeout: seconds to wait for a mirror that does not
+    answer, tried twice (dnf; zypper and apt ask none for what is on offer); 0: as the host is configured.
+    """
 
     lock_timeout: int = 300
     without: tuple[str, ...] = ()
@@ -47,10 +50,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Transaction:
-    """What is to be installed (`NAME`, `NAME=VERSION`, `NAME:ARCHITECTURE=VERSION`, or a file) and removed at once.
+    """Packages to install (`NAME`, `NAME=VERSION`, `NAME:ARCHITECTURE=VERSION`, or a file) and to remove in one
+    transaction.
 
-    of: what it is, for messages. stream: a module's stream that is enabled first (dnf). hint: the way out where it cannot be done.
-    instead: what does without its packages, where they are of another driver than the host's.
+    of: a description, for messages. stream: a module stream that is enabled first (dnf). hint: the fix if it is
+    impossible. instead: what works without its packages, if they belong to another driver than the host's.
     """
 
     of: str
@@ -65,14 +69,14 @@ class Transaction:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         return not self.install and not self.remove
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a transaction would do, as `Inst NAME VERSION` and `Remv NAME`; why it cannot be done; whether something half-way is left
-    that it would complete."""
+    """The changes a transaction would make, as `Inst NAME VERSION` and `Remv NAME`; the reason why it is impossible;
+    whether a half-finished state remains that it would complete."""
 
     rows: list[str] = field(default_factory=list)
     problem: str = ""
@@ -89,10 +93,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Known:
-    """What is on the host and on offer.
+    """Packages on the host and on offer.
 
-    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: why what is held
-    would move all the same. lock_needs: packages without which nothing can be held.
+    rows: [state, name, version, source, architecture, vendor]. index: versions by name, newest first. lock_problem: the
+    reason why held packages would move all the same. lock_needs: packages without which nothing can be held.
     """
 
     rows: list[list[str]]
@@ -105,7 +109,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What was done to a package database before anything is judged by it."""
+    """Changes made to a package database before any decision relies on it."""
 
     changed: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -123,15 +127,16 @@ class Manager(Protocol):
         """Fetch the lists of this source of gpuprov's, whatever their age, and no others."""
 
     def read(self, names: Sequence[str], related: str = "") -> Known:
-        """What is installed and held, and what the index has of these names and of installed packages whose source matches."""
+        """List the packages that are installed and held, and those of these names, or related to installed packages by
+        source, in the index."""
 
-    def attempt(self, wanted: Transaction) -> Trial:
-        """What it would do; changes nothing."""
+    def attempt(self, transaction: Transaction) -> Trial:
+        """Return the changes that the transaction would make, without making them."""
 
-    def download(self, wanted: Transaction) -> str:
+    def download(self, transaction: Transaction) -> str:
         """Download its packages and check their signatures; what was in the way."""
 
-    def commit(self, wanted: Transaction) -> Done:
+    def commit(self, transaction: Transaction) -> Done:
         """Do it."""
 
     def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:

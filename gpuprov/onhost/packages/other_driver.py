@@ -14,9 +14,9 @@ from .commands import run
 from .model import Manager, Pin, Refused, Transaction
 
 PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-"""What only a runfile's installation has."""
+"""Programs that only a runfile's installation has."""
 RECORD = "/var/lib/nvidia/log"
-"""What its installer has put in place: https://github.com/NVIDIA/nvidia-installer, backup.c."""
+"""The installer's record of the files it has installed: https://github.com/NVIDIA/nvidia-installer, backup.c."""
 FILES = ("/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/bin/nvidia-smi")
 _RPM = ("rpm", "-qf", "--qf", "%{NAME}: \\n")
 OWNERS = {"debian": ("dpkg", "-S"), "redhat": _RPM, "suse": _RPM}
@@ -27,7 +27,7 @@ answer (https://packages.debian.org/source/stable/nvidia-support, read in 202202
 
 
 class AnotherDriver(Refused):
-    """Why packages of another driver than the host's may not come."""
+    """The reason why packages of another driver than the host's must not be installed."""
 
 
 @dataclass(frozen=True)
@@ -65,78 +65,82 @@ def version_of(package_version: str) -> str:
     return match[1] if match else ""
 
 
-def names_of(asked: Mapping[str, Any]) -> Names | None:
+def names_of(params: Mapping[str, Any]) -> Names | None:
     """This host's family's, of a module's option `driver`."""
-    given = asked.get("names", {}).get(family.here())
+    given = params.get("names", {}).get(family.here())
     return Names(given["driver"], given["modules"], given["own"]) if given else None
 
 
-def coming_of(asked: Mapping[str, Any]) -> Coming | None:
+def coming_of(params: Mapping[str, Any]) -> Coming | None:
     """The driver of this run, of a module's option `driver`; None where the run brings none."""
-    given = asked.get("coming") or {}
+    given = params.get("coming") or {}
     if not given.get("version"):
         return None
     pin = given["pin"]
-    wanted = Transaction(
+    desired = Transaction(
         f"driver {given['version']}",
         tuple(given["install"]),
         tuple(given["remove"]),
         pin=Pin(str(pin["version"]), tuple(pin["patterns"])) if pin.get("patterns") else None,
         stream=given["stream"],
     )
-    return Coming(str(given["version"]), bool(given["runfile"]), wanted)
+    return Coming(str(given["version"]), bool(given["runfile"]), desired)
 
 
 def of_a_driver(rows: Iterable[str], names: Names) -> list[tuple[str, str]]:
     """Name and version of each package of a driver that a trial's rows install or move."""
     words = (row.split() for row in rows if row.startswith("Inst "))
-    found = {word[1].partition(":")[0]: word[2] for word in words}
-    return sorted((name, version) for name, version in found.items() if re.fullmatch(names.driver, name))
+    versions = {word[1].partition(":")[0]: word[2] for word in words}
+    return sorted((name, version) for name, version in versions.items() if re.fullmatch(names.driver, name))
 
 
 def others(
-    touched: Sequence[tuple[str, str]], names: Names, there: Present, coming: Coming | None
+    touched: Sequence[tuple[str, str]], names: Names, installed: Present, coming: Coming | None
 ) -> list[tuple[str, str]]:
     """Those that belong to another driver than the one that is there, or comes in its place."""
     if coming and coming.runfile:
         return [*touched]
-    if not coming and there.kind in ("runfile", "other"):
+    if not coming and installed.kind in ("runfile", "other"):
         return [*touched]
-    versions = {coming.version} if coming else there.versions
+    versions = {coming.version} if coming else installed.versions
     if not versions:
         return []
 
     def is_other(name: str, version: str) -> bool:
         known = version_of(version)
-        second = not coming and there.modules and name not in there.modules and re.fullmatch(names.modules, name)
+        second = (
+            not coming and installed.modules and name not in installed.modules and re.fullmatch(names.modules, name)
+        )
         return bool(second) or bool(known and known not in versions and not re.fullmatch(names.own, name))
 
-    return [one for one in touched if is_other(*one)]
+    return [package for package in touched if is_other(*package)]
 
 
-def refuse(manager: Manager, wanted: Transaction, rows: Sequence[str], names: Names, coming: Coming | None) -> None:
+def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: Names, coming: Coming | None) -> None:
     """Raise AnotherDriver where the transaction would bring packages of another driver than the host's."""
     touched = of_a_driver(rows, names)
-    there = present(manager, names) if touched else Present()
-    found = others(touched, names, there, coming)
-    if found and coming and not coming.runfile and not coming.transaction.empty:
+    installed = present(manager, names) if touched else Present()
+    conflicting = others(touched, names, installed, coming)
+    if conflicting and coming and not coming.runfile and not coming.transaction.empty:
         # What comes along depends on the driver's own packages, which are in place by then.
-        found = others(_together(manager, wanted, names, coming), names, there, coming)
-    if not found:
+        conflicting = others(_together(manager, desired, names, coming), names, installed, coming)
+    if not conflicting:
         return
-    host = _told(coming) if coming else there.told
+    host = _describe_coming(coming) if coming else installed.told
     asks = f"; {CLEANUP} asks whether to uninstall the host's, by default yes"
     raise AnotherDriver(
-        f"the host's driver is {host}, and nothing was changed or downloaded: with {wanted.of} {manager.name} would install packages "
-        f"of another, {_listed(found)}{asks if CLEANUP in dict(found) and there.kind == 'runfile' else ''}. "
-        f"Fix: {f'{wanted.instead}; or ' if wanted.instead else ''}{_way_out(there, coming)}"
+        f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} would install packages "
+        f"of another, {_listed(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
+        f"Fix: {f'{desired.instead}; or ' if desired.instead else ''}{_choose_fix(installed, coming)}"
     )
 
 
-def _listed(found: Sequence[tuple[str, str]]) -> str:
+def _listed(packages: Sequence[tuple[str, str]]) -> str:
     """Names, and behind those that share one their version."""
-    versions = dict.fromkeys(version for _, version in found)
-    return ", ".join(f"{' '.join(name for name, other in found if other == one)} ({one})" for one in versions)
+    versions = dict.fromkeys(version for _, version in packages)
+    return ", ".join(
+        f"{' '.join(name for name, other in packages if other == release)} ({release})" for release in versions
+    )
 
 
 def present(manager: Manager, names: Names) -> Present:
@@ -145,11 +149,15 @@ def present(manager: Manager, names: Names) -> Present:
     if programs or os.path.exists(RECORD):
         return Present("runfile", f"of NVIDIA's runfile ({' '.join(programs) or RECORD})")
     rows = [row for row in manager.read([]).rows if re.fullmatch(names.driver, row[1])]
-    mine = {row[1]: version_of(row[2]) for row in rows if version_of(row[2]) and not re.fullmatch(names.own, row[1])}
-    if mine:
-        modules = [name for name in mine if re.fullmatch(names.modules, name)]
-        shown = [f"{name} {mine[name]}" for name in (modules or sorted(mine))[:4]]
-        return Present("packages", f"of packages ({', '.join(shown)})", frozenset(mine.values()), frozenset(modules))
+    versions = {
+        row[1]: version_of(row[2]) for row in rows if version_of(row[2]) and not re.fullmatch(names.own, row[1])
+    }
+    if versions:
+        modules = [name for name in versions if re.fullmatch(names.modules, name)]
+        shown = [f"{name} {versions[name]}" for name in (modules or sorted(versions))[:4]]
+        return Present(
+            "packages", f"of packages ({', '.join(shown)})", frozenset(versions.values()), frozenset(modules)
+        )
     owners = {path: _owner(path) for path in _files()}
     files = [path for path, owner in owners.items() if not (owner and re.fullmatch(names.driver, owner))]
     if not files:
@@ -161,8 +169,8 @@ def present(manager: Manager, names: Names) -> Present:
 
 def _files() -> list[str]:
     """A driver's libraries, program and module, as far as they are there."""
-    found = [path for pattern in FILES for path in sorted(glob.glob(pattern))]
-    return found + sorted(glob.glob(f"/lib/modules/{platform.release()}/**/nvidia.ko*", recursive=True))
+    paths = [path for pattern in FILES for path in sorted(glob.glob(pattern))]
+    return paths + sorted(glob.glob(f"/lib/modules/{platform.release()}/**/nvidia.ko*", recursive=True))
 
 
 def _owner(path: str) -> str:
@@ -185,33 +193,34 @@ def _mounts() -> set[str]:
         return set()
 
 
-def _together(manager: Manager, wanted: Transaction, names: Names, coming: Coming) -> list[tuple[str, str]]:
-    """What of a driver comes along when the driver's own transaction is done, too, beside what that one names itself."""
+def _together(manager: Manager, desired: Transaction, names: Names, coming: Coming) -> list[tuple[str, str]]:
+    """Return the driver's packages that come along if the driver's own transaction runs in the same run, apart from
+    those it names itself."""
     both = replace(
         coming.transaction,
-        of=f"{wanted.of} and {coming.transaction.of}",
-        install=(*coming.transaction.install, *wanted.install),
-        remove=(*coming.transaction.remove, *wanted.remove),
+        of=f"{desired.of} and {coming.transaction.of}",
+        install=(*coming.transaction.install, *desired.install),
+        remove=(*coming.transaction.remove, *desired.remove),
     )
     trial = manager.attempt(both)
     if trial.problem:
-        raise Refused(f"{manager.name} cannot install {both.of}: {trial.problem.rstrip('.')}. Fix: {wanted.hint}")
+        raise Refused(f"{manager.name} cannot install {both.of}: {trial.problem.rstrip('.')}. Fix: {desired.hint}")
     named = {re.split("[=:]", spec)[0] for spec in coming.transaction.install}
-    return [one for one in of_a_driver(trial.rows, names) if one[0] not in named]
+    return [row for row in of_a_driver(trial.rows, names) if row[0] not in named]
 
 
-def _told(coming: Coming) -> str:
+def _describe_coming(coming: Coming) -> str:
     return f"to be {coming.version} of {'a runfile' if coming.runfile else 'packages'} (nvidia_driver)"
 
 
-def _way_out(there: Present, coming: Coming | None) -> str:
+def _choose_fix(installed: Present, coming: Coming | None) -> str:
     if coming:
         return "leave out what needs them, or have nvidia_driver.source be where they come from"
-    if there.kind == "runfile":
+    if installed.kind == "runfile":
         return (
             f"leave out what needs them; or have a driver of packages: end what uses the GPUs, {PROGRAMS[0]}, and "
             "nvidia_driver in the spec"
         )
-    if there.kind == "other":
+    if installed.kind == "other":
         return "leave out what needs them, or have whoever brings that driver bring these, too"
     return "leave out what needs them, or name the driver that they are of in nvidia_driver (version, source)"

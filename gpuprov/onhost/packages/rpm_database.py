@@ -9,11 +9,11 @@ QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDO
 WAY_OUT = "Fix, on the host: rpm --rebuilddb"
 
 
-def rebuilt(ours: bool, check: bool) -> list[str]:
+def rebuilt(is_ours: bool, check: bool) -> list[str]:
     """Rebuild the database where a cut-off apply (`ours`) damaged it. Raises Refused."""
     if not run(["rpm", "--verifydb"]).status:
         return []
-    if not ours:
+    if not is_ours:
         raise Refused(f"rpm's database is damaged (rpm --verifydb), and not by gpuprov; nothing was changed. {WAY_OUT}")
     for argv in () if check else (["rpm", "--rebuilddb"], ["rpm", "--verifydb"]):
         ran = run(argv)
@@ -31,12 +31,12 @@ def rows() -> list[list[str]]:
     if ran.status:
         raise Refused(f"rpm -qa fails: {ran.said[-300:]}. {WAY_OUT}")
     cells = sorted((line.split("|") for line in ran.lines if line.count("|") == 6), key=lambda row: int(row[6]))
-    found = []
+    records = []
     for name, epoch, version, source, arch, vendor, _ in cells:
         full = f"{epoch}:{version}" if epoch != "0" else version
         origin = source.rsplit("-", 2)[0] if source != "(none)" else name
-        found.append(["ii", name, full, origin, arch, vendor if vendor != "(none)" else ""])
-    return [row for row in found if row[1] != "gpg-pubkey"]
+        records.append(["ii", name, full, origin, arch, vendor if vendor != "(none)" else ""])
+    return [row for row in records if row[1] != "gpg-pubkey"]
 
 
 def twice() -> list[tuple[str, list[str]]]:
@@ -46,7 +46,7 @@ def twice() -> list[tuple[str, list[str]]]:
     for _, name, version, _, arch, _ in rows():
         if name not in several:
             groups.setdefault((name, arch), []).append(f"{name}-{version.rpartition(':')[2]}.{arch}")
-    return sorted((name, found[:-1]) for (name, _), found in groups.items() if len(found) > 1)
+    return sorted((name, versions[:-1]) for (name, _), versions in groups.items() if len(versions) > 1)
 
 
 def drop(nevras: list[str]) -> None:

@@ -16,7 +16,7 @@ from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction
 
 DRIVER_VERSION = re.compile(r"(\d+:)?(\d{3}(\.\d+)+)-")
 RAW = f"{os.environ.get('GPUPROV_BUNDLE') or '/var/cache/zypp'}/raw"
-"""Of a bundle the lists lie in it."""
+"""The folder of the lists, which in a run with a bundle is inside the bundle."""
 # Nobody is there to agree to a license: whoever writes the spec has. Recommended packages are left out, as by the other managers.
 INSTALL = ("install", "--oldpackage", "--no-recommends", "--auto-agree-with-licenses")
 
@@ -30,11 +30,11 @@ class Zypper:
         self._settings = settings
 
     def prepare(self, max_age: int, check: bool) -> Prepared:
-        ours = os.path.exists(MARKER)
-        changed = rpm_database.rebuilt(ours, check)
+        is_ours = os.path.exists(MARKER)
+        changed = rpm_database.rebuilt(is_ours, check)
         twice = rpm_database.twice()
         older = [old for _, each in twice for old in each]
-        if twice and not ours:
+        if twice and not is_ours:
             raise Refused(
                 f"{', '.join(name for name, _ in twice)} stand(s) twice in rpm's database: a transaction was cut off, and not one of "
                 f"gpuprov; nothing was changed. Fix, on the host: rpm -e --nodeps {' '.join(older)}"
@@ -67,17 +67,17 @@ class Zypper:
         held = zypper_locks.held(zypper_locks.read(), installed)
         return Known(sorted(rows), installed, index, held, zypper_locks.unheeded())
 
-    def attempt(self, wanted: Transaction) -> Trial:
-        ran = self._transaction(wanted, "--dry-run")
+    def attempt(self, transaction: Transaction) -> Trial:
+        ran = self._transaction(transaction, "--dry-run")
         problem = zypper_answer.problem(ran)
         rows = zypper_answer.changes(zypper_answer.tree(ran))
-        return Trial(rows, problem or _left_out(wanted, rows, _installed(rpm_database.rows())))
+        return Trial(rows, problem or _left_out(transaction, rows, _installed(rpm_database.rows())))
 
-    def download(self, wanted: Transaction) -> str:
-        return zypper_answer.problem(self._transaction(wanted, "--download-only"))
+    def download(self, transaction: Transaction) -> str:
+        return zypper_answer.problem(self._transaction(transaction, "--download-only"))
 
-    def commit(self, wanted: Transaction) -> Done:
-        ran = self._transaction(wanted)
+    def commit(self, transaction: Transaction) -> Done:
+        ran = self._transaction(transaction)
         rows = zypper_answer.changes(zypper_answer.tree(ran))
         undone = _undone(rows, rpm_database.rows())
         problem = zypper_answer.problem(ran)
@@ -104,16 +104,16 @@ class Zypper:
 
     def files(self, packages: Sequence[str]) -> list[str]:
         ran = self._zypper(["download", *packages])
-        found = {
+        paths = {
             f"{result.findtext('solvable/name')}={_edition(result.find('solvable/edition'))}": str(place.get("path"))
             for result in zypper_answer.tree(ran).iter("download-result")
             for place in result.iter("localfile")
         }
         for package in packages:
-            if not os.path.exists(found.get(package, "")):
+            if not os.path.exists(paths.get(package, "")):
                 why = zypper_answer.problem(ran) or "it is not among what was downloaded"
                 raise Refused(f"{package} cannot be downloaded: {why}. Fix: correct what it reports, then apply again")
-        return [found[package] for package in packages]
+        return [paths[package] for package in packages]
 
     def _offered(self, names: Sequence[str]) -> dict[str, list[str]]:
         if not names:
@@ -124,30 +124,34 @@ class Zypper:
             raise Refused(f"zypper search: {problem}. Fix: correct what it reports (zypper repos), then apply again")
         return zypper_answer.offered(answer, (platform.machine(), "noarch"))
 
-    def _transaction(self, wanted: Transaction, *options: str) -> Ran:
+    def _transaction(self, transaction: Transaction, *options: str) -> Ran:
         installed = _installed(rpm_database.rows())
-        there = [name for name in wanted.install if name in installed]
-        ours = {re.split("[=:]", spec)[0] for spec in (*wanted.install, *wanted.remove, *wanted.may_remove)}
-        patterns = wanted.pin.patterns if wanted.pin else ()
-        changes = [_argument(spec) for spec in wanted.install if spec not in there]
-        changes += [f"!{spec.partition(':')[0]}" for spec in wanted.remove if spec.partition(":")[0] in installed]
+        present = [name for name in transaction.install if name in installed]
+        named = {
+            re.split("[=:]", spec)[0] for spec in (*transaction.install, *transaction.remove, *transaction.may_remove)
+        }
+        patterns = transaction.pin.patterns if transaction.pin else ()
+        changes = [_argument(spec) for spec in transaction.install if spec not in present]
+        changes += [f"!{spec.partition(':')[0]}" for spec in transaction.remove if spec.partition(":")[0] in installed]
         if not changes:
             return Ran(0, "", "")
-        with zypper_locks.lifted(ours, patterns, self._shut_out(wanted, installed)) as environment:
+        with zypper_locks.lifted(named, patterns, self._shut_out(transaction, installed)) as environment:
             return self._zypper([*INSTALL, *options, "--", *changes], environment)
 
-    def _shut_out(self, wanted: Transaction, installed: Mapping[str, str]) -> dict[str, list[str]]:
+    def _shut_out(self, transaction: Transaction, installed: Mapping[str, str]) -> dict[str, list[str]]:
         """Versions on offer that a pin forbids; not what is installed, which may go."""
-        if not wanted.pin:
+        if not transaction.pin:
             return {}
-        found = {}
-        for name, versions in self._offered(wanted.pin.patterns).items():
+        excluded = {}
+        for name, versions in self._offered(transaction.pin.patterns).items():
             drivers = [
                 (version, DRIVER_VERSION.match(version)) for version in versions if version != installed.get(name)
             ]
-            if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted.pin.patterns):
-                found[name] = [version for version, match in drivers if match and match[2] != wanted.pin.version]
-        return found
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in transaction.pin.patterns):
+                excluded[name] = [
+                    version for version, match in drivers if match and match[2] != transaction.pin.version
+                ]
+        return excluded
 
     def _zypper(
         self, words: Sequence[str], environment: Mapping[str, str] | None = None, *, refresh: bool = False
@@ -164,23 +168,23 @@ def _argument(spec: str) -> str:
 
 def _installed(rows: Sequence[Sequence[str]]) -> dict[str, str]:
     """Version by name; of a package in several architectures the host's own, of several kernels the youngest."""
-    own = (platform.machine(), "noarch")
-    others = {row[1]: row[2] for row in rows if row[4] not in own}
-    return {**others, **{row[1]: row[2] for row in rows if row[4] in own}}
+    native = (platform.machine(), "noarch")
+    foreign = {row[1]: row[2] for row in rows if row[4] not in native}
+    return {**foreign, **{row[1]: row[2] for row in rows if row[4] in native}}
 
 
-def _left_out(wanted: Transaction, rows: Sequence[str], installed: Mapping[str, str]) -> str:
-    """What zypper passes over without a word: a version that it does not go back to, for one."""
-    exact = [spec.partition("=")[::2] for spec in wanted.install if "=" in spec and not spec.startswith("/")]
+def _left_out(transaction: Transaction, rows: Sequence[str], installed: Mapping[str, str]) -> str:
+    """Return what zypper skips silently, such as a version that it does not downgrade to."""
+    exact = [spec.partition("=")[::2] for spec in transaction.install if "=" in spec and not spec.startswith("/")]
     plain = [(name.partition(":")[0], version) for name, version in exact]
     lacking = [f"{n}={v}" for n, v in plain if f"Inst {n} {v}" not in rows and installed.get(n) != v]
     return f"it would leave out {', '.join(lacking)}" if lacking else ""
 
 
-def _undone(rows: Sequence[str], there: Sequence[Sequence[str]]) -> list[str]:
-    """What a transaction left undone, by what rpm's database has then."""
-    versions = {(row[1], row[2]) for row in there}
-    names = {row[1] for row in there}
+def _undone(rows: Sequence[str], installed: Sequence[Sequence[str]]) -> list[str]:
+    """List what a transaction left undone, judging by rpm's database afterwards."""
+    versions = {(row[1], row[2]) for row in installed}
+    names = {row[1] for row in installed}
     words = [row.split() for row in rows]
     lacking = [
         f"{row[1]}-{row[2]} is not installed" for row in words if row[0] == "Inst" and (row[1], row[2]) not in versions
@@ -188,7 +192,7 @@ def _undone(rows: Sequence[str], there: Sequence[Sequence[str]]) -> list[str]:
     return lacking + [f"{row[1]} is still installed" for row in words if row[0] == "Remv" and row[1] in names]
 
 
-def _edition(found: object) -> str:
-    get = getattr(found, "get", lambda *_: "")
+def _edition(element: object) -> str:
+    get = getattr(element, "get", lambda *_: "")
     epoch = get("epoch", "0") or "0"
     return f"{'' if epoch == '0' else epoch + ':'}{get('version', '')}-{get('release', '')}"

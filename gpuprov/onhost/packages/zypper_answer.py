@@ -1,4 +1,4 @@
-"""What zypper says with --xmlout: what a transaction would do, what is on offer, and why something cannot be done."""
+"""Parser of zypper's --xmlout output: the changes of a transaction, the packages on offer, and errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def tree(ran: Ran) -> ElementTree.Element:
 
 def changes(answer: ElementTree.Element) -> list[str]:
     """The rows of a summary, `Inst NAME VERSION` and `Remv NAME`."""
-    found = []
+    rows = []
     for group in answer.iterfind("install-summary/*"):
         for solvable in group.iterfind("solvable"):
             name = solvable.get("name", "")
             if solvable.get("type", "package") == "package":
                 going = group.tag == "to-remove"
-                found.append(f"Remv {name}" if going else f"Inst {name} {solvable.get('edition', '')}")
-    return sorted(found)
+                rows.append(f"Remv {name}" if going else f"Inst {name} {solvable.get('edition', '')}")
+    return sorted(rows)
 
 
 def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
@@ -41,8 +41,8 @@ def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, li
     found: dict[str, list[str]] = {}
     for solvable in answer.iter("solvable"):
         name, edition = solvable.get("name", ""), solvable.get("edition", "")
-        here = solvable.get("arch") in archs and solvable.get("repository") != "(System Packages)"
-        if name and here and edition not in found.setdefault(name, []):
+        available = solvable.get("arch") in archs and solvable.get("repository") != "(System Packages)"
+        if name and available and edition not in found.setdefault(name, []):
             found[name].append(edition)
     return {name: versions for name, versions in found.items() if versions}
 
@@ -57,21 +57,21 @@ def scripts(ran: Ran) -> list[str]:
 
 
 def errors(answer: ElementTree.Element) -> list[str]:
-    """What it complains of: a repository that it cannot read, for one."""
+    """List zypper's error messages, such as about a repository it cannot read."""
     return [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
 
 
 def nothing(ran: Ran, answer: ElementTree.Element) -> bool:
-    """Whether a search found nothing, in all repositories that count."""
+    """Return whether a search found nothing, in all repositories that count."""
     return ran.status == NOT_FOUND and (os.path.exists(KEPT) or not errors(answer))
 
 
 def problem(ran: Ran) -> str:
-    """Why it could not be done; empty if it was."""
+    """Return the reason why the command failed; "" if it did not."""
     if ran.status in FINE or (ran.status == SKIPPED and os.path.exists(KEPT)):
         return ""
     answer = tree(ran)
-    said = errors(answer)
-    said += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
-    words = both_ends(" ".join(said) or ran.err or " ".join(ran.lines[-6:]), 900)
+    messages = errors(answer)
+    messages += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
+    words = both_ends(" ".join(messages) or ran.err or " ".join(ran.lines[-6:]), 900)
     return f"{words} (zypper ends with status {ran.status})"

@@ -51,20 +51,20 @@ def path() -> str:
 
 
 def unheeded() -> str:
-    """Why locks are not obeyed; empty if they are."""
+    """Return the reason why locks are not obeyed; "" if they are."""
     applied = settings().get("main", "locksfile.apply", fallback="yes") or "yes"
     return "" if applied.lower() in TRUE else "locksfile.apply in zypp.conf is off"
 
 
 def blocks(text: str) -> list[str]:
     """The locks in the text of the file, each with its lines; a line without a colon ends one, as a blank one does."""
-    found: list[list[str]] = [[]]
+    groups: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("#") or ":" in line:
-            found[-1].append(line)
+            groups[-1].append(line)
         else:
-            found.append([])
-    return ["\n".join(lines).strip() for lines in found if any(not line.startswith("#") for line in lines)]
+            groups.append([])
+    return ["\n".join(lines).strip() for lines in groups if any(not line.startswith("#") for line in lines)]
 
 
 def read() -> list[str]:
@@ -78,9 +78,10 @@ def read() -> list[str]:
 
 SYNONYMS = {"kind": "type", "global_string": "query_string", "string_type": "match_type"}
 BY_NAME = {"type", "match_type", "case_sensitive", "solvable_name"}
-"""What a lock of a name alone says."""
+"""Attributes of a lock of a name alone."""
 NARROWING = {"version", "repo", "complex", "install_status"}
-"""What makes it a lock of some versions. Other attributes widen it: a package is locked that one of them matches."""
+"""Attributes that restrict a lock to some versions. Other attributes widen it: a package is locked that one of them
+matches."""
 
 
 def _fields(block: str) -> dict[str, list[str]]:
@@ -97,7 +98,7 @@ def _of_packages(fields: Mapping[str, list[str]]) -> bool:
 
 
 def _matches(how: str, pattern: str, name: str) -> bool:
-    """Whether a string is one that libzypp looks for in this way; a part of it without a way."""
+    """Return whether a name matches a pattern in libzypp's way `how`; without a way, as a substring."""
     if how == "glob":
         return fnmatch.fnmatchcase(name, pattern)
     if how == "exact":
@@ -119,30 +120,30 @@ def name_of(block: str) -> str:
 
 
 def holds(block: str, name: str) -> bool:
-    """Whether a lock holds this package in every version: it is then neither moved nor removed."""
+    """Return whether a lock holds this package in every version: it is then neither moved nor removed."""
     fields = _fields(block)
     if NARROWING & set(fields) or not _of_packages(fields):
         return False
     # Of a name and a version, as `a > 1`, it is a lock of some versions.
-    patterns = [one for one in fields.get("solvable_name", []) if one and not re.search(r"[<>=]", one)]
-    others = [key for key in fields if key not in BY_NAME and key != "query_string"]
-    if patterns or not others:
+    patterns = [text for text in fields.get("solvable_name", []) if text and not re.search(r"[<>=]", text)]
+    attributes = [key for key in fields if key not in BY_NAME and key != "query_string"]
+    if patterns or not attributes:
         patterns += filter(None, fields.get("query_string", []))
     how = fields.get("match_type", [""])[-1]
     if fields.get("case_sensitive", ["off"])[-1].lower() not in TRUE:
         how, name, patterns = _without_case(how, name, patterns)
-    return any(_matches(how, one, name) for one in patterns)
+    return any(_matches(how, pattern, name) for pattern in patterns)
 
 
 def _without_case(how: str, name: str, patterns: Sequence[str]) -> tuple[str, str, list[str]]:
     flag = "(?i)" if how == "regex" else ""
-    return how, name.lower(), [f"{flag}{one}" if flag else one.lower() for one in patterns]
+    return how, name.lower(), [f"{flag}{pattern}" if flag else pattern.lower() for pattern in patterns]
 
 
 def held(locks: Iterable[str], installed: Iterable[str]) -> list[str]:
     """The installed packages that nothing moves: locked in every version."""
-    found = list(locks)
-    return sorted(name for name in installed if any(holds(block, name) for block in found))
+    names = list(locks)
+    return sorted(name for name in installed if any(holds(block, name) for block in names))
 
 
 def drop(names: Collection[str]) -> None:
@@ -159,7 +160,7 @@ def _text(locks: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def lifted(
-    ours: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
+    own_names: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
 ) -> Iterator[dict[str, str]]:
     """An environment in which the locks of these packages do not hold, and these versions of packages cannot be installed.
 
@@ -168,7 +169,7 @@ def lifted(
 
     def free(block: str) -> bool:
         name = name_of(block)
-        return name in ours or (bool(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+        return name in own_names or (bool(name) and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
 
     kept = [block for block in read() if not free(block)]
     kept += [
@@ -177,14 +178,14 @@ def lifted(
         for version in versions
     ]
     with tempfile.TemporaryDirectory(prefix="gpuprov-zypp-", dir=TEMPORARY) as folder:
-        theirs = settings()
-        if not theirs.has_section("main"):
-            theirs.add_section("main")
+        site_settings = settings()
+        if not site_settings.has_section("main"):
+            site_settings.add_section("main")
         locks = os.path.join(folder, "locks")
-        theirs.set("main", "locksfile.path", locks)
+        site_settings.set("main", "locksfile.path", locks)
         with open(locks, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(_text(kept))
         conf = os.path.join(folder, "zypp.conf")
         with open(conf, "w", encoding="utf-8", errors="surrogateescape") as file:
-            theirs.write(file)
+            site_settings.write(file)
         yield {"ZYPP_CONF": conf}

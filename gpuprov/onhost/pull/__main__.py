@@ -30,15 +30,15 @@ def pull(config: configs.Config) -> int:
     try:
         known = state.read(config.state)
         bundle, known = _accepted(config, known)
-        code, told = _done(config, known, bundle, number)
+        code, summary = _done(config, known, bundle, number)
     except Refused as why:
         _say(why)
-        code, told = why.code, results.refusal(config, known, number, started, why)
+        code, summary = why.code, results.refusal(config, known, number, started, why)
     except OSError as error:
         broken = Refused(f"{config.state}: {error.strerror or error}", "make room, or fix the disk")
         _say(broken)
-        code, told = broken.code, results.refusal(config, known, number, started, broken)
-    return _reported(config, told, code)
+        code, summary = broken.code, results.refusal(config, known, number, started, broken)
+    return _reported(config, summary, code)
 
 
 def _accepted(config: configs.Config, known: state.State) -> tuple[bundles.Bundle, state.State]:
@@ -63,21 +63,21 @@ def _done(
         wheels.install(
             place,
             chosen,
-            lambda one: web.get(config, f"wheels/{one['name']}", one["size"]),
+            lambda wheel: web.get(config, f"wheels/{wheel['name']}", wheel["size"]),
             lambda fresh: run.tried(python, fresh, config.state),
         )
     wheels.clear(config.state, but=place)
     act = "apply" if "report" not in (manifest["mode"], config.mode) else "verify"
     code = run.work(python, place, config.state, number, act, bundle.job)
-    told = run.result(config.state, config.result, number)
-    if not told:
+    summary = run.result(config.state, config.result, number)
+    if not summary:
         raise Refused(
             f"gpuprov fleet work ended with {code} and wrote no result",
             "see above in the journal: journalctl -u gpuprov-pull",
         )
-    if act == "apply" and told.get("reboot") and manifest["reboot"]:
-        _reboot(config, known, python, place, manifest, told)
-    return code, told
+    if act == "apply" and summary.get("reboot") and manifest["reboot"]:
+        _reboot(config, known, python, place, manifest, summary)
+    return code, summary
 
 
 def _reboot(
@@ -86,34 +86,34 @@ def _reboot(
     python: wheels.Python,
     place: str,
     manifest: dict[str, Any],
-    told: dict[str, Any],
+    summary: dict[str, Any],
 ) -> None:
     """Once for a bundle. What was found goes out before it; the next boot goes on where this one ended."""
     if known.rebooted >= known.serial:
-        _not_rebooted(told, "it was rebooted for this bundle before, and a reboot is still required")
+        _not_rebooted(summary, "it was rebooted for this bundle before, and a reboot is still required")
         return
     with contextlib.suppress(Refused):
-        results.upload(config, _text(told))
+        results.upload(config, _text(summary))
     state.write(config.state, known._replace(rebooted=known.serial))
     kept.whole(os.path.join(config.state, CONTINUE), b"")
-    why = run.reboot(python, place, config.state, str(told["run"]), manifest["services"], told["reboot"])
+    why = run.reboot(python, place, config.state, str(summary["run"]), manifest["services"], summary["reboot"])
     if why:
         state.write(config.state, known)
         os.unlink(os.path.join(config.state, CONTINUE))
-        _not_rebooted(told, why)
+        _not_rebooted(summary, why)
 
 
-def _not_rebooted(told: dict[str, Any], why: str) -> None:
-    told["message"] = f"not rebooted: {why}"
-    _say(Refused(told["message"], f"wanted for: {'; '.join(map(str, told['reboot']))}"))
+def _not_rebooted(summary: dict[str, Any], why: str) -> None:
+    summary["message"] = f"not rebooted: {why}"
+    _say(Refused(summary["message"], f"wanted for: {'; '.join(map(str, summary['reboot']))}"))
 
 
-def _reported(config: configs.Config, told: dict[str, Any], code: int) -> int:
+def _reported(config: configs.Config, summary: dict[str, Any], code: int) -> int:
     try:
         folder = os.path.join(config.state, run.RESULTS)
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        kept.whole(os.path.join(folder, config.result), _text(told))
-        results.upload(config, _text(told))
+        kept.whole(os.path.join(folder, config.result), _text(summary))
+        results.upload(config, _text(summary))
     except Refused as why:
         _say(why)
         return code or why.code
@@ -127,13 +127,13 @@ def _reported(config: configs.Config, told: dict[str, Any], code: int) -> int:
     return code
 
 
-def _text(told: dict[str, Any]) -> bytes:
-    return json.dumps(told).encode() + b"\n"
+def _text(summary: dict[str, Any]) -> bytes:
+    return json.dumps(summary).encode() + b"\n"
 
 
 def _say(why: Refused) -> None:
     for line in (f"gpuprov-pull: {why.message}", f"hint: {why.hint}"):
-        printable = "".join(one if one.isprintable() else "?" for one in line)
+        printable = "".join(char if char.isprintable() else "?" for char in line)
         print(printable.replace("##", "#?"), file=sys.stderr)  # ## begins orders to a CI that keeps the log
 
 

@@ -1,4 +1,4 @@
-"""What a signed archive says, judged: format, host, time, serial. It is read in memory; nothing of it becomes a file here."""
+"""Checks of a signed archive: format, host, time, serial. It is read in memory; none of it becomes a file here."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class Bundle(NamedTuple):
 
 def read(archive: bytes) -> Bundle:
     """Raises Refused for what is no archive of a manifest and a job, of this format."""
-    found = _members(archive)
-    if set(found) != {MANIFEST, JOB}:
+    members = _members(archive)
+    if set(members) != {MANIFEST, JOB}:
         raise Refused(f"the bundle lacks {MANIFEST} or {JOB}", AGAIN)
-    manifest = kept.mapping(found[MANIFEST], MANIFEST, AGAIN)
+    manifest = kept.mapping(members[MANIFEST], MANIFEST, AGAIN)
     if manifest.get("gpuprov_bundle") != FORMAT or manifest.get("kind") != KIND:
-        said = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
-        hint = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
-        raise Refused(f"the bundle has format {said}; allowed: {FORMAT}, kind {KIND}", hint)
+        version = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
+        fix = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
+        raise Refused(f"the bundle has format {version}; allowed: {FORMAT}, kind {KIND}", fix)
     _typed(manifest)
-    return Bundle(manifest, found[JOB])
+    return Bundle(manifest, members[JOB])
 
 
 def _members(archive: bytes) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as opened:
             for member in opened:
-                if member.name not in (MANIFEST, JOB) or member.name in found:
+                if member.name not in (MANIFEST, JOB) or member.name in members:
                     raise Refused(
                         f"the bundle holds {member.name[:100]!r}; allowed: {MANIFEST} and {JOB}, each once", AGAIN
                     )
@@ -60,12 +60,12 @@ def _members(archive: bytes) -> dict[str, bytes]:
                 if member.size > len(archive):
                     raise Refused(f"{member.name} in the bundle says that it has {member.size} bytes", AGAIN)
                 file = opened.extractfile(member)
-                found[member.name] = file.read() if file else b""
-                if len(found[member.name]) != member.size:
+                members[member.name] = file.read() if file else b""
+                if len(members[member.name]) != member.size:
                     raise Refused(f"{member.name} in the bundle is cut off", AGAIN)
     except (tarfile.TarError, ValueError, EOFError, OSError, RecursionError) as error:
         raise Refused(f"the bundle is no archive: {str(error)[:200]}", AGAIN) from None
-    return found
+    return members
 
 
 def _typed(manifest: dict[str, Any]) -> None:
@@ -83,18 +83,18 @@ def _typed(manifest: dict[str, Any]) -> None:
         if type(manifest.get(name)) is not kind:
             raise Refused(f"{MANIFEST} has no {name} that is {kind.__name__}", AGAIN)
     good = manifest["mode"] in ("report", "apply") and 0 < manifest["serial"] < 1 << 53 and manifest["identity"]
-    good = good and len(manifest["python"]) == 2 and all(type(one) is int for one in manifest["python"])
-    good = good and all(isinstance(one, str) for one in (*manifest["services"], *manifest["identity"].values()))
+    good = good and len(manifest["python"]) == 2 and all(type(number) is int for number in manifest["python"])
+    good = good and all(isinstance(value, str) for value in (*manifest["services"], *manifest["identity"].values()))
     if not good or not all(map(is_wheel, manifest["wheels"])) or not 0 < len(manifest["wheels"]) <= FILES:
         raise Refused(f"{MANIFEST} has a mode, serial, identity, python or wheel that is not allowed", AGAIN)
-    if sum(one["size"] for one in manifest["wheels"]) > WHEELS:
+    if sum(wheel["size"] for wheel in manifest["wheels"]) > WHEELS:
         raise Refused(f"the wheels of the bundle have more than {WHEELS >> 20} MiB", AGAIN)
 
 
-def is_wheel(one: Any) -> bool:
-    if not isinstance(one, dict) or set(one) != {"name", "sha256", "size"}:
+def is_wheel(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"name", "sha256", "size"}:
         return False
-    name, digest, size = one["name"], one["sha256"], one["size"]
+    name, digest, size = value["name"], value["sha256"], value["size"]
     good = isinstance(name, str) and bool(_WHEEL.fullmatch(name)) and ".." not in name
     good = good and isinstance(digest, str) and bool(re.fullmatch(r"[0-9a-f]{64}", digest))
     return good and type(size) is int and 0 < size <= WHEEL
@@ -104,12 +104,12 @@ def judge(manifest: dict[str, Any], config: Config, state: State, now: float) ->
     """Raise Refused unless it is this host's, of this time, and not older than what was accepted before."""
     if manifest["host"] != config.name:
         raise Refused(f"the bundle is of {manifest['host'][:100]!r}, and this is {config.name}", AGAIN)
-    for what, wanted in sorted(manifest["identity"].items()):
-        there = identity.read(what, config)
-        if there != wanted.strip().lower():
-            hint = "correct the host's variables in the inventory and make the bundle again, if this is the host; nothing was run"
+    for what, expected in sorted(manifest["identity"].items()):
+        actual = identity.read(what, config)
+        if actual != expected.strip().lower():
+            fix = "correct the host's variables in the inventory and make the bundle again, if this is the host; nothing was run"
             raise Refused(
-                f"the bundle is of a host with {what} {wanted[:100]}, and this one has {there or 'none'}", hint
+                f"the bundle is of a host with {what} {expected[:100]}, and this one has {actual or 'none'}", fix
             )
     made, expires = (_seconds(manifest, name) for name in ("made_at", "expires_at"))
     if now < made - CLOCK:

@@ -47,27 +47,28 @@ def read(path: str) -> Config:
         data = kept.contents(path, CONFIG, own=True)
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}", HINT) from None
-    found = kept.mapping(data, path, HINT)
-    unknown = sorted(set(found) - set(Config._fields))
-    wrong = sorted(name for name, value in found.items() if not isinstance(value, str))
+    settings = kept.mapping(data, path, HINT)
+    unknown = sorted(set(settings) - set(Config._fields))
+    wrong = sorted(name for name, value in settings.items() if not isinstance(value, str))
     if unknown or wrong:
         allowed = f"allowed: {', '.join(Config._fields)}, each a text"
         raise Refused(f"{path}: {(unknown or wrong)[0]!r} is unknown, or no text; {allowed}", HINT)
-    missing = [name for name in ("name", "source") if not found.get(name)]
+    missing = [name for name in ("name", "source") if not settings.get(name)]
     if missing:
         raise Refused(f"{path} has no {missing[0]}", HINT)
-    config = Config(**found)
+    config = Config(**settings)
     _judge(config, path)
     return config._replace(result=config.result or f"{config.name}.json")
 
 
 def misplaced(name: str, place: str) -> str:
-    """What is wrong with a place of bundles or results, and what is allowed; nothing of one that may be. No password is repeated."""
+    """Return the problem with a location of bundles or results, and what is allowed; "" if it is allowed. Repeats no
+    password."""
     good = place.startswith("/") or bool(_HTTPS.fullmatch(place))
     if name == "results":
         good = good or not place or (place.startswith(RSYNC) and not _PASSWORD.search(place[len(RSYNC) :]))
-    told = "has a user name, a password or a query" if {*place} & {*"@?#"} else f"is {place!r}"
-    return "" if good else f"{told}; allowed: {PLACES[name]}"
+    problem = "has a user name, a password or a query" if {*place} & {*"@?#"} else f"is {place!r}"
+    return "" if good else f"{problem}; allowed: {PLACES[name]}"
 
 
 def _judge(config: Config, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Which host this is, by what the host itself has."""
+"""The identity of this host, from the host's own files."""
 
 from __future__ import annotations
 

@@ -27,15 +27,15 @@ def contents(path: str, largest: int, own: bool = False) -> bytes:
     return data
 
 
-def mapping(data: bytes, what: str, hint: str) -> dict[str, Any]:
+def mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
     """A JSON object."""
     try:
-        found = json.loads(data.decode())
+        content = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{what} is no JSON: {str(error)[:200]}", hint) from None
-    if not isinstance(found, dict):
-        raise Refused(f"{what} is no JSON object", hint)
-    return found
+        raise Refused(f"{what} is no JSON: {str(error)[:200]}", fix) from None
+    if not isinstance(content, dict):
+        raise Refused(f"{what} is no JSON object", fix)
+    return content
 
 
 def whole(path: str, data: bytes, mode: int = 0o600) -> None:

@@ -1,4 +1,4 @@
-"""How much a puller takes, and how long it waits."""
+"""Limits of a puller on sizes and waiting times."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ from ..systemd import systemctl
 LEASE = 300
 
 
-def refused(asked: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
-    """Why the host is not rebooted; empty once the reboot was asked for."""
-    owner = {**process.describe(f"{asked['run']}-reboot", ""), "lease": LEASE}
+def refused(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
+    """Request a reboot; return the reason why the host is not rebooted, "" if the reboot was requested."""
+    owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
     taken = lock.take(owner)
     if not taken["taken"]:
         return f"another run holds the host: {taken.get('id', 'unknown')}"
     try:
         try:
-            held = clients.holders(asked["services"], guests=True)
+            held = clients.holders(request["services"], guests=True)
         except OSError as error:
             return f"the processes that hold a GPU cannot be listed: {error}"
         if held:

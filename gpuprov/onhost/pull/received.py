@@ -1,4 +1,5 @@
-"""What a server sends, within a limit of time for all of it: a time-out for each read is begun anew by every byte that comes."""
+"""Download with a time limit for the whole answer: a time-out of each read would restart with every byte that
+arrives."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ PART = 1 << 20
 
 
 def received(ask: Callable[[], ContextManager[Any]], seconds: float) -> Iterator[bytes]:
-    """What the server sends to `ask`, in parts. Raises what `ask` and the reading raise; TimeoutError where name, connection,
-    headers and content together take longer.
+    """Yield the server's answer to `ask` in parts.
 
-    A thread asks and reads: a server that dribbles may hold it, and never who waits. What comes late goes nowhere.
+    Raises what `ask` and reading raise, and TimeoutError if name lookup, connection, headers and content together take
+    longer.
+
+    A thread asks and reads: a server that trickles may block the thread, never the caller. What arrives late is
+    discarded.
     """
     box: queue.Queue[tuple[bytes, BaseException | None]] = queue.Queue(2)
     over = threading.Event()
@@ -25,8 +29,8 @@ def received(ask: Callable[[], ContextManager[Any]], seconds: float) -> Iterator
                 while not over.is_set() and (part := answer.read(PART)):
                     box.put((part, None))
                 # http.client tells that content was cut off only where it was not asked for in parts.
-                if left := getattr(answer, "length", 0):
-                    raise OSError(f"it ended {left} bytes early")
+                if remaining := getattr(answer, "length", 0):
+                    raise OSError(f"it ended {remaining} bytes early")
         except BaseException as error:
             box.put((b"", error))
         else:

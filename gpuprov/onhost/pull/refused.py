@@ -1,10 +1,10 @@
-"""Why a pull ends before anything has changed."""
+"""The error that ends a pull before anything has changed."""
 
 from __future__ import annotations
 
 
 class Refused(Exception):
-    """What was found, what is allowed, and the fix. The exit code is that of a usage or specification error."""
+    """The problem, what is allowed, and the fix. The exit code is that of a usage or specification error."""
 
     code = 2
 

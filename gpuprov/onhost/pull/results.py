@@ -33,7 +33,7 @@ def refusal(config: Config, state: State, run: str, started: str, why: Refused) 
         "found": f"blocked: {why.message}",
         "hint": why.hint,
     }
-    told = {
+    summary = {
         "gpuprov_result": FORMAT,
         "gpuprov_version": "",
         "run": run,
@@ -41,11 +41,11 @@ def refusal(config: Config, state: State, run: str, started: str, why: Refused) 
         "fleet": state.fleet,
         "host": config.name,
     }
-    told.update(
+    summary.update(
         {"act": "verify", "state": "blocked", "verdict": "not as wanted", "counts": {"error": 1}, "failures": [row]}
     )
-    told.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": now()})
-    return told
+    summary.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": now()})
+    return summary
 
 
 def upload(config: Config, data: bytes) -> None:
@@ -80,5 +80,5 @@ def _rsync(config: Config, file: str, to: str) -> None:
     except subprocess.TimeoutExpired:
         raise Unfetched(f"rsync did not end within {LIMIT:g} s", web.AGAIN) from None
     if ran.returncode:
-        said = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
-        raise Unfetched(f"rsync ended with {ran.returncode}: {said}", web.AGAIN)
+        error = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
+        raise Unfetched(f"rsync ended with {ran.returncode}: {error}", web.AGAIN)

@@ -29,7 +29,7 @@ def command(python: Python, *words: str) -> list[str]:
 
 
 def tried(python: Python, place: str, state: str) -> str:
-    """Why gpuprov in this folder does not start; empty if it does."""
+    """Return the reason why gpuprov in this folder does not start; "" if it does."""
     try:
         ran = subprocess.run(
             command(python, "gpuprov", "fleet", "work", "--help"), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL,
@@ -37,8 +37,8 @@ def tried(python: Python, place: str, state: str) -> str:
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)[:200]
-    said = ran.stderr.decode(errors="replace").strip().splitlines()
-    return (said[-1][:200] if said else f"it ended with {ran.returncode}") if ran.returncode else ""
+    lines = ran.stderr.decode(errors="replace").strip().splitlines()
+    return (lines[-1][:200] if lines else f"it ended with {ran.returncode}") if ran.returncode else ""
 
 
 def work(python: Python, place: str, state: str, run: str, act: str, job: bytes) -> int:
@@ -73,23 +73,23 @@ def _logs(state: str) -> str:
 
 
 def result(state: str, name: str, run: str) -> dict[str, Any]:
-    """What gpuprov wrote in this run; nothing where it wrote none."""
+    """Return the result that gpuprov wrote in this run; empty if it wrote none."""
     with contextlib.suppress(OSError, ValueError):
-        found = json.loads(kept.contents(os.path.join(state, RESULTS, name), RESULT))
-        if isinstance(found, dict) and found.get("run") == run:
-            return found
+        content = json.loads(kept.contents(os.path.join(state, RESULTS, name), RESULT))
+        if isinstance(content, dict) and content.get("run") == run:
+            return content
     return {}
 
 
 def reboot(python: Python, place: str, state: str, run: str, services: Sequence[str], reasons: Sequence[str]) -> str:
     """Ask for the reboot of this host. Returns why it is not done; empty if it begins."""
-    asked = json.dumps({"run": run, "services": list(services), "reasons": list(reasons)}).encode()
+    request = json.dumps({"run": run, "services": list(services), "reasons": list(reasons)}).encode()
     try:
         ran = subprocess.run(
-            command(python, "gpuprov.onhost.pull.reboot"), input=asked, env=environment(place, state), cwd=state, timeout=TRY,
+            command(python, "gpuprov.onhost.pull.reboot"), input=request, env=environment(place, state), cwd=state, timeout=TRY,
             capture_output=True, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)[:200]
-    said = (ran.stdout if ran.returncode == 1 else ran.stderr).decode(errors="replace").strip().splitlines()
-    return "" if ran.returncode == 0 else (said[-1] if said else f"it ended with {ran.returncode}")[:500]
+    lines = (ran.stdout if ran.returncode == 1 else ran.stderr).decode(errors="replace").strip().splitlines()
+    return "" if ran.returncode == 0 else (lines[-1] if lines else f"it ended with {ran.returncode}")[:500]

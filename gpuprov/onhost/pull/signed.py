@@ -30,12 +30,12 @@ def parted(data: bytes) -> tuple[bytes, bytes]:
 
 def archive(data: bytes, signers: str) -> bytes:
     """The archive, if one of the signers signed it as a bundle. Raises Refused."""
-    signature, found = parted(data)
+    signature, content = parted(data)
     try:
         known = kept.contents(signers, CONFIG, own=True)
     except OSError as error:
-        hint = "put the line there that gpuprov bundle --pull writes to allowed_signers"
-        raise Refused(f"{signers} cannot be read: {error.strerror}", hint) from None
+        fix = "put the line there that gpuprov bundle --pull writes to allowed_signers"
+        raise Refused(f"{signers} cannot be read: {error.strerror}", fix) from None
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
         paths = {"signers": known, "signature": signature}
         for name, text in paths.items():
@@ -44,7 +44,7 @@ def archive(data: bytes, signers: str) -> bytes:
         command = ["ssh-keygen", "-Y", "verify", "-f", f"{folder}/signers", "-I", PRINCIPAL, "-n", NAMESPACE]
         try:
             ran = subprocess.run(
-                [*command, "-s", f"{folder}/signature"], input=found, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                [*command, "-s", f"{folder}/signature"], input=content, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 check=False, timeout=LIMIT,
             )  # fmt: skip
         except FileNotFoundError:
@@ -52,7 +52,7 @@ def archive(data: bytes, signers: str) -> bytes:
         except subprocess.TimeoutExpired:
             raise Refused(f"ssh-keygen did not end within {LIMIT:g} s", "run it again") from None
     if ran.returncode:
-        said = " ".join(ran.stdout.decode(errors="replace").replace(folder, "").split())[:300]
-        hint = f"sign it with a key of {signers}; an ssh-keygen older than OpenSSH 8.1 knows no signatures"
-        raise Refused(f"the signature of the bundle does not hold: {said}", f"{hint}; {AGAIN}")
-    return found
+        message = " ".join(ran.stdout.decode(errors="replace").replace(folder, "").split())[:300]
+        fix = f"sign it with a key of {signers}; an ssh-keygen older than OpenSSH 8.1 knows no signatures"
+        raise Refused(f"the signature of the bundle does not hold: {message}", f"{fix}; {AGAIN}")
+    return content

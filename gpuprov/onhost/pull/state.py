@@ -1,4 +1,4 @@
-"""What a puller keeps: the highest serial that it accepted, against roll-back, and for what it has rebooted."""
+"""The state of a puller: the highest serial that it accepted, against roll-back, and what it has rebooted for."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class State(NamedTuple):
 def read(folder: str) -> State:
     """Raises Refused where it is damaged: to begin anew would accept what is old."""
     path = os.path.join(folder, NAME)
-    hint = f"see what happened to the disk; then remove {path}, after which any serial is accepted once"
+    fix = f"see what happened to the disk; then remove {path}, after which any serial is accepted once"
     try:
-        found = kept.mapping(kept.contents(path, CONFIG, own=True), path, hint)
-        state = State(**found)
+        content = kept.mapping(kept.contents(path, CONFIG, own=True), path, fix)
+        state = State(**content)
     except FileNotFoundError:
         return State()
     except (OSError, TypeError) as error:
-        raise Refused(f"{path} cannot be read: {error}", hint) from None
-    if [type(one) for one in state] != [int, str, str, int]:
-        raise Refused(f"{path} is damaged", hint)
+        raise Refused(f"{path} cannot be read: {error}", fix) from None
+    if [type(value) for value in state] != [int, str, str, int]:
+        raise Refused(f"{path} is damaged", fix)
     return state
 
 

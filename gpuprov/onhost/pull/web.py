@@ -44,7 +44,7 @@ def put(config: Config, name: str, data: bytes) -> None:
 
 
 def _exchange(config: Config, place: str, largest: int, data: bytes | None = None) -> bytes:
-    """What a server answers. Nothing of its own words is told: they are not for a journal, nor for a result."""
+    """Return the server's answer. Its own words are never repeated: they must not reach a journal or a result."""
     request = urllib.request.Request(place, data=data, method="PUT" if data is not None else "GET")
     if data is not None:
         request.add_header("Content-Type", "application/json")
@@ -59,8 +59,8 @@ def _exchange(config: Config, place: str, largest: int, data: bytes | None = Non
             if len(answer) > largest:
                 raise Refused(f"{place} has more than {largest} bytes", "name the folder that gpuprov bundle wrote")
     except urllib.error.HTTPError as error:
-        told = f"{error.code} {http.client.responses.get(error.code, '')}".strip()
-        raise Unfetched(f"{place} answers {told}", AGAIN) from None
+        message = f"{error.code} {http.client.responses.get(error.code, '')}".strip()
+        raise Unfetched(f"{place} answers {message}", AGAIN) from None
     except (http.client.RemoteDisconnected, http.client.IncompleteRead):
         raise Unfetched(f"{place}: the connection ended early", AGAIN) from None
     except http.client.HTTPException as error:
@@ -74,13 +74,13 @@ def _exchange(config: Config, place: str, largest: int, data: bytes | None = Non
 
 def _token(file: str) -> str:
     """The bearer token in a file, which nothing repeats. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
-    hint = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
+    fix = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
     try:
         data = kept.contents(file, CONFIG, own=True).strip()
     except OSError as error:
-        raise Refused(f"{file} cannot be read: {error.strerror}", hint) from None
+        raise Refused(f"{file} cannot be read: {error.strerror}", fix) from None
     if not re.fullmatch(rb"[A-Za-z0-9._~+/-]+=*", data):
         lines = len(data.splitlines())
         what = "is empty" if not lines else f"has {lines} lines" if lines > 1 else "has characters that no token has"
-        raise Refused(f"{file} {what}", hint)
+        raise Refused(f"{file} {what}", fix)
     return data.decode("ascii")

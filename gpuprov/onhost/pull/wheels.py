@@ -41,15 +41,15 @@ class Python(NamedTuple):
 
 
 def find(
-    wheels: Sequence[dict[str, Any]], least: tuple[int, int], wanted: str = ""
+    wheels: Sequence[dict[str, Any]], least: tuple[int, int], program_name: str = ""
 ) -> tuple[Python, list[dict[str, Any]]]:
     """The first Python that is new enough and has a wheel of each package, with these wheels. Raises Refused."""
     why = []
-    for name in [wanted] if wanted else CANDIDATES:
+    for name in [program_name] if program_name else CANDIDATES:
         program = shutil.which(name)
         python = _asked(program) if program else None
         if python is None:
-            why += [f"{name} does not start"] if program or wanted else []
+            why += [f"{name} does not start"] if program or program_name else []
         elif python.version < least:
             why.append(f"{name} is {python.version[0]}.{python.version[1]}")
         else:
@@ -59,11 +59,11 @@ def find(
             why.append(
                 f"for {name} ({python.version[0]}.{python.version[1]}, {python.machine}) no wheel of {', '.join(missing[:5])} fits"
             )
-    told = f"gpuprov and ansible-core need Python {least[0]}.{least[1]} or newer, with wheels for it"
-    hint = "install one (python3.12 on EL 9), name it as `python` in pull.json, or put its wheels into the folder of --wheels"
+    message = f"gpuprov and ansible-core need Python {least[0]}.{least[1]} or newer, with wheels for it"
+    fix = "install one (python3.12 on EL 9), name it as `python` in pull.json, or put its wheels into the folder of --wheels"
     raise Refused(
-        f"this host has no Python that can do it: {'; '.join(why) or 'there is none'}. {told}",
-        f"{hint}; nothing was changed",
+        f"this host has no Python that can do it: {'; '.join(why) or 'there is none'}. {message}",
+        f"{fix}; nothing was changed",
     )
 
 
@@ -82,27 +82,27 @@ def _asked(program: str) -> Python | None:
 
 def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[str, Any]], list[str]]:
     """One wheel of each package, the most specific that fits; and the packages of which none does."""
-    found: dict[str, tuple[int, dict[str, Any]]] = {}
+    best: dict[str, tuple[int, dict[str, Any]]] = {}
     names = set()
-    for one in sorted(wheels, key=lambda one: str(one["name"])):
-        parts = _NAME.fullmatch(one["name"])
-        name = parts["name"].lower().replace("_", "-") if parts else str(one["name"])
+    for wheel in sorted(wheels, key=lambda item: str(item["name"])):
+        parts = _NAME.fullmatch(wheel["name"])
+        name = parts["name"].lower().replace("_", "-") if parts else str(wheel["name"])
         names.add(name)
         rank = _fits(parts["python"], parts["abi"], parts["platform"], python) if parts else 0
-        if rank and rank >= found.get(name, (1, {}))[0]:
-            found[name] = (rank, one)
-    return [found[name][1] for name in sorted(found)], sorted(names - set(found))
+        if rank and rank >= best.get(name, (1, {}))[0]:
+            best[name] = (rank, wheel)
+    return [best[name][1] for name in sorted(best)], sorted(names - set(best))
 
 
 def _fits(tags: str, abi: str, platforms: str, python: Python) -> int:
     """0 where it does not; more for what is made for this very Python."""
-    mine = f"cp{python.version[0]}{python.version[1]}"
-    if not any(_platform(one, python) for one in platforms.split(".")):
+    own_tag = f"cp{python.version[0]}{python.version[1]}"
+    if not any(_platform(tag, python) for tag in platforms.split(".")):
         return 0
     for tag in tags.split("."):
         known = re.fullmatch(r"(cp|py)3(\d*)", tag)
         minor = int(known[2] or 0) if known else 1000
-        if tag == mine and abi in (mine, "none", "abi3"):
+        if tag == own_tag and abi in (own_tag, "none", "abi3"):
             return 3
         if minor <= python.version[1] and "abi3" in abi.split("."):
             return 2
@@ -122,9 +122,9 @@ def _platform(tag: str, python: Python) -> bool:
 
 
 def folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
-    """Where it is, once it is there: by what it is made of."""
-    told = json.dumps([python.version, [one["sha256"] for one in chosen]])
-    return os.path.join(state, f"gpuprov-{hashlib.sha256(told.encode()).hexdigest()[:16]}")
+    """Return the folder of the chosen wheels, which is named after its contents."""
+    text = json.dumps([python.version, [wheel["sha256"] for wheel in chosen]])
+    return os.path.join(state, f"gpuprov-{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
 def install(
@@ -138,16 +138,18 @@ def install(
     clear(above)
     fresh = tempfile.mkdtemp(prefix=".new-", dir=above)
     try:
-        left, count = UNPACKED, FILES
-        for one in chosen:
-            data = fetch(one)
-            if len(data) != one["size"] or hashlib.sha256(data).hexdigest() != one["sha256"]:
+        remaining, count = UNPACKED, FILES
+        for wheel in chosen:
+            data = fetch(wheel)
+            if len(data) != wheel["size"] or hashlib.sha256(data).hexdigest() != wheel["sha256"]:
                 raise Refused(
-                    f"{one['name']} is not the file that the bundle names",
+                    f"{wheel['name']} is not the file that the bundle names",
                     "copy the folder of gpuprov bundle to the server again",
                 )
             free = os.statvfs(fresh)
-            left, count = unpack(data, fresh, one["name"], min(left, free.f_bavail * free.f_frsize - ROOM), count)
+            remaining, count = unpack(
+                data, fresh, wheel["name"], min(remaining, free.f_bavail * free.f_frsize - ROOM), count
+            )
         if complaint := try_it(fresh):
             raise Refused(f"gpuprov of the bundle does not start on this host: {complaint}", AGAIN)
         os.rename(fresh, place)
@@ -174,29 +176,29 @@ def unpack(data: bytes, place: str, name: str, most: int, files: int) -> tuple[i
             members = archive.infolist()
             if len(members) > files:
                 raise Refused(f"{name} holds more than {files} files", AGAIN)
-            if (said := sum(one.file_size for one in members)) > most:
+            if (size := sum(entry.file_size for entry in members)) > most:
                 raise Refused(
-                    f"{name} has {said} bytes when it is unpacked; there is room for {max(most, 0)}",
+                    f"{name} has {size} bytes when it is unpacked; there is room for {max(most, 0)}",
                     f"make room; or {AGAIN}",
                 )
-            for one in members:
-                to = _target(one, place, name)
+            for member in members:
+                to = _target(member, place, name)
                 if to:
-                    most -= _copied(archive, one, to, name)
+                    most -= _copied(archive, member, to, name)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
         raise Refused(f"{name} is no wheel: {str(error)[:200]}", AGAIN) from None
     return most, files - len(members)
 
 
-def _target(one: zipfile.ZipInfo, place: str, name: str) -> str:
-    """Where a member goes; nothing for folders and for what import does not need."""
-    kind = stat.S_IFMT(one.external_attr >> 16)
-    parts = one.filename.split("/")
-    odd = one.filename.startswith("/") or "\\" in one.filename or "\0" in one.filename or ".." in parts
+def _target(member: zipfile.ZipInfo, place: str, name: str) -> str:
+    """Return the path of a member of a wheel; "" for folders and for files that imports do not need."""
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    parts = member.filename.split("/")
+    odd = member.filename.startswith("/") or "\\" in member.filename or "\0" in member.filename or ".." in parts
     if odd or "" in parts[:-1] or "." in parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         what = "a link or a device" if kind not in (0, stat.S_IFREG, stat.S_IFDIR) else "a name that leaves its folder"
-        raise Refused(f"{name} holds {one.filename[:100]!r}, {what}", AGAIN)
-    if one.is_dir():
+        raise Refused(f"{name} holds {member.filename[:100]!r}, {what}", AGAIN)
+    if member.is_dir():
         return ""
     if parts[0].endswith(".data"):
         if parts[1:2] not in (["purelib"], ["platlib"]):
@@ -205,14 +207,14 @@ def _target(one: zipfile.ZipInfo, place: str, name: str) -> str:
     return os.path.join(place, *parts)
 
 
-def _copied(archive: zipfile.ZipFile, one: zipfile.ZipInfo, to: str, name: str) -> int:
+def _copied(archive: zipfile.ZipFile, member: zipfile.ZipInfo, to: str, name: str) -> int:
     os.makedirs(os.path.dirname(to), mode=0o755, exist_ok=True)
     done = 0
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with archive.open(one) as source, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
+    with archive.open(member) as source, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
         while block := source.read(_BLOCK):
             done += len(block)
-            if done > one.file_size:
-                raise Refused(f"{name} holds {one.filename[:100]!r}, which is longer than its header says", AGAIN)
+            if done > member.file_size:
+                raise Refused(f"{name} holds {member.filename[:100]!r}, which is longer than its header says", AGAIN)
             file.write(block)
     return done

@@ -1,17 +1,18 @@
-"""Initramfs images and boot entries made anew where their configuration outran them.
+"""Rebuild initramfs images and rewrite boot entries that are older than their configuration.
 
-Makes every initramfs anew that is older than /etc/modprobe.d, by the program that made it.
-Writes the bootloader's entries anew where their command line differs. Words that an earlier run wrote, and that
-are not wanted any more, are taken out.
-Looks at the files' times and not at what just changed, so that a run that was cut off is completed by the next.
+Rebuilds every initramfs image that is older than /etc/modprobe.d, with the program that made it.
+Rewrites the bootloader's entries whose command line differs, and removes words that an earlier run wrote and that
+are no longer wanted.
+Compares file times rather than what has just changed, so that the next run completes one that was interrupted.
 
-command_line: The words that every entry should have.
-entries: What writes them. `grub2` is grubby, or grub2-mkconfig where there is none. `none` leaves them alone.
-written: Files that were, or in check mode would be, written before; check mode counts images and menu as outrun
-    by them.
+command_line: Words that every boot entry should have.
+entries: How the entries are written. `grub2` uses grubby, or grub2-mkconfig where there is no grubby. `none`
+    leaves them alone.
+written: Files that were written before this step, or in check mode would have been; check mode counts images and
+    menu as older than these.
 
 Returns:
-renewed: The images, and the entries or the menu.
+renewed: The images that were rebuilt, and the entries or the menu that was rewritten.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    words, way = module.params["command_line"], module.params["entries"]
-    by_entry = way == "grub2"
+    words, writer = module.params["command_line"], module.params["entries"]
+    by_entry = writer == "grub2"
     try:
         images = initramfs.stale()
-        entries = boot_entries.outdated(words, by_entry=by_entry) if way != "none" else []
+        entries = boot_entries.outdated(words, by_entry=by_entry) if writer != "none" else []
         renewed = [image.path for image in images] + entries
         if module.check_mode:
             later = [path for path in module.params["written"] if path.startswith(initramfs.CONFIGURATION)]
             renewed += [f"initramfs images older than {path}" for path in later if not images]
             menu = [path for path in module.params["written"] if path.startswith(boot_entries.DEFAULTS)]
-            renewed += [boot_entries.MENU] if menu and not entries and way == "update-grub" else []
+            renewed += [boot_entries.MENU] if menu and not entries and writer == "update-grub" else []
         else:
             for image in images:
                 initramfs.rebuild(image)

@@ -1,14 +1,15 @@
-"""Have containers find the GPUs of a host as they are now.
+"""Let containers find the host's GPUs as they are now.
 
-Links NVIDIA's device files in /dev/char, without which systemd takes them from containers at a daemon-reload.
-Makes the CDI specification anew where it is not the one that nvidia-ctk would write now, and removes that of
-the other directory. Before that the device file of unified memory is made, which no kernel makes.
-A host whose nvidia-smi lists no GPU keeps what it has. Check mode says what would change.
+Links NVIDIA's device files in /dev/char; without the links, systemd takes the GPUs from containers at a
+daemon-reload.
+Regenerates the CDI specification if it differs from what nvidia-ctk would write now, and removes the specification
+in the other directory. First creates the device file of unified memory, which no kernel creates.
+A host whose nvidia-smi lists no GPU is left as it is. Check mode reports what would change.
 
-directory: Where the specification lies.
+directory: The directory of the specification.
 
 Returns:
-changes: What was changed, or would be, in words.
+changes: The changes made, or in check mode pending, one line each.
 """
 
 from __future__ import annotations
@@ -24,4 +25,6 @@ def run(module: AnsibleModule) -> None:
         changes = cdi.settle(module.params["directory"], check=module.check_mode)
     except (OSError, cdi.Refused) as error:
         module.fail_json(msg=f"{error}. Fix: repair the driver (gpuprov verify), then apply again")
-    module.exit_json(changed=bool(changes), changes=changes, diff={"prepared": "".join(f"{one}\n" for one in changes)})
+    module.exit_json(
+        changed=bool(changes), changes=changes, diff={"prepared": "".join(f"{line}\n" for line in changes)}
+    )

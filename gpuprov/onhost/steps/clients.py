@@ -1,24 +1,24 @@
-"""Judge who holds GPUs, stop services that do, and start them again.
+"""Check which processes hold GPUs, stop services that do, and start them again.
 
-A user's process that holds a GPU is never ended; while there is one, nothing is stopped.
-What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run. So is
-what systemd stops with it, since it requires it (`Requires=`, `BindsTo=`, `PartOf=`).
-On a host that waits for a reboot, what does not start is left to the reboot.
-Check mode says what would be stopped or started.
+Never ends a user's process. While one holds a GPU, no service is stopped.
+Services that are stopped are recorded under /run/gpuprov/stopped until they have been started again, by this or a
+later run. So are the units that systemd stops along with them (`Requires=`, `BindsTo=`, `PartOf=`).
+On a host with a pending reboot, services that do not start are left to the reboot.
+Check mode reports what would be stopped or started.
 
-state: listed only looks who holds GPUs; free refuses users' processes; stopped does, too, and stops the
-    services; started starts again what was stopped.
+state: `listed` only lists the processes that hold GPUs. `free` fails if a user's process holds one. `stopped` does
+    the same, then stops the services. `started` starts what was stopped.
 services: Units that may be stopped, in this order; patterns match the units that systemd has loaded.
-guests: Whether a process that has a GPU for a virtual machine holds it, too, as before a reboot.
-drained: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
-leave: Patterns of units that are not started again, and forgotten (started); their own role starts them.
-tolerant: Whether a service that does not start is no error.
+guests: True to count a process that holds a GPU for a virtual machine, as before a reboot.
+drained: True if a drain command ends users' processes. Check mode does not run it, and so does not fail.
+leave: Patterns of units that are forgotten rather than started, as their own role starts them (`started`).
+tolerant: True if a service that does not start is no error.
 
 Returns:
-clients: Users' processes that hold a GPU, each with its pid, its user and its unit. (state is not started)
-stopped: The services that were stopped, and at the end what systemd stops with them. (state is stopped)
+clients: Users' processes that hold a GPU, each with its PID, user and unit. (state is not started)
+stopped: The services that were stopped, followed by the units that systemd stops with them. (state is stopped)
 started: The services that were started. (state is started)
-not_started: The services that do not start. (state is started)
+not_started: The services that did not start. (state is started)
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Run a command that was found to be needed.
+"""Run a command whose need gpuprov's checks have established.
 
-For a change that a program of the host makes, and that gpuprov's checks found to be needed, so that running it
-is the change.
-In check mode it is said, and not run.
+Running the command counts as the change. Check mode reports the command and does not run it.
 
 argv: The program and its arguments. An empty list runs nothing.
-hint: The way out, if it fails.
-tolerate: What it means that it failed, which is then a warning and no error; empty where it is one.
+hint: The fix, if the command fails.
+tolerate: The consequence of a failure, which is then reported as a warning; empty if a failure is an error.
 
 Returns:
-stdout: What it printed. (when it was run)
+stdout: The command's standard output. (when it was run)
 """
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ def run(module: AnsibleModule) -> None:
         module.exit_json(changed=True, msg=f"would run: {shown}")
     status, out, error = module.run_command(argv, expand_user_and_vars=False)
     if status:
-        said = (error.strip() or out.strip() or f"status {int(status)}").splitlines()[-1]
+        message = (error.strip() or out.strip() or f"status {int(status)}").splitlines()[-1]
         if module.params["tolerate"]:
-            module.warn(f"{shown}: {said}; {module.params['tolerate']}")
+            module.warn(f"{shown}: {message}; {module.params['tolerate']}")
             module.exit_json(
                 changed=True, stdout=out, stderr=error
             )  # with a status of its own, Ansible would call it failed
-        module.fail_json(msg=f"{shown}: {said}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
+        module.fail_json(msg=f"{shown}: {message}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
     module.exit_json(changed=True, stdout=out, stderr=error, rc=status)

@@ -1,15 +1,14 @@
-"""Install a doca-host package that lies on the host, and fetch the lists of the package source that it brings.
+"""Install a doca-host package that is already on the host, and update the lists of the package source it adds.
 
-The package's checksum was compared when it came (step fetch). A package with another name is refused before it
-is installed.
-A file beside the package says that it was installed.
-In check mode it is said.
+The step `fetch` has verified the package's checksum. A package of another name is refused before it is installed.
+A file beside the package records that it was installed.
+Check mode only reports the change.
 
-package: The package on the host, a deb or an rpm. Where it is empty, nothing is to be done.
-named: What the spec calls it, for messages.
+package: Path of the deb or rpm on the host. If empty, nothing is done.
+named: The package's name in the spec, for messages.
 
 Returns:
-msg: What was done, or would be. (changed)
+msg: The change made, or in check mode pending. (changed)
 """
 
 from __future__ import annotations
@@ -29,6 +28,6 @@ def run(module: AnsibleModule) -> None:
     try:
         doca_host.add(package, named)
     except (doca_host.Refused, OSError) as error:
-        way = "the doca-host package of this distribution; what dpkg, rpm, apt or dnf complain of, on the host"
-        module.fail_json(msg=f"rdma.ofed: {named}: {error}. Fix: {way}")
+        fix = "the doca-host package of this distribution; what dpkg, rpm, apt or dnf complain of, on the host"
+        module.fail_json(msg=f"rdma.ofed: {named}: {error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"added the package source of {named}")

@@ -1,15 +1,15 @@
-"""Take the driver out of the kernel, load it, or put back what was taken out.
+"""Unload the driver, load it, or restore the modules that were unloaded with it.
 
-What `out` has taken out is noted under /run/gpuprov until `loaded` or `back` has been run, also by a later run.
-On a host that waits for a reboot nothing is loaded. What is in use is not taken out.
+`out` records what it unloads under /run/gpuprov until `loaded` or `back` has run, in this or a later run.
+On a host with a pending reboot nothing is loaded. Modules in use are not unloaded.
 
-state: `out` unloads the driver and what stands on it. `loaded` loads the driver where it is not, and what was
-    taken out with the old one, by the services that had loaded it where there are some. `back` loads again what
-    was taken out, as far as it loads.
-wanted: Whether the driver is to be loaded at all; not in a container, nor without a GPU (`loaded`).
+state: `out` unloads the driver and the modules that depend on it. `loaded` loads the driver if it is not loaded, and
+    the modules that were unloaded with the old one, through the services that had loaded them if there are any.
+    `back` loads the unloaded modules again, as far as they load.
+wanted: True if the driver should be loaded at all: false in a container and without a GPU (`loaded`).
 
 Returns:
-modules: What was unloaded, or loaded.
+modules: The modules that were unloaded or loaded.
 """
 
 from __future__ import annotations

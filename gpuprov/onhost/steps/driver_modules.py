@@ -1,35 +1,33 @@
-"""Build the driver's kernel modules aside, or have them in place for every kernel.
+"""Build the driver's kernel modules in a staging area, or put them in place for every kernel.
 
-`aside` downloads the packages that modules are built from, and builds these for every kernel where they touch
-nothing, so that a build that fails leaves the old driver as it is. The transaction after it then builds
-nothing.
-`dkms` has DKMS build and install the modules of a package for each kernel that lacks them. What was built aside
-is used, and taken away.
-`runfile` does the same with what NVIDIA's installer has registered.
-`precompiled` has the modules of precompiled packages be the ones that each kernel loads.
-`cleared` takes away what was built aside.
-A kernel for which it fails, and the end of make.log, is in the message.
+`aside` downloads the packages that modules are built from and builds them for every kernel without touching the
+system, so that a failed build leaves the old driver untouched. The transaction that follows then builds nothing.
+`dkms` lets DKMS build and install the modules of a package for each kernel that lacks them, using and then removing
+the staged build.
+`runfile` does the same with the source that NVIDIA's installer has registered.
+`precompiled` makes each kernel load the modules of precompiled packages.
+`cleared` removes the staged build.
+An error names the kernel that failed and quotes the end of make.log.
 
-state: What to do.
+state: The action.
 version: The driver's version.
-flavour: Of the modules.
+flavour: The flavour of the modules.
 kernels: Releases of the kernels.
-built_from: NAME=VERSION of the packages that have the source (`aside`).
-package: The installed package that has the source (`dkms`).
-module: What the module's file is called, without its ending (`dkms`).
-pack: What `aside` has returned.
-packages: Those that have precompiled modules.
-serial: Serial number of the certificate of the site's key, that every module is signed with; empty where DKMS
-    signs.
+built_from: Source packages as NAME=VERSION (`aside`).
+package: The installed package that contains the source (`dkms`).
+module: File name of the module, without its suffix (`dkms`).
+pack: The `pack` that `aside` returned.
+packages: Packages with precompiled modules.
+serial: Serial number of the certificate of the site's key, with which every module is signed; empty if DKMS signs.
 key_file: The site's key, on the host.
-certificate_file: Its certificate, on the host.
-without: Names of gpuprov's own package sources that are to leave, and are not seen (`aside`).
-lock_timeout: How long to wait for another package manager to finish, in seconds.
+certificate_file: The key's certificate, on the host.
+without: Names of gpuprov's own package sources that are to be removed, and are ignored (`aside`).
+lock_timeout: Seconds to wait for another package manager to finish.
 
 Returns:
-pack: The archive of modules that were built aside; empty in check mode. (state is aside)
+pack: The archive of the staged modules; empty in check mode. (state is aside)
 kernels: Kernels whose modules were put in place. (state is dkms, runfile or precompiled)
-signed: Modules that were signed anew, by kernel. (state is dkms, runfile or precompiled)
+signed: Modules that were signed again, by kernel. (state is dkms, runfile or precompiled)
 """
 
 from __future__ import annotations

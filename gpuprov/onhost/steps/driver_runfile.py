@@ -1,19 +1,19 @@
-"""Judge NVIDIA's .run file, or have its installer run.
+"""Check NVIDIA's .run file, or run its installer.
 
-`judged` refuses a file that its own check finds damaged, or that holds another driver, and takes it away.
-Nothing is changed otherwise. step fetch has compared its checksum.
-`installed` runs the installer. The file stays.
-Check mode says what would be done.
+`judged` refuses and deletes a file that fails its own integrity check or contains another driver. Nothing else is
+changed. The step `fetch` has verified its checksum.
+`installed` runs the installer and keeps the file.
+Check mode reports what would be done.
 
-state: What to do.
-path: Where the file is on the host.
+state: The action.
+path: Path of the file on the host.
 version: The driver's version.
-of: Where it comes from, for messages (`judged`).
-flavour: Of the modules, for messages (`installed`).
-options: The installer's (`installed`).
+of: The origin of the file, for messages (`judged`).
+flavour: The flavour of the modules, for messages (`installed`).
+options: Options for the installer (`installed`).
 
 Returns:
-msg: What would be done. (check mode)
+msg: The change that would be made. (check mode)
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
-    judged = asked["state"] == "judged"
+    params = module.params
+    check_only = params["state"] == "judged"
     if module.check_mode:
         module.exit_json(
-            changed=not judged, msg="" if judged else f"{asked['version']} ({asked['flavour']}) of a runfile"
+            changed=not check_only, msg="" if check_only else f"{params['version']} ({params['flavour']}) of a runfile"
         )
     try:
-        if judged:
-            runfile.judge(asked["path"], asked["of"], asked["version"])
+        if check_only:
+            runfile.judge(params["path"], params["of"], params["version"])
         else:
-            runfile.install(asked["path"], asked["version"], asked["options"])
+            runfile.install(params["path"], params["version"], params["options"])
     except Failed as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=not judged)
+    module.exit_json(changed=not check_only)

@@ -1,19 +1,19 @@
-"""Run AWS's EFA installer where it has not run yet, or load the driver that it brought.
+"""Run AWS's EFA installer unless it has run already, or load the driver that it installed.
 
-`state=installed` runs efa_installer.sh of an archive on the host, unless it was run from the same archive with
-the same options. The archive's checksum is compared before anything of it is run.
-`state=loaded` loads the kernel's module efa, in the place of another build that is loaded and not in use.
+`installed` runs efa_installer.sh from an archive on the host, unless it was run from the same archive with the same
+options. The archive's checksum is verified before anything in it is run.
+`loaded` loads the kernel module efa, replacing another build that is loaded and not in use.
 
-state: What to have.
-archive: aws-efa-installer-VERSION.tar.gz on the host. In check mode it need not be there.
+state: The desired state.
+archive: Path of aws-efa-installer-VERSION.tar.gz on the host. In check mode it need not exist.
 sha256: The archive's checksum.
-kmod: Whether the installer brings the kernel module, too.
-plugin: Whether it brings aws-ofi-nccl.
-mpi: Which Open MPI it brings.
+kmod: True to install the kernel module, too.
+plugin: True to install aws-ofi-nccl.
+mpi: The Open MPI versions to install.
 
 Returns:
-due: Why the installer had to run; empty where it had run. (state is installed)
-reboot: Why the driver can only be changed by a reboot; empty where that is not so. (state is loaded)
+due: The reason why the installer had to run; empty if it had run before. (state is installed)
+reboot: The reason why only a reboot changes the driver; empty if none is needed. (state is loaded)
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ REQUIRED_IF = [("state", "installed", ("archive", "sha256"))]
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
+    params = module.params
     try:
-        if asked["state"] == "loaded":
+        if params["state"] == "loaded":
             answer = efa.settle(change=not module.check_mode)
             reasons.keep("rdma", answer["reboot"], check=module.check_mode)
             module.exit_json(**answer)
-        wanted = efa.options(asked)
-        due = efa.due(efa.read(efa.RECORD), asked["sha256"], wanted)
+        options = efa.options(params)
+        due = efa.due(efa.read(efa.RECORD), params["sha256"], options)
         if due and not module.check_mode:
-            efa.install(asked["archive"], asked["sha256"], wanted)
+            efa.install(params["archive"], params["sha256"], options)
         module.exit_json(changed=bool(due), due=due)
     except (efa.EfaError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -1,12 +1,12 @@
-"""Take one step of those by which gpuprov/play/engines.py brings NVIDIA's runtime into container engines.
+"""Run one of the steps with which gpuprov/play/engines.py sets up NVIDIA's runtime in container engines.
 
-Files from before the last change stay in /var/lib/gpuprov/container_toolkit/ENGINE.
+The files as they were before the last change are kept in /var/lib/gpuprov/container_toolkit/ENGINE.
 
-step: Its name (engine_steps.STEPS).
-given: What it is done with.
+step: The step's name (engine_steps.STEPS).
+given: The step's arguments.
 
 Returns:
-answer: What it found.
+answer: The step's result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run(module: AnsibleModule) -> None:
     try:
         module.exit_json(changed=True, answer=step(**module.params["given"]))
     except Refused as refused:
-        way_out = "repair it, or take the engine out of container_toolkit.runtimes, the user out of container_toolkit.rootless"
-        module.fail_json(msg=f"{refused}. Fix: {way_out}")
+        fix = "repair it, or take the engine out of container_toolkit.runtimes, the user out of container_toolkit.rootless"
+        module.fail_json(msg=f"{refused}. Fix: {fix}")
     except OSError as error:
         module.fail_json(msg=f"{error}. Fix: see the file system of the host")

@@ -1,21 +1,20 @@
 """Run Alibaba's eRDMA installer, or build its driver for kernels that lack it.
 
-`state=installed` compares the archive's checksum, unpacks it and runs its install.sh; which one ran is
-recorded, and the archive leaves.
-`state=built` has DKMS build and install the driver for each kernel. What was built before is put back where a
-build fails.
-In check mode it is said.
+`installed` verifies the archive's checksum, unpacks it and runs its install.sh; the installed version is recorded and
+the archive deleted.
+`built` lets DKMS build and install the driver for each kernel. If a build fails, the previous build is restored.
+Check mode only reports the change.
 
-state: What to have.
-archive: erdma_installer-VERSION.tar.gz on the host.
-sha256: Its checksum.
-named: What the spec calls it, for messages.
+state: The action.
+archive: Path of erdma_installer-VERSION.tar.gz on the host.
+sha256: The archive's checksum.
+named: The installer's name in the spec, for messages.
 mode: The mode that the driver is to run in, for the record.
-kernels: Kernels to build for, or that check mode names.
-environment: What the driver's build is told by variables.
+kernels: Kernels to build for; check mode reports them.
+environment: Environment variables of the driver's build.
 
 Returns:
-msg: What was done, or would be. (changed)
+msg: The change made, or in check mode pending. (changed)
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ REQUIRED_IF = [("state", "installed", ("archive", "sha256"))]
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
-    kernels, runs = asked["kernels"], asked["state"] == "installed"
+    params = module.params
+    kernels, runs = params["kernels"], params["state"] == "installed"
     if not runs and not kernels:
         module.exit_json(changed=False)
-    what = f"run install.sh of {asked['named']}" if runs else "build the eRDMA driver"
-    told = f"{what}, for {' '.join(kernels)}"
+    what = f"run install.sh of {params['named']}" if runs else "build the eRDMA driver"
+    action = f"{what}, for {' '.join(kernels)}"
     if module.check_mode:
-        module.exit_json(changed=True, msg=f"would {told}")
-    environment = {name: str(value) for name, value in asked["environment"].items()}
+        module.exit_json(changed=True, msg=f"would {action}")
+    environment = {name: str(value) for name, value in params["environment"].items()}
     try:
         if runs:
-            erdma.install(asked["archive"], asked["sha256"], asked["mode"], environment)
+            erdma.install(params["archive"], params["sha256"], params["mode"], environment)
         else:
             erdma.build(kernels, environment)
     except erdma.Failed as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{what}: {error}. Fix: see the file system of the host")
-    module.exit_json(changed=True, msg=f"did {told}")
+    module.exit_json(changed=True, msg=f"did {action}")

@@ -1,24 +1,23 @@
-"""Have a file with a known SHA-256 on the host, fetched from an address or brought along from beside the inventory.
+"""Put a file with a known SHA-256 on the host, fetched from a URL or copied from the machine that runs Ansible.
 
-Nothing else is done with the file. It is written aside and put in its place only when all of it has come and
-has the checksum.
-A file that is there already with this checksum stays, and nothing is fetched.
-In check mode it is said that it would come.
+Nothing else is done with the file. It is written to a temporary file and moved into place only when it is complete
+and its checksum matches.
+A file that already has this checksum is kept, and nothing is fetched.
+Check mode reports that it would be fetched.
 
-of: The field that names it, for messages.
-url: Its address, which the host fetches by its own proxy settings. Either this or `file`.
-file: Or a file of the machine that runs Ansible. Its checksum is compared there, before it is brought to the
-    host.
-came: Where the file of that machine lies on the host; set by the action of this name.
-path: Where it should be on the host.
-sha256: Its checksum.
-most: Bytes that it may have at most.
-public: Whether others than root may read it.
-hint: What to do where another file comes.
-unreachable: What to do where nothing comes.
+of: The spec field that names the file, for messages.
+url: URL that the host fetches, with its own proxy settings. Either this or `file`.
+file: File on the machine that runs Ansible. Its checksum is verified there, before it is copied to the host.
+came: Path of the copied file on the host; set by the action plugin.
+path: Destination on the host.
+sha256: The file's checksum.
+most: Largest permitted size in bytes.
+public: True if users other than root may read the file.
+hint: The fix if the checksum differs.
+unreachable: The fix if nothing can be fetched.
 
 Returns:
-missing: Whether the file of the machine that runs Ansible has to be brought along first.
+missing: True if the file must first be copied from the machine that runs Ansible.
 """
 
 from __future__ import annotations
@@ -50,30 +49,34 @@ SECONDS = 60
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
-    named = asked["url"] or asked["file"]
-    if bool(asked["url"]) == bool(asked["file"]):
-        module.fail_json(msg=f"{asked['of']}: one of url and file names it")
-    wanted = fetched.Wanted(asked["path"], asked["sha256"].lower(), asked["most"], 0o644 if asked["public"] else 0o600)
+    params = module.params
+    named = params["url"] or params["file"]
+    if bool(params["url"]) == bool(params["file"]):
+        module.fail_json(msg=f"{params['of']}: one of url and file names it")
+    target = fetched.Wanted(
+        params["path"], params["sha256"].lower(), params["most"], 0o644 if params["public"] else 0o600
+    )
     try:
-        if files.digest(wanted.path) == wanted.sha256:
+        if files.digest(target.path) == target.sha256:
             module.exit_json(changed=False, missing=False)
         if module.check_mode:
-            told = f"would fetch {named}, and compare its checksum, before anything else is changed"
-            module.exit_json(changed=True, missing=False, msg=told)
-        if asked["file"] and not asked["came"]:
+            message = f"would fetch {named}, and compare its checksum, before anything else is changed"
+            module.exit_json(changed=True, missing=False, msg=message)
+        if params["file"] and not params["came"]:
             module.exit_json(changed=False, missing=True)
-        here = asked["came"] or fetched.of_bundle(wanted.sha256)
-        if here and not asked["came"] and not os.path.exists(here):
+        source = params["came"] or fetched.of_bundle(target.sha256)
+        if source and not params["came"] and not os.path.exists(source):
             raise fetched.Refused("it is not in the bundle, and nothing else may be asked for it")
-        if here:
-            fetched.put_file(wanted, here)
+        if source:
+            fetched.put_file(target, source)
         else:
-            fetched.put_answer(wanted, lambda: open_url(asked["url"], timeout=SECONDS))
+            fetched.put_answer(target, lambda: open_url(params["url"], timeout=SECONDS))
     except fetched.OtherDigest as error:
-        module.fail_json(msg=f"{asked['of']}: {named}: {error}; nothing was changed. Fix: {asked['hint']}")
+        module.fail_json(msg=f"{params['of']}: {named}: {error}; nothing was changed. Fix: {params['hint']}")
     except (fetched.Refused, OSError, ValueError) as error:
-        hint = f"room on the host for {wanted.path}; or " if getattr(error, "errno", 0) == errno.ENOSPC else ""
-        said = f"{asked['of']}: {named} did not come: {error}; nothing was changed. Fix: {hint}{asked['unreachable']}"
-        module.fail_json(msg=said)
+        room = f"room on the host for {target.path}; or " if getattr(error, "errno", 0) == errno.ENOSPC else ""
+        problem = (
+            f"{params['of']}: {named} did not come: {error}; nothing was changed. Fix: {room}{params['unreachable']}"
+        )
+        module.fail_json(msg=problem)
     module.exit_json(changed=True, missing=False)

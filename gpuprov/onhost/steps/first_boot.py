@@ -1,16 +1,15 @@
-"""Count the first boot into what was changed, so that the bootloader starts what was before if it fails.
+"""Make the bootloader fall back to the previous system if the first boot after a change fails.
 
-Keeps the running kernel, its initramfs and its command line before anything is changed, and has the bootloader
-start them where the first boot into the new state is not found to be good. The site's own default stays as it
-is.
-Where the bootloader cannot count, nothing is done, and the warning says why.
+Keeps the running kernel, its initramfs and its command line before anything is changed; the bootloader starts these
+if the first boot into the new state is not found to be good. The site's own default entry is not changed.
+If the bootloader cannot count boots, nothing is done and a warning gives the reason.
 
-state: `kept` before anything is changed; `counted` before the reboot; `judged` after it, which fails where the
-    host had to go back; `dropped` where no reboot is to come.
+state: `kept` before anything is changed; `counted` before the reboot; `judged` after it, which fails if the host fell
+    back; `dropped` if no reboot follows.
 run: The run that changes the host.
 
 Returns:
-msg: Why the next boot is not counted. (it is not)
+msg: The reason why the next boot is not counted. (it is not)
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""MPS control daemons as they should be.
+"""Install and configure MPS control daemons.
 
-Installs the program that the units of the daemons start, or makes the daemons what is wanted.
-Everything is judged before anything is changed. A daemon that has clients is not restarted, which would end
-them; the module fails.
+Installs the program that the daemons' units start, or brings the daemons to their desired state.
+Everything is checked before anything is changed. A daemon with clients is not restarted, which would end them; the
+step fails instead.
 Limits, priority, partitions and the environment of clients change while a daemon runs.
 
-state: `installed` writes the program, and has systemd read its units; `running` makes the daemons what is
-    wanted.
-wanted: What the daemons should be, as mps.json has it.
-coming: Whether this run changes driver or MIG devices before. Check mode, which does not, refuses nothing then.
+state: `installed` writes the program and reloads systemd's units; `running` brings the daemons to their desired state.
+wanted: The desired state of the daemons, in the format of mps.json.
+coming: True if this run changes driver or MIG devices first. As check mode does not change them, it then refuses
+    nothing.
 
 Returns:
-later: Why the daemons have to wait; empty if they do not.
+later: The reason why the daemons have to wait; empty if they do not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def run(module: AnsibleModule) -> None:
     try:
         if module.params["state"] == "installed":
             changed = mps_program.install(check=module.check_mode)
-            module.exit_json(changed=bool(changed), msg=", ".join(one.path for one in changed))
+            module.exit_json(changed=bool(changed), msg=", ".join(file.path for file in changed))
         answer, warnings = mps_program.carry_out(module.params["wanted"], check=module.check_mode)
     except Refused as error:
         module.fail_json(msg=str(error))
@@ -40,12 +40,12 @@ def run(module: AnsibleModule) -> None:
     scope = module.params["wanted"]["scope"]
     if answer.problem and not (module.check_mode and module.params["coming"]):
         module.fail_json(msg=answer.problem)
-    told = list(answer.changed)
+    lines = list(answer.changed)
     if answer.problem:
-        told = [
+        lines = [
             f"the MPS daemons of scope {scope} are started when driver and MIG devices are there ({answer.problem})"
         ]
     elif answer.later and scope != "none":
-        told.append(f"the MPS daemons start when the driver is loaded: {answer.later}")
-    shown = {"diff": {"prepared": "\n".join([*told, ""])}} if told else {}
-    module.exit_json(changed=bool(answer.changed or answer.problem), msg="; ".join(told), later=answer.later, **shown)
+        lines.append(f"the MPS daemons start when the driver is loaded: {answer.later}")
+    shown = {"diff": {"prepared": "\n".join([*lines, ""])}} if lines else {}
+    module.exit_json(changed=bool(answer.changed or answer.problem), msg="; ".join(lines), later=answer.later, **shown)

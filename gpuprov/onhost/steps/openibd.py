@@ -1,18 +1,18 @@
 """Start or restart openibd, which loads OFED's kernel modules.
 
-Where modules are loaded that are not OFED's, those that hold ib_core are unloaded first and openibd is
-restarted; one that does not leave ends the task before openibd is touched. Otherwise it is started, if it did
-not run.
-In check mode it is said.
+If modules are loaded that are not OFED's, the modules that hold ib_core are unloaded and openibd is restarted; a
+module that cannot be unloaded fails the step before openibd is touched. Otherwise openibd is started if it was not
+running.
+Check mode only reports the change.
 
 unit: The unit.
-replace: Modules that are loaded and not OFED's. An empty list restarts nothing.
-unload: Modules that hold ib_core, and leave before a restart where they are loaded.
-start: Whether it did not run, and should.
-left: What is wrong after its start, as gpuprov has found; the task fails with it, but not in check mode.
+replace: Loaded modules that are not OFED's. If empty, nothing is restarted.
+unload: Modules that hold ib_core, which are unloaded before a restart.
+start: True if the unit is not running and should be.
+left: The problem that gpuprov found after the start; the step fails with it, except in check mode.
 
 Returns:
-msg: What was done, or would be. (changed)
+msg: The change made, or in check mode pending. (changed)
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
-    unit, replace = asked["unit"], asked["replace"]
-    if asked["left"] and not module.check_mode:
-        module.fail_json(msg=asked["left"])
-    if not replace and not asked["start"]:
+    params = module.params
+    unit, replace = params["unit"], params["replace"]
+    if params["left"] and not module.check_mode:
+        module.fail_json(msg=params["left"])
+    if not replace and not params["start"]:
         module.exit_json(changed=False)
     what = f"restart {unit}, for {', '.join(replace)}" if replace else f"start {unit}"
     if module.check_mode:
         module.exit_json(changed=True, msg=f"would {what}")
     try:
-        openibd.bring(unit, asked["unload"], again=bool(replace))
+        openibd.bring(unit, params["unload"], again=bool(replace))
     except openibd.Failed as error:
-        way = "journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
-        module.fail_json(msg=f"{error}. Fix: {way}")
+        fix = "journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
+        module.fail_json(msg=f"{error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"did {what}")

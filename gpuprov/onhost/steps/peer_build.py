@@ -1,15 +1,15 @@
-"""Have a kernel module for peer memory that was built against the ib_core that is there.
+"""Rebuild a kernel module for peer memory against the installed ib_core.
 
-The DKMS package that has the module is built again in a tree of its own, and put in place only if it has peer
-memory then. What is cut off or fails leaves the modules that were there.
-In check mode it is said.
+The module's DKMS package is rebuilt in a tree of its own and put in place only if the result has peer memory. A build
+that is interrupted or fails leaves the installed modules untouched.
+Check mode only reports the change.
 
 module: The module.
-kernels: Kernels that it is built for.
-why: Why it is, in words.
+kernels: Kernels to build for.
+why: The reason for the build, in words.
 
 Returns:
-msg: What was done, or would be. (changed)
+msg: The change made, or in check mode pending. (changed)
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ def run(module: AnsibleModule) -> None:
     try:
         peer_build.rebuild(name, kernels)
     except (peer_build.Failed, OSError) as error:
-        told = f"{name} could not be built again, the modules that were there are untouched ({why}). {error}"
-        module.fail_json(msg=f"{told}. Fix: correct what the build says; or method dmabuf, which needs no such module")
+        message = f"{name} could not be built again, the modules that were there are untouched ({why}). {error}"
+        module.fail_json(
+            msg=f"{message}. Fix: correct what the build says; or method dmabuf, which needs no such module"
+        )
     module.exit_json(changed=True, msg=f"built {name} again for {why}")

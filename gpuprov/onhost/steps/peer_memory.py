@@ -1,21 +1,21 @@
-"""Have a kernel module for peer memory loaded with its parameters, and no other beside it.
+"""Load a kernel module for peer memory with its parameters, and unload its alternative.
 
-Restarts the unit that loads it, where it is not loaded, or with other parameters, or where the other module is
+Restarts the unit that loads the module if it is not loaded, is loaded with other parameters, or its alternative is
 loaded.
-On a host that waits for a reboot nothing is done.
-Of a module that does not load, it says what the kernel said, what that means, and the fix.
+On a host with a pending reboot nothing is done.
+If the module does not load, the error gives the kernel's message, its meaning and the fix.
 
 name: The module.
-other: The module that may not be loaded beside it.
-unit: The unit that loads it.
-parameters: Values of its parameters by name.
-causes: What messages of the kernel mean. The first whose `text`, a regular expression, fits, is told.
+other: The module that must not be loaded beside it.
+unit: The unit that loads the module.
+parameters: The module's parameters, value by name.
+causes: Meanings of kernel messages. The first whose `text` matches is reported.
     text: A regular expression.
-    cause: What it means.
+    cause: The meaning of the message.
     way: The fix.
 
 Returns:
-differs: What was not as it should be.
+differs: The differences that were found.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    asked = module.params
-    name, other = asked["name"], asked["other"]
-    parameters = {key: str(value) for key, value in asked["parameters"].items()}
+    params = module.params
+    name, other = params["name"], params["other"]
+    parameters = {key: str(value) for key, value in params["parameters"].items()}
     try:
-        found = [] if reasons.known() else peer_memory.differences(name, other, parameters)
-        if found and not module.check_mode:
-            peer_memory.load(asked["unit"], name, other, parameters, asked["causes"])
+        differences = [] if reasons.known() else peer_memory.differences(name, other, parameters)
+        if differences and not module.check_mode:
+            peer_memory.load(params["unit"], name, other, parameters, params["causes"])
     except peer_memory.Failed as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg=f"{name}: {error}. Fix: systemctl status {asked['unit']}, on the host")
-    told = f"{'would load' if module.check_mode else 'loaded'} {name} ({', '.join(found)})"
-    module.exit_json(changed=bool(found), differs=found, **({"msg": told} if found else {}))
+        module.fail_json(msg=f"{name}: {error}. Fix: systemctl status {params['unit']}, on the host")
+    message = f"{'would load' if module.check_mode else 'loaded'} {name} ({', '.join(differences)})"
+    module.exit_json(changed=bool(differences), differs=differences, **({"msg": message} if differences else {}))

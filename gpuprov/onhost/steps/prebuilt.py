@@ -1,8 +1,8 @@
-"""Pack the driver's modules for other hosts. What else there is of this step is decided in gpuprov/play/prebuilt.py.
+"""Pack the driver's modules for other hosts. The controller's part of this step is gpuprov/play/prebuilt.py.
 
-state, builder, platform: Of the controller's part.
-driver: What gpuprov_judge has worked out for nvidia_driver on this host.
-sums: Those of the package that the controller keeps; one with the same modules is not made again.
+state, builder, platform: As in the controller's part.
+driver: The result of gpuprov_judge for nvidia_driver on this host.
+sums: Checksums of the package that the controller has; a package with the same modules is not built again.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Note why a host has to be rebooted, or that it no longer has to.
+"""Record the reason why a host must be rebooted, or that it no longer must be.
 
-A reason is a file under /run/gpuprov/reboot-required.d, of the name of its capability. It is gone after a
-reboot.
+A reason is a file under /run/gpuprov/reboot-required.d named after its capability. A reboot deletes it.
 Without `capability` the reasons are only read.
 
-capability: Whose reason it is.
-reason: Why the host has to be rebooted; empty if it does not have to, which takes an earlier reason back.
-permitted: Whether the host may be rebooted. Where it has to be and may not, the result says so.
+capability: The capability that needs the reboot.
+reason: The reason for the reboot; empty if none is needed, which withdraws an earlier reason.
+permitted: True if the host may be rebooted. If it must be and may not, the result says so.
 
 Returns:
-reasons: All reasons as they are now, as lines of the form "capability; colon; reason".
-reboots: Whether the host is to be rebooted, since it has to be and may be.
-msg: That the host has to be rebooted, and may not. (it has to be, and `permitted` is false)
+reasons: All current reasons, as lines of the form "capability: reason".
+reboots: True if the host will be rebooted: it must be and may be.
+msg: The message that the host must be rebooted and may not. (it must be, and `permitted` is false)
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def run(module: AnsibleModule) -> None:
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     diff = {"before": before, "after": after, "after_header": f"{reasons.FOLDER}/{name}"}
-    told = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
+    message = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
     reboots = bool(lines) and module.params["permitted"]
     module.exit_json(
-        changed=before != after, reasons=lines, reboots=reboots, diff=diff if before != after else {}, **told
+        changed=before != after, reasons=lines, reboots=reboots, diff=diff if before != after else {}, **message
     )

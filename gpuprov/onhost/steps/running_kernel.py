@@ -1,15 +1,15 @@
-"""Modules, sysctls, limits of services and hugepages of the running kernel.
+"""Apply modules, sysctls, limits of services and hugepages to the running kernel.
 
-Loads modules that are missing, sets sysctls that differ from their file, has systemd read its default limits
-anew, and has memory put together for hugepages that the kernel could not make.
+Loads missing modules, sets sysctls that differ from their file, makes systemd reread its default limits, and compacts
+memory for hugepages that the kernel could not allocate.
 
 modules: Modules that should be loaded.
-sysctl: Values by name; gpuprov's file in /etc/sysctl.d has them already.
-limits: systemd's settings, such as DefaultLimitNOFILE, as `systemctl show` prints them.
-hugepages: How many pages of the default size there should be at least; 0 leaves them alone.
+sysctl: Values by name; gpuprov's file in /etc/sysctl.d already contains them.
+limits: systemd's settings, such as DefaultLimitNOFILE, in the format of `systemctl show`.
+hugepages: Least number of hugepages of the default size; 0 leaves them alone.
 
 Returns:
-set: What was not as wanted, a line each.
+set: The settings that differed, one line each.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    wanted, now = module.params, not module.check_mode
+    desired, now = module.params, not module.check_mode
     before, after = [], []
     try:
-        missing = kernel.absent(wanted["modules"])
+        missing = kernel.absent(desired["modules"])
         for name in missing:
             before.append(f"{name}: not loaded")
             after.append(f"{name}: loaded")
             if now:
                 kernel.load(name)
-        sysctls = {name: str(value) for name, value in wanted["sysctl"].items()}
+        sysctls = {name: str(value) for name, value in desired["sysctl"].items()}
         differing = kernel.differing(sysctls)
         before += [f"{name} = {value}" for name, value in differing.items()]
         after += [f"{name} = {sysctls[name]}" for name in differing]
         if differing and now:
             kernel.set_sysctls()
-        limits = kernel.limits_differing({name: str(value) for name, value in wanted["limits"].items()})
+        limits = kernel.limits_differing({name: str(value) for name, value in desired["limits"].items()})
         before += [f"{name}={value}" for name, value in limits.items()]
-        after += [f"{name}={wanted['limits'][name]}" for name in limits]
+        after += [f"{name}={desired['limits'][name]}" for name in limits]
         if limits and now:
             kernel.reexec()
-        pages = kernel.hugepages() if wanted["hugepages"] else 0
-        if pages < wanted["hugepages"]:
+        pages = kernel.hugepages() if desired["hugepages"] else 0
+        if pages < desired["hugepages"]:
             before.append(f"hugepages: {int(pages)}")
-            after.append(f"hugepages: {int(wanted['hugepages'])}")
-            if now and (pages := kernel.more_hugepages(wanted["hugepages"])) < wanted["hugepages"]:
+            after.append(f"hugepages: {int(desired['hugepages'])}")
+            if now and (pages := kernel.more_hugepages(desired["hugepages"])) < desired["hugepages"]:
                 raise kernel.Failed(
-                    f"kernel.hugepages: {pages} of {wanted['hugepages']} pages are there, memory has no room for more."
+                    f"kernel.hugepages: {pages} of {desired['hugepages']} pages are there, memory has no room for more."
                     " Fix: reboot the host (sysctl sets them early in a boot), or fewer"
                 )
     except kernel.Failed as error:

@@ -1,18 +1,18 @@
-"""Build nccl-tests or nvbandwidth from an archive on the host.
+"""Build nccl-tests or nvbandwidth on the host from an archive.
 
-The folder is there whole, or as it was. Its file `built` names the program; what the build says is in
+The folder is replaced as a whole or not at all. Its file `built` names the program; the build's output is in
 FOLDER.log.
-It is for a build that gpuprov has found to be needed, so that running it is the change. In check mode it is
-said, and not run.
+gpuprov calls this step only when a build is needed, so that running it counts as the change. Check mode reports the
+build and does not run it.
 
-name: What it is.
-archive: Its source, on the host.
-folder: Where it goes.
-program: The program that the build has to make.
-mpi: Whether it is built with MPI.
+name: The tool.
+archive: The source archive, on the host.
+folder: The destination folder.
+program: The program that the build must produce.
+mpi: True to build with MPI.
 
 Returns:
-msg: What was built, or would be.
+msg: The build made, or in check mode pending.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ def run(module: AnsibleModule) -> None:
     try:
         tool_build.build(name, archive, folder, program, mpi=module.params["mpi"])
     except (tool_build.Failed, OSError) as error:
-        hint = f"see {folder}.log there; it needs a CUDA toolkit that fits the driver"
-        module.fail_json(msg=f"{name} could not be built: {error}. Fix: {hint}")
+        fix = f"see {folder}.log there; it needs a CUDA toolkit that fits the driver"
+        module.fail_json(msg=f"{name} could not be built: {error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"{name} was built in {folder}")

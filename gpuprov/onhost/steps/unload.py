@@ -1,9 +1,10 @@
-"""Unload kernel modules that nothing uses.
+"""Unload kernel modules that are not in use.
 
-Unloads each module that is loaded, and says which are in use; those leave only with a reboot.
+Unloads each of the modules that is loaded, and reports those in use, which only a reboot unloads.
 
-modules: Their names. A hyphen counts as an underscore.
-capability: Whose reason for a reboot it is that one is in use; without it none is noted. See step reason.
+modules: Names of the modules. A hyphen counts as an underscore.
+capability: The capability that needs a reboot if a module is in use; if empty, no reason is recorded. See step
+    `reason`.
 
 Returns:
 busy: Modules that are in use.
@@ -22,9 +23,9 @@ OPTIONS = {
 
 
 def run(module: AnsibleModule) -> None:
-    wanted = module.params["modules"]
+    requested = module.params["modules"]
     gone, busy = [], []
-    for name in kernel.loaded(wanted):
+    for name in kernel.loaded(requested):
         if kernel.unload(name, dry=module.check_mode):
             gone.append(name)
         else:
