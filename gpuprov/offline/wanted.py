@@ -151,8 +151,6 @@ def _list_packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for desired in made.values():
         for field in FIELDS:
             yield from desired.get(field) or ()
-        if isinstance(names := desired.get("packages"), list):  # where the driver's are a table
-            yield from names
         yield from desired.get("gdrcopy", {}).get("install", ())
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import inspect as shape
 
 from gpuprov.shown import is_hidden
-from gpuprov.spec.kinds import fits, members
+from gpuprov.spec.kinds import fits, members, unwrap
 
 ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
 """Words that people mean by true and false."""
@@ -119,8 +119,8 @@ def _fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator
 def _list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
     if isinstance(value, Mapping | list | tuple | bool):
         return
-    if isinstance(value, int):
-        return  # a number is hardly a name
+    if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
+        return  # a number is hardly a name, and rules alone know what may be in such a list
     items = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
     made = [item if _takes(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
     if made and None not in made:

@@ -62,7 +62,7 @@ def test_the_other_capabilities_are_what_the_rules_look_at() -> None:
     ("values", "place", "hint"),
     [
         ({"policy": 6}, "cgpu.policy is 6", "a whole number from 0 to 5"),
-        ({"policy": "1"}, 'cgpu.policy is "1"', "write it without quotes"),
+        ({"policy": "1"}, 'cgpu.policy is "1"', "write 1 without quotes"),
         ({"max_inst": 26}, "cgpu.max_inst is 26", "from 0 to 25"),
         ({"gpus": {0: {"policy": 1}}}, "cgpu.gpus: the key 0 is no text", 'quote it: "0"'),
         ({"gpus": {"GPU-1": {"policy": 1}}}, 'cgpu.gpus: the key is "GPU-1"', "a GPU's folder"),

@@ -25,7 +25,8 @@ def transactions(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
     def below(value: Any) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict):
-            if "install" in (task := value.get("gpuprov_packages") or {}) and task.get("action") != "files":
+            task = value.get("gpuprov_packages") or {}
+            if {"install", "capability"} & set(task) and task.get("action") not in ("files", "hold"):
                 yield task
             for item in value.values():
                 yield from below(item)
@@ -42,7 +43,7 @@ def transactions(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 def test_what_a_role_installs_is_judged_in_the_first_act(name: str) -> None:
     found = list(transactions(name))
     tried = {
-        task["install"]
+        task.get("install") or task["capability"]
         for path, task in found
         if task.get("action") in ("try", "judge") and path.parts[0] == "assert.yml"
     }

@@ -49,6 +49,7 @@ ASKING = {"console.coloured", "console.paint", "console.on_terminal", "console.r
 """What may be handed a standard stream: it is asked what it is, and not written to."""
 REPORTING = ("cli", "cli_accept", "cli_mig", "cli_topology", "accept", "apply", "export", "plan", "report", "topology")
 WRITING = {
+    "cli/sections.py": "a page of help, in memory",
     "report/files.py": "write_atomic, which cleans",
     "apply/log.py": "the log of a run, which cleans",
     "plan/child.py": "its process id",

@@ -38,7 +38,7 @@ reboot: if-needed
 WRONG = {
     "batchs: {}": 'p.yaml:2:1: unknown key "batchs"; did you mean "batches"?',
     "budget: {batch: 101%}": 'p.yaml:2:10: budget.batch is "101%"; allowed: a whole number from 0 to 1000000 or a share of them (10%)',
-    "canary: {soak: 30}": 'p.yaml:2:10: canary.soak is 30; allowed: a time such as "30m", "12h"; quote it: "30"',
+    "canary: {soak: 30}": 'p.yaml:2:10: canary.soak is 30; allowed: a time such as "30m", "12h"',
     "canary: {hosts: [a], count: 1}": "p.yaml:2:22: canary has hosts and count: 1; name the hosts, or a number of them",
     "limits: {per_domain: 2}": "p.yaml:2:10: limits.per_domain without a failure domain; "
     "domain: a group, or a host variable such as rack",

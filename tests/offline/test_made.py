@@ -323,19 +323,21 @@ def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
 
 
 def test_all_that_roles_install_is_asked_for() -> None:
-    """Each `install` of a role is a field of what is desired that the bundle reads."""
+    """Each transaction of a role is one of what is desired that the bundle reads."""
     told: set[str] = set()
     for file in (assets.root() / "roles").rglob("tasks/**/*.yml"):
         for line in file.read_text(encoding="utf-8").splitlines():
+            if "gpuprov_packages: {" in line and "capability: " in line and "action: hold" not in line:
+                told.add(re.findall(r"capability: ([\w.]+)", line)[0] + ".install")
             # With a build host, whose modules come from another host of the run, no bundle is made.
             if line.strip().startswith("install: ") and "__nvidia_driver_prebuilt.install" not in line:
                 told |= set(re.findall(r"desired\.(\w+\.[\w.]+)|nvidia_driver\)\)?\.(\w+)", line)[0])
     fields = {one.partition(".")[2] or one for one in told if one}
-    assert fields == {"try_install", "install", "download", "packages", "gdrcopy.install", "before"}
+    assert fields == {"try_install", "install", "download", "gdrcopy.install", "before"}
     made: dict[str, Any] = {
         "nvidia_driver": {"try_install": ["a=1"], "packages": {"a": "1"}},
         "dcgm": {"install": ["b"]},
-        "persistence": {"packages": ["c"], "download": ["c=1"]},
+        "persistence": {"install": ["c"], "download": ["c=1"]},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
     assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`

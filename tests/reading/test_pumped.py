@@ -12,7 +12,8 @@ import pytest
 from gpuprov import reading
 from gpuprov.capabilities.health.log import judge
 from gpuprov.drift.judge import VERSION
-from gpuprov.explain.messages import LONGEST_LINE, symptoms_in
+from gpuprov.explain.choosing import LONGEST_LINE
+from gpuprov.explain.messages import symptoms_in
 from gpuprov.gather import reasons
 from gpuprov.init.slurm import GRES, PARAMETER
 from gpuprov.masking import masked

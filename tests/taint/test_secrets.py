@@ -72,7 +72,7 @@ def test_no_message_repeats_a_value_from_a_vault(
 ) -> None:
     lay({"inventory.yaml": SPEC % WRONG[place], "group_vars/all.yml": FILES[kind]})
     for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
-        _, text = said(capsys, monkeypatch, words[0], "inventory.yaml", "--vault-password-file", "key", *words[1:])
+        _, text = said(capsys, monkeypatch, *words, "inventory.yaml", "--vault-password-file", "key")
         assert SECRET not in text, text
         assert json.dumps(SECRET)[1:8] not in text, text
 
@@ -98,11 +98,11 @@ def test_a_vaulted_value_that_is_right_is_written_into_no_file_that_is_handed_on
     given = ("inventory.yaml", "--vault-password-file", "key")
     assert said(capsys, monkeypatch, "check", *given) == (0, "1 host valid\n")
     for words in (["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
-        code, text = said(capsys, monkeypatch, words[0], *given, *words[1:])
+        code, text = said(capsys, monkeypatch, *words, *given)
         assert (code, SECRET in text) == (2, False)
         assert "gpu01: kernel.command_line.word holds a value from the vault, or" in text
     for words in (["plan"], ["verify"], ["verify", "--json"], ["verify", "--html", "p.html", "--junit", "j.xml"]):
-        _, text = said(capsys, monkeypatch, words[0], *given, *words[1:])
+        _, text = said(capsys, monkeypatch, *words, *given)
         assert SECRET not in text
     assert not [path for path in here.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
 
@@ -118,7 +118,7 @@ def test_a_vaulted_connection_variable_is_left_out_like_a_password(
     )
     given = ("inventory.yaml", "--vault-password-file", "key")
     for words in (["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
-        code, text = said(capsys, monkeypatch, words[0], *given, *words[1:])
+        code, text = said(capsys, monkeypatch, *words, *given)
         assert (code, SECRET in text) == (0, False)
     assert json.loads((here / "f.json").read_text())["hosts"][0]["secrets"] == ["ansible_user"]
     assert not [path for path in here.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
@@ -200,7 +200,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(
     block = f'acceptance: {{nvbandwidth: {{source: {{url: "{address}", sha256: {"a" * 64}}}}}}}'
     lay({"inventory.yaml": SPEC % block})
     for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
-        code, text = said(capsys, monkeypatch, words[0], "inventory.yaml", *words[1:])
+        code, text = said(capsys, monkeypatch, *words, "inventory.yaml")
         assert (code, PASSWORD in text) == (2, False), text
         assert "acceptance.nvbandwidth.source.url is " in text
 
@@ -233,7 +233,7 @@ def test_an_address_takes_no_query_and_nothing_repeats_one(
     said_of = WITH_QUERY[place].replace("%s", "?sig=CANARY%2Bquery", 1).replace("%s", "a" * 64)
     lay({"inventory.yaml": SPEC.replace("%s", said_of)})
     for words in (["check"], ["check", "--json"], ["fleet", "freeze", "--out", "f.json"], ["render", "--out", "r"]):
-        code, text = said(capsys, monkeypatch, words[0], "inventory.yaml", *words[1:])
+        code, text = said(capsys, monkeypatch, *words, "inventory.yaml")
         assert code == 2
         assert "CANARY" not in text
         assert re.search("without (user name, password and )?query", text)
