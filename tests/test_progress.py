@@ -87,7 +87,7 @@ def test_the_block_leaves_room_for_what_ctrl_c_echoes(monkeypatch: pytest.Monkey
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
     block = console.Progress(NAMES, "applying")
     for name in NAMES:
-        block.note(name, "kernel: Rebuild the initramfs of every installed kernel, and the boot entries")
+        block.note(name, "kernel: Rebuild outdated initramfs images and boot entries")
     assert max(len(line) for line in str(block._picture()).splitlines()) == 77
 
 

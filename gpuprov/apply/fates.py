@@ -12,7 +12,7 @@ from gpuprov.apply.model import AppliedItem, Became, HostOutcome
 from gpuprov.plan.fold import bare
 from gpuprov.plan.items import sizes
 
-WORDS: dict[Became, str] = {"unforeseen": "done, though the plan did not list it"}
+WORDS: dict[Became, str] = {"unforeseen": "also done"}
 """What stands for a state, where it is not the state itself."""
 LATER: tuple[Became, ...] = ("not needed", "not done", "taken back", "unknown")
 """States that are counted beside what was done."""

@@ -19,6 +19,8 @@ LONGEST = 700
 MOST_WARNINGS = 20
 """Of a host: what a host prints is the host's to choose."""
 AND_MORE = "and more, which are not told"
+EMPTY = "Refuse an inventory without hosts"
+"""The play of site.yml for an inventory without hosts, which no run of gpuprov has."""
 RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that gives the lock back."""
 FAILED = "runner_on_failed"
@@ -143,6 +145,8 @@ class Ledger:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":
+            if data.get("play") == EMPTY:
+                return None
             self._act = re.split(", | - ", str(data.get("play", "")))[0].lower()
             return Step("act", "", str(data.get("play", "")))
         if kind == "playbook_on_stats":

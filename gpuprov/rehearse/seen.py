@@ -23,7 +23,7 @@ echo '# active'; systemctl list-units --no-legend --no-pager --plain --type serv
 """
 NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/")
 """Caches, locks and parts of the simulation: nothing that concerns an operator."""
-REBOOTED = "Reboot the host for all reasons at once"
+REBOOTED = "Reboot the host"
 """The one task of the playbook that reboots a host."""
 
 

@@ -218,7 +218,7 @@ def test_hosts_with_the_same_list_are_told_once_and_others_apart() -> None:
         "    ~ 1 -> 2.1: c",
         "  kernel: not needed",
         "    ~ nvidia-persistenced.service: inactive -> active",
-        "  kernel: done, though the plan did not list it",
+        "  kernel: also done",
         "    + 3: d",
         "gpu3: changed (2 tasks), verify is green",
         *("  kernel: done", "    ~ 1 -> 2: a, b", "    ~ /etc/x: another text -> written"),

@@ -113,7 +113,7 @@ def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Boote
     code, told = apply(host, HANGS, host_reboot_timeout=240)
     (row,) = told["hosts"]
     assert (code, row["state"], row["rolled_back"]) == (4, "unreachable", ""), told
-    assert row["task"] == "Reboot the host for all reasons at once", row
+    assert row["task"] == "Reboot the host", row
     assert row["message"].startswith("Timed out waiting for last boot time check"), row
     assert "gpuprov rollback" in row["hint"], row
 

@@ -21,7 +21,7 @@ from tests.e2e.machine import Machine
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-limits"
 HOST = Description()
-REBUILD = "kernel: Rebuild the initramfs of every installed kernel, and the boot entries"
+REBUILD = "kernel: Rebuild outdated initramfs images and boot entries"
 HANGS = "#!/bin/sh\nsleep 613\n"
 HUNG = "pgrep -fx 'sleep 613' >/dev/null"
 

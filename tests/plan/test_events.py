@@ -18,6 +18,7 @@ from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.bounds import SPENT
 from gpuprov.plan.events import (
     AND_MORE,
+    EMPTY,
     GIVING_UP,
     LONGEST,
     MOST_WARNINGS,
@@ -408,3 +409,13 @@ def test_a_host_that_somebody_else_has_rebooted_is_failed_and_its_lock_to_be_giv
     assert ledger.cut_off("a")
     taken = f"this run was taken over by kim on ops2 at 2. {LOST}. Fix: let the other run end"
     assert not failed(("kernel : Configure", taken), rescued=0).cut_off("a"), "the lock is another run's"
+
+
+def test_the_play_for_an_inventory_without_hosts_is_no_act() -> None:
+    """It stands at the end of site.yml, and Ansible announces it in every run."""
+    plays = yaml.safe_load((ROLES.parent / "playbooks" / "site.yml").read_text(encoding="utf-8"))
+    ledger = Ledger()
+    names = [play["name"] for play in plays]
+    steps = [ledger.feed({"event": "playbook_on_play_start", "event_data": {"play": name}}) for name in names]
+    assert [step.text for step in steps if step] == names[:-1]
+    assert names[-1] == EMPTY
