@@ -28,7 +28,7 @@ class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clears: tuple[str, ...] = ()
     until: Literal["reload", "boot"] = "reload"
     cause: str = ""
-    cure: str = ""
+    fix: str = ""
     example: str
 
     @property

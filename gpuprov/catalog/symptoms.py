@@ -17,7 +17,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     cause: str
     check: str
-    cure: str
+    fix: str
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
-    `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
+    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
     what NVIDIA says is to be done. `decided_by`: keys of symptoms that say, where they are seen beside it, which cause it has.
 
     `needs`: what the lines hold beside signatures that programs of other matters print too, unless the signature is the whole line.
@@ -43,7 +43,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     xids: tuple[int, ...] = ()
     cause: str
     check: str = ""
-    cure: str
+    fix: str
     action: str = ""
     others: tuple[Cause, ...] = ()
     decided_by: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def _of_xid(xid: Xid) -> Symptom:
         xids=xid.xids,
         cause=xid.cause,
         check=xid.check,
-        cure=xid.cure,
+        fix=xid.fix,
         action=f"{known.key}: {known.words}" if known else "",
         notes=xid.notes,
         source=xid.source,
@@ -102,7 +102,7 @@ def of_line(symptom: Symptom, number: int, line: str) -> Symptom:
     known = resolution(asks(number, line))
     if known is None:
         return symptom
-    return msgspec.structs.replace(symptom, cure=known.words, action=f"{known.key}: {known.words}")
+    return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
 
 
 def _of_message(message: Message) -> Symptom:
@@ -111,7 +111,7 @@ def _of_message(message: Message) -> Symptom:
         signatures=message.signatures,
         cause=message.cause,
         check=message.check,
-        cure=message.way,
+        fix=message.way,
         source=message.source,
         confidence=message.confidence,
     )
@@ -123,7 +123,7 @@ def _of_nic_line(line: NicLine) -> Symptom:
         signatures=line.signatures,
         cause=line.cause,
         check=line.check,
-        cure=line.cure,
+        fix=line.fix,
         notes=(f"As the kernel prints it: {line.example}",),
         source=line.source,
         confidence=line.confidence,

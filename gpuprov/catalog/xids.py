@@ -62,7 +62,7 @@ class Xid(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nvidia: str = ""
     cause: str
     check: str = ""
-    cure: str
+    fix: str
     notes: tuple[str, ...] = ()
 
 

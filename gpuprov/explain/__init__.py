@@ -178,18 +178,18 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = 
 
 
 def _decided(beside: Beside) -> tuple[tuple[str, str], ...]:
-    return (("cause", f"{beside.symptom.cause} So it says beside it: {beside.line}"), ("cure", beside.symptom.cure))
+    return (("cause", f"{beside.symptom.cause} So it says beside it: {beside.line}"), ("fix", beside.symptom.fix))
 
 
 def _causes(symptom: Symptom) -> tuple[tuple[str, str], ...]:
     return (
         ("cause", symptom.cause),
         ("check", symptom.check),
-        ("cure", symptom.cure),
+        ("fix", symptom.fix),
         ("NVIDIA says", symptom.action),
         *(
             line
             for other in symptom.others
-            for line in (("or", other.cause), ("check", other.check), ("cure", other.cure))
+            for line in (("or", other.cause), ("check", other.check), ("fix", other.fix))
         ),
     )

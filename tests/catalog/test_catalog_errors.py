@@ -66,11 +66,11 @@ def test_every_mistake_counts_and_five_are_listed() -> None:
 
 
 def test_a_field_under_another_name() -> None:
-    lines = refusal("symptoms", SymptomsFile, lambda t: t["symptoms"][1].update(fix=t["symptoms"][1].pop("cure")))
+    lines = refusal("symptoms", SymptomsFile, lambda t: t["symptoms"][1].update(cure=t["symptoms"][1].pop("fix")))
     key = read("symptoms")["symptoms"][1]["key"]
     assert [line.partition("; ")[0] for line in lines.splitlines()] == [
-        f'{PLACE}: unknown key "fix" in symptoms[{key}]',
-        f"{PLACE}: symptoms[{key}].cure is missing",
+        f'{PLACE}: unknown key "cure" in symptoms[{key}]',
+        f"{PLACE}: symptoms[{key}].fix is missing",
     ]
 
 

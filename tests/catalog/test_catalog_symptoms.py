@@ -46,7 +46,7 @@ def test_find_symptom(words: str, key: str) -> None:
     assert found
     assert found[0].key == key
     assert found[0].cause
-    assert found[0].cure
+    assert found[0].fix
 
 
 def test_find_symptom_finds_no_more_than_it_should() -> None:

@@ -123,4 +123,6 @@ def test_every_link_leads_somewhere_and_no_page_is_alone() -> None:
 
 
 def test_the_readme_is_one_that_people_read() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    assert {"    make demo", "    make test"} <= set(lines)

@@ -54,11 +54,11 @@ def test_a_line_alone_has_every_cause(message: str, every: list[str]) -> None:
         assert len(causes(lines)) == len(every)
         for cause, words in zip(causes(lines), every, strict=True):
             assert words in cause
-        assert all(text for title, text in lines if title in ("check", "cure"))
+        assert all(text for title, text in lines if title in ("check", "fix"))
 
 
 @pytest.mark.parametrize(
-    ("log", "message", "cause", "cure"),
+    ("log", "message", "cause", "fix"),
     [
         ([REFUSED, FAILED, NONE], NONE, "on Blackwell", "kernel_modules: open"),
         ([JOINED, FAILED, NONE], NONE, "on Blackwell", "kernel_modules: open"),
@@ -72,12 +72,12 @@ def test_a_line_alone_has_every_cause(message: str, every: list[str]) -> None:
         (["Kernel driver in use: nouveau", NOT_PROBED], "No NVIDIA devices probed", "not blacklisted", "Blacklist nouveau"),
     ],
 )  # fmt: skip
-def test_a_line_beside_it_decides(log: list[str], message: str, cause: str, cure: str) -> None:
+def test_a_line_beside_it_decides(log: list[str], message: str, cause: str, fix: str) -> None:
     for answers in (in_text("\n".join(log), "a log"), explain("\n".join(log))):
         lines = told(answers, message)
         assert len(causes(lines)) == 1
         assert cause in dict(lines)["cause"]
-        assert cure in dict(lines)["cure"]
+        assert fix in dict(lines)["fix"]
         assert message not in answers[0].name.split(" | "), "what decides comes first"
 
 

@@ -145,7 +145,7 @@ def test_symptoms(words: str, cause: str) -> None:
     lines = dict(found[0].lines)
     assert cause in lines["cause"]
     assert lines["check"]
-    assert lines["cure"]
+    assert lines["fix"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_what_the_kernel_says_of_peer_memory_means_what_verify_says(words: str, 
     known = {(one.cause, one.way) for one in (*gpudirect_file().messages, gpudirect_file().bad_context)}
     for lines, cause in zip(found, causes, strict=True):
         assert cause in lines["cause"]
-        assert (lines["cause"], lines["cure"]) in known
+        assert (lines["cause"], lines["fix"]) in known
         assert lines["check"]
 
 
@@ -257,8 +257,8 @@ def test_an_xid_that_the_catalogue_is_too_old_for(number: int, words: str) -> No
     """What is to be done then is the driver's own to say; of 185 NVIDIA's notes on R620 say what it is."""
     lines = dict(explain(words.format(number))[0].lines)
     assert ("SPARING_EVENT" if number == 185 else "newer than NVIDIA's Xid catalogue of 2025-10-29") in lines["cause"]
-    assert "Xid 154" in lines["cure"]
-    assert "GPU Recovery Action" in lines["cure"]
+    assert "Xid 154" in lines["fix"]
+    assert "GPU Recovery Action" in lines["fix"]
     assert "NVIDIA says" not in lines
 
 
@@ -373,7 +373,7 @@ def test_line_of_nvlink5_says_itself_what_it_asks_for(said: str, asks: str) -> N
     for (answer,) in (explain(line), in_text(f"start\n[171167.620236] {line}\nend\n", "a log")):
         lines = dict(answer.lines)
         assert lines["NVIDIA says"] == asks
-        assert f": {lines['cure']}" in asks
+        assert f": {lines['fix']}" in asks
         assert "workflow" not in repr(answer)
     judged = judge(Event(device="0000:00:00", number=149, count=1, at=0.0, text=said))
     assert judged.words in asks.replace(": ", ", ")

@@ -31,13 +31,13 @@ def test_causes_stand_in_the_order_of_likelihood_each_with_its_command_and_fix()
     assert told[: told.index("source") + 1] == [
         "cause",
         "check",
-        "cure",
+        "fix",
         "or",
         "check",
-        "cure",
+        "fix",
         "or",
         "check",
-        "cure",
+        "fix",
         "source",
     ]
     for symptom in symptoms():
@@ -46,19 +46,19 @@ def test_causes_stand_in_the_order_of_likelihood_each_with_its_command_and_fix()
         for other in symptom.others:
             assert other.cause
             assert other.check
-            assert other.cure, symptom.key
+            assert other.fix, symptom.key
 
 
 def test_fixes_name_blocks_and_fields_that_there_are() -> None:
     wrong = []
     checks = {check.id for check in all_checks()}
     for symptom in symptoms():
-        for cure in (symptom.cure, *(other.cure for other in symptom.others)):
-            for name, block in re.findall(r"\b([a-z_]+): (\{(?:[^{}]|\{[^{}]*\})*\})", cure):
+        for fix in (symptom.fix, *(other.fix for other in symptom.others)):
+            for name, block in re.findall(r"\b([a-z_]+): (\{(?:[^{}]|\{[^{}]*\})*\})", fix):
                 if name in BY_NAME and "..." not in block:
                     _, findings = convert(yaml.safe_load(block), BY_NAME[name].fragment, (name,))
                     wrong += [(symptom.key, one[1]) for one in findings]
-            for words in re.findall(r"(?<![\w/.-])[a-z_]+(?:\.[a-z_]+)+(?![\w/.-])", cure):
+            for words in re.findall(r"(?<![\w/.-])[a-z_]+(?:\.[a-z_]+)+(?![\w/.-])", fix):
                 if words.split(".")[0] in BY_NAME and not fields.named(words) and words not in checks:
                     wrong.append((symptom.key, words))
     assert not wrong

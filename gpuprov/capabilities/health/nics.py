@@ -83,7 +83,7 @@ def rdma_log(ctx: Ctx) -> Outcome:
     if found.unfit:
         entry = found.unfit[0].entry
         listed = _listed("", found.unfit).removeprefix("; : ")
-        return fail(expected, listed + told, f"{entry.cure} gpuprov explain {entry.key}", action=entry.action)
+        return fail(expected, listed + told, f"{entry.fix} gpuprov explain {entry.key}", action=entry.action)
     return ok(f"none {span(log)}{told}{_listed('past', found.past)}", expected)
 
 

@@ -92,7 +92,7 @@ def _next_entries(ctx: Ctx) -> list[BootEntry]:
 
 
 def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
-    """What is wrong, and its cure: a command in a module's place that loads nothing, and `module_blacklist`, which holds for whoever
+    """What is wrong, and its fix: a command in a module's place that loads nothing, and `module_blacklist`, which holds for whoever
     loads (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
         first = command.partition(" ")[0].rpartition("/")[2]
@@ -114,13 +114,13 @@ def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     early = any(VFIO in names for names in (ctx.facts.get(boot.MODULES_LOAD), *first, *images))
     of_entries = [one.get("vfio-pci.ids", "") or one.get("vfio_pci.ids", "") for one in entries]
     of_modprobe = known.options.get(VFIO, {}).get("ids", "")
-    for every, place, cure in (
+    for every, place, fix in (
         ([of_modprobe] * (early and not built_in), "modprobe.d", f"grep -rn vfio {PLACES}, and take the ids out"),
         (of_entries * (early or built_in), "boot entries", _out_of_entries(ctx, "vfio-pci.ids")),
     ):
         taken = [one.address for one in _gpus(ctx) if every and all(_holds(ids, one.identifier) for ids in every)]
         if taken:
-            yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", cure
+            yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", fix
 
 
 def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
