@@ -187,7 +187,7 @@ class Ledger:
                 tally.gave_up += 1
                 tally.given_up_for = next(reversed(tally.failures), None)
             tally.last = text
-            return Step("start", data["host"], text, _waits(data, task))
+            return Step("start", data["host"], text, "" if task == RELEASE else WAITS.get(_step(data), ""))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
@@ -262,10 +262,6 @@ def _timed_out(result: dict[str, Any]) -> bool:
     """Whether Ansible ended the task, or an item of its loop, by the time limit that the playbook gives it."""
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     return "timedout" in result or any("timedout" in item for item in items)
-
-
-def _waits(data: dict[str, Any], task: str) -> str:
-    return "" if task == RELEASE else WAITS.get(_step(data), "")
 
 
 def _warn(known: list[str], warned: Iterable[str]) -> None:
