@@ -68,9 +68,8 @@ AFTER = frozenset(("pack", "prebuilt", "forget_kernels", "leave", "unload"))
 
 def stages(steps: Iterable[str]) -> dict[str, Any]:
     """Return the steps before the driver is installed, and those after it. `key`: the step that settles the site's key, if one does.
-    `of`: what the driver
-    is installed from here (precompiled, dkms or runfile), if it is. A build host packs before another host takes the
-    modules, since both do so last."""
+    `of`: what the driver is installed from here (precompiled, dkms or runfile), if it is. A build host packs before another host takes
+    the modules, since both do so last."""
     each = list(steps)
     of = next((name for name in ("precompiled", "dkms") if name in each), "runfile" if "registered" in each else "")
     key = next((name for name in ("key", "no_key") if name in each), "")
