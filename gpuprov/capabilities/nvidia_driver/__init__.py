@@ -155,7 +155,7 @@ def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
 
 def export(facts: Facts) -> Fragment | None:
     """Return the driver whose kernel modules are installed, of the source whose complete set is installed. A mirror of NVIDIA's
-    repository cannot be told from it."""
+    repository cannot be distinguished from it."""
     if driver := runfile.exported(facts):
         return gsp.exported(driver)
     release, installed = facts.get(system.OS_RELEASE), versions(facts)
