@@ -114,7 +114,8 @@ def doubts(facts: Facts) -> list[str]:
 
 
 def desired(ctx: Context[Nouveau]) -> dict[str, list[str]]:
-    """`unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the machine's."""
+    """Return the role's values. `unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the
+    machine's."""
     return {"unload": [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]}
 
 

@@ -113,7 +113,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """The values of its resources. `timer`: the timer that is to run. `first`: the command of the first reading."""
+    """Return the values of its resources. `timer`: the timer that is to run. `first`: the command of the first reading."""
     first = ctx.facts.get(READINGS).last is None
     return {
         **role_values(desired(ctx), "programs", "files", "units", "on"),

@@ -41,7 +41,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
+    """Return the role's values. `install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(installed(ctx), kin))

@@ -168,9 +168,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
-    `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
-    mode. For each boot: the resources of `configured`."""
+    """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`,
+    `hold`, `release`. `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the
+    command that sets the mode. For each boot: the resources of `configured`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     return {
         "later": waiting(ctx, decision),

@@ -83,8 +83,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then `hold` and `release`,
-    `commands` for the default, and the values of its resources. `broken`: why a compiler does not work."""
+    """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then
+    `hold` and `release`, `commands` for the default, and the values of its resources. `broken`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts
     decision = decide(block, there(ctx.host, facts))
     state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))

@@ -108,8 +108,8 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`, `remove`, `hold`, `release`: packages. The values of its resources. `daemons`: the units that run, in this order.
-    `later`: what the packages wait for; none are named until then."""
+    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources. `daemons`: the units
+    that run, in this order. `later`: what the packages wait for; none are named until then."""
     decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
     return {
         "later": waiting(ctx, decision),

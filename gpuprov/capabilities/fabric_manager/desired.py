@@ -222,9 +222,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
-    """`of`: its name. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it waits for. The values of its
-    files and lines. `reboot`: the reason for one. `unit`, `process`, `read` (its files): the daemon's; then the values of
-    `runtime`."""
+    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it
+    waits for. The values of its files and lines. `reboot`: the reason for one. `unit`, `process`, `read` (its files): the daemon's;
+    then the values of `runtime`."""
     decision, found = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)

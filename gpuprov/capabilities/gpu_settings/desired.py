@@ -61,7 +61,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and the values of its resources."""
+    """Return the role's values. `all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and the values of its
+    resources."""
     wanted = config(ctx.fragment)
     return {
         "all": wanted["all"],

@@ -120,7 +120,7 @@ def dmabuf(ctx: Ctx) -> Outcome:
     evidence="lsmod | grep peer",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """Two peer modules are never loaded at once."""
+    """There are never two peer modules at once."""
     decision = decided(ctx)
     if not decision.method:
         return without(decision)

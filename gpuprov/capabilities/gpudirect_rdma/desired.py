@@ -144,9 +144,10 @@ def loaded_module(decision: Decision) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`told`: the method, and the reason. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are rebuilt; `dead`: why
-    they cannot load after that. The values of its resources; `unit`: the unit that loads the module. `reboot`: the reason for one.
-    `peer`: the arguments of step peer_memory. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    """Return the role's values. `told`: the method, and the reason. `rebuild`: `module`, `kernels`, and `why` in words, of modules
+    that are rebuilt; `dead`: why they cannot load after that. The values of its resources; `unit`: the unit that loads the module.
+    `reboot`: the reason for one. `peer`: the arguments of step peer_memory. `gdrcopy`: its packages and its service. `later`: what
+    waits for a package source."""
     values = role_values(desired(ctx), "files", "absent", "on", "off")
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)

@@ -100,8 +100,8 @@ def reboot_pending(ctx: Ctx) -> Outcome:
 
 @check("host.in_service", house.DRAINED)
 def in_service(ctx: Ctx) -> Outcome:
-    """Every host that gpuprov drained from its scheduler has been returned to it. A drained host, as during maintenance, is not at
-    fault: it is only unproven that it gets jobs."""
+    """The host has been returned to its scheduler if gpuprov drained it. A drained host, as during maintenance, is not at fault: it is
+    only unproven that it gets jobs."""
     out = ctx.facts.get(house.DRAINED)
     if out is None:
         return not_asked("gpuprov has not drained it")

@@ -88,7 +88,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`wanted`: the program's request, which step mig keeps for each boot once it has been applied; and its other resources.
+    """Return the role's values. `wanted`: the program's request, which step mig keeps for each boot once it has been applied; and its
+    other resources.
 
     `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown; `waits`: the driver comes with a
     boot. `problem`: why the layout is impossible. `resets`: a mode changes by a reset; `drain`: something that must go is in use.

@@ -178,8 +178,8 @@ def paths(host: HostSpec, block: Mps) -> Iterator[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. The values of its resources; step mps brings the program along, and has the daemons run. `wanted`: the
-    program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
+    """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
+    daemons run. `wanted`: the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
     own = mps_program.texts()
     values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
     return {

@@ -34,9 +34,9 @@ mok_certificate={CERTIFICATE_FILE}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source, `repository` and `components`: that source. `leaving`: sources that are ignored, and
-    removed. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the decision, its transaction, its
-    holds, and whether the loaded driver must be unloaded."""
+    """Return the role's values. `later`: what waits for a package source, `repository` and `components`: that source. `leaving`:
+    sources that are ignored, and removed. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the
+    decision, its transaction, its holds, and whether the loaded driver must be unloaded."""
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
@@ -154,8 +154,8 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
 
 
 def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]:
-    """`options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first version that
-    has them; `place`: the path on the host of its file, which comes from `of`."""
+    """Return `options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first
+    version that has them; `place`: the path on the host of its file, which comes from `of`."""
     driver = ctx.fragment
     if driver.source != "runfile":
         return {}

@@ -93,8 +93,9 @@ def configuration(asked: tuple[str, ...]) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install; the values of its resources, `unit` on and `off`; `differs`: what the unit has to set. `balancer`: what
-    to restart. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
+    """Return the role's values. `packages` to install; the values of its resources, `unit` on and `off`; `differs`: what the unit has
+    to set. `balancer`: what to restart. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a
+    reboot."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     asked, balanced = lines(block), is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo

@@ -130,8 +130,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: the daemon's package; `download`: what is fetched before anything changes; the values of its resources. `unit`: the
-    unit that is to run, `state` how it is brought to that; empty if the driver has no GPU yet that it could hold."""
+    """Return the role's values. `install`: the daemon's package; `download`: what is fetched before anything changes; the values of
+    its resources. `unit`: the unit that is to run, `state` how it is brought to that; empty if the driver has no GPU yet that it could
+    hold."""
     found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not found.installed
     runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None

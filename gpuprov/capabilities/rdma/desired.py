@@ -72,10 +72,10 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes them. `install`: packages,
-    `of` what they are, `hint` the fix if they cannot be installed. `configured`: its resources. `unit`: the unit that configures
-    devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files in modprobe.d. `ofed`, `erdma`,
-    `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+    """Return the role's values. `later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes
+    them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The values of `configured`. `unit`: the
+    unit that configures devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files in
+    modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     values = role_values(configured(ctx), "files", "units", "program", "absent", "lines", "on", "off")
     del values["on"]
     return {

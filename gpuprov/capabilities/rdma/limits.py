@@ -107,8 +107,8 @@ def memlock_boot(ctx: Ctx) -> Outcome:
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """`files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower one
-    until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
+    """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower
+    one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
     processes that it starts from then on inherit it. If root may not raise limits, there is no command, as it would fail."""
     asked = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if asked else ()

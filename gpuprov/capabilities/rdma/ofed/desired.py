@@ -59,9 +59,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """`source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path, before
-    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`: why
-    only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
+    """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path,
+    before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`:
+    why only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
     if not asked(ctx):
         return NOTHING
     state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
