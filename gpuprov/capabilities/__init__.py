@@ -60,5 +60,5 @@ BY_NAME: dict[str, Capability] = {capability.name: capability for capability in 
 
 
 def house_fragment(spec: HostSpec) -> Fragment:
-    """The house's fragment of a spec, so that its checks run as any capability's do."""
+    """Return the house's fragment of a spec, so that its checks run as any capability's do."""
     return host.House(gpu=spec.gpu, reboot=spec.reboot, on_failure=spec.on_failure)

@@ -1,4 +1,4 @@
-"""What several capabilities say alike: of packages that are held, of units that start or set something at boot, in files."""
+"""Shared outcomes and texts of several capabilities: held packages, units that start or configure something at boot, file headers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from gpuprov.probe.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
 APPLY = "gpuprov apply"
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
-"""Of files that gpuprov writes whole."""
+"""The first line of files that gpuprov writes whole."""
 STARTING = (
     *("docker.service", "containerd.service", "crio.service", "podman.service", "podman-restart.service"),
     *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
     "slurmd.service",
 )
-"""Units that start work on GPUs and RDMA devices: what runs looks at them once, as it starts, and keeps what it found."""
+"""Units that start work on GPUs and RDMA devices: their programs read the devices once, when they start, and keep the result."""
 BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
-"""Of units that set something at boot."""
+"""Ordering of units that configure something at boot."""
 HOLDING = (system.OS_RELEASE, LOCKING)
-"""What `held` looks at, besides the packages."""
+"""Probes of `held`, besides the packages."""
 TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host"
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 
 def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:
-    """Whether each of these packages is held and holding works; or, where it is not wanted, none is held."""
+    """Return whether each of these packages is held and holding works; or, if holding is not wanted, whether none is held."""
     said, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
     word, other, command = ("held", "not held", said.hold) if wanted else ("not held", "held", said.unhold)
     if not found:
@@ -50,11 +50,12 @@ def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool)
 
 
 CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", "masked", "masked-runtime")
-"""What `systemctl is-enabled` says of units that have something to enable: https://www.freedesktop.org/software/systemd/man/systemctl.html"""
+"""Output of `systemctl is-enabled` for units that have something to enable:
+https://www.freedesktop.org/software/systemd/man/systemctl.html"""
 
 
 def enabling(units: Mapping[str, str]) -> str:
-    """How units are enabled, by name and by what systemd says of each: by apply, where one is not there or has nothing to enable."""
+    """Return how to enable units, by name and by systemd's state of each: by apply, if a unit is missing or has nothing to enable."""
     if not units or not set(units.values()) <= set(CAN_BE_ENABLED):
         return APPLY
     masked = [name for name, state in units.items() if state == "masked"]
@@ -65,5 +66,5 @@ def enabling(units: Mapping[str, str]) -> str:
 
 
 def by_unit(load: str, hint: str) -> str:
-    """What to do about a unit that does not run: apply, where there is none."""
+    """Return how to fix a unit that is not running: by apply, if it does not exist."""
     return APPLY if load == "not-found" else hint

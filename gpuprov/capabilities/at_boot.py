@@ -1,4 +1,4 @@
-"""Programs of gpuprov/onhost/at_boot as a capability has them on its hosts: as a package with its name."""
+"""Programs of gpuprov/onhost/at_boot as a capability installs them on its hosts: as a package with its name."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from gpuprov.onhost.files import ABOVE, PYTHON
 __all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files", "unit")
 
 PATH = f"Environment=PYTHONPATH={ABOVE}"
-"""In a unit: where Python finds the packages."""
+"""A line of a unit: the folder in which Python finds the packages."""
 COMMON = ("__init__", "program")
-"""Modules that each of them needs."""
+"""Modules that each of these programs needs."""
 
 
 def command(capability: str, module: str, *words: object) -> str:
-    """By which a unit runs one of them."""
+    """Return the command with which a unit runs one of these programs."""
     return " ".join([PYTHON, "-B", "-m", f"{capability}.{module}", *map(str, words)])
 
 
 def unit(order: str, service: str, *, wanted_by: str = "multi-user.target", top: str = "") -> str:
-    """The text of a unit that runs such a program once at each boot: comments at its `top`, lines of [Unit] and of [Service]."""
+    """Return the text of a unit that runs such a program once at each boot: comments at its `top`, lines of [Unit] and of
+    [Service]."""
     return f"""{HEADER}{top}[Unit]
 {order.strip()}
 
@@ -37,10 +38,10 @@ WantedBy={wanted_by}
 
 
 def files(capability: str, modules: Iterable[str]) -> dict[str, str]:
-    """By its path on the host the role's file."""
+    """Return the role's files by path on the host."""
     return {f"{ABOVE}/{capability}/{name}.py": f"{name}.py" for name in modules}
 
 
 def carried(modules: Iterable[str]) -> tuple[str, ...]:
-    """Their Python names."""
+    """Return the Python names of these modules."""
     return tuple(f"gpuprov.onhost.at_boot{'' if name == '__init__' else f'.{name}'}" for name in modules)

@@ -1,4 +1,4 @@
-"""What a capability is made of: a typed fragment, rules, probes and checks."""
+"""The parts of a capability: a typed fragment, rules, probes and checks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gpuprov.spec.problem import Problem
 
 F = TypeVar("F", bound=Fragment)
 Status = Literal["pass", "fail", "skip", "error", "n/a"]
-"""skip: asked for, but it cannot be asked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
+"""skip: in the spec, but it cannot be checked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
 Moment = Literal["preflight", "now", "next-boot"]
-"""preflight: must hold before anything is changed. now: is it so. next-boot: will it still be so after a reboot."""
+"""preflight: must hold before anything is changed. now: holds at present. next-boot: will still hold after a reboot."""
 
 LOADED = ("nvidia_driver.loaded",)
 DRIVER_PACKAGES = ("nvidia_driver.packages", "nvidia_driver.runfile")
@@ -32,7 +32,7 @@ _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.P
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that apply would do on a host: what `plan` prints."""
+    """A change that apply would make on a host, as `plan` prints it."""
 
     kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting", "hold", "mig"]
     name: str
@@ -42,7 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
-    """A count of a device's, for monitoring; port 0: of the device itself."""
+    """A device's counter, for monitoring; port 0: of the device itself."""
 
     device: str
     port: int
@@ -51,10 +51,10 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check function answers. `changes` and `reboot` say what apply would do about a failure.
+    """The result of a check function. `changes` and `reboot` describe what apply would do about a failure.
 
-    `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed;
-    `installed` the one that it has now. `action`: what makes an unhealthy host fit for work again, by name. `counters`: for
+    `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
+    `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `counters`: for
     monitoring, whatever the status.
     """
 
@@ -72,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ok(found: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
-    """The host is as wanted."""
+    """Return the outcome of a host that matches its spec."""
     return Outcome(status="pass", found=str(found), expected=str(expected or found), evidence=evidence, action=action)
 
 
@@ -86,7 +86,7 @@ def fail(
     evidence: str = "",
     action: str = "",
 ) -> Outcome:
-    """The host differs. `reboot` is the reason, when only a reboot can fix it."""
+    """Return the outcome of a host that differs from its spec. `reboot` is the reason, if only a reboot can fix it."""
     return Outcome(
         status="fail",
         expected=str(expected),
@@ -100,20 +100,21 @@ def fail(
 
 
 def skip(reason: str, hint: str = "") -> Outcome:
-    """The question cannot be asked on this host; the reason is printed, and what it would prove is not proven."""
+    """Return the outcome of a check that cannot be made on this host; the reason is printed, and nothing is proven."""
     return Outcome(status="skip", found=reason, hint=hint)
 
 
 def not_asked(why: str = "not in the spec") -> Outcome:
-    """The spec asks for nothing that this check proves, or the hardware has no such thing: never counted, nor called green."""
+    """Return the outcome if the spec asks for nothing that this check proves, or the hardware has no such thing: it is never counted,
+    nor shown as passed."""
     return Outcome(status="n/a", found=why)
 
 
 @dataclass(frozen=True)
 class Context(Generic[F]):
-    """All a check may look at: the host's spec, the capability's fragment, the facts. Never the host.
+    """Everything a check may use: the host's spec, the capability's fragment, the facts. Never the host itself.
 
-    `run`: the capabilities that are applied in this run, where one is under way; None: what the spec asks for is to be applied.
+    `run`: the capabilities that are applied in the current run; None: the whole spec is to be applied.
     """
 
     host: HostSpec
@@ -122,14 +123,14 @@ class Context(Generic[F]):
     run: frozenset[str] | None = None
 
     def applies(self, name: str) -> bool:
-        """Whether a capability is applied in this run."""
+        """Return whether a capability is applied in this run."""
         return name in (self.host.capabilities if self.run is None else self.run)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a host. Its docstring (in `description`) is what `explain` prints. `gate`: while it fails, apply does not
-    touch the host, as with every check of preflight; but it is asked at its own moment too."""
+    """A check of a host. Its docstring (in `description`) is printed by `explain`. `gate`: while it fails, apply does not touch the
+    host, as with every preflight check; but it also runs at its own moment."""
 
     id: str
     fields: tuple[str, ...]
@@ -146,7 +147,7 @@ class Check:
 
     @property
     def stops(self) -> bool:
-        """Whether apply leaves a host alone while this fails."""
+        """Return whether apply leaves a host alone while this check fails."""
         return self.gate or self.moment == "preflight"
 
 
@@ -158,10 +159,10 @@ def check(
     evidence: str = "",
     gate: bool = False,
 ) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
-    """Make a Check of a function: its id, the probes it reads, the spec fields it proves.
+    """Turn a function into a Check: its id, the probes it reads, the spec fields it proves.
 
-    `evidence` is the command that shows a person the same; without it, the probes' own commands stand in the result, but for those
-    that only tell what kind of a host it is.
+    `evidence` is the command that shows a person the same; without it, the result lists the probes' own commands, except those that
+    only identify the kind of host.
     """
     shown = dict.fromkeys(probe.evidence for probe in probes if probe.evidence)
     told = [one for one in shown if one not in _SURROUNDINGS] or [*shown]
@@ -183,13 +184,13 @@ def check(
 
 @dataclass(frozen=True)
 class Desired(Generic[F]):
-    """What a capability's role brings about on a host, worked out where all else is decided: `make` turns the fragment and the facts
+    """The desired state of a capability's role on a host, computed with all other decisions: `make` turns the fragment and the facts
     of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
 
     `packages`: the transactions among the values.
 
-    `later` among the values: what can be decided only when another role has added a package source: `told`, what to say of it in check
-    mode, and `problem`, what to refuse with if it was added in vain. The role asks the judge again then: `gpuprov_judge`, `sources`.
+    `later` among the values: decisions that must wait until another role has added a package source: `told`, the message in check
+    mode, and `problem`, the refusal if it was added in vain. The role then runs the preflight again: `gpuprov_judge`, `sources`.
     """
 
     probes: tuple[Probe[Any], ...]
@@ -198,19 +199,20 @@ class Desired(Generic[F]):
 
 
 def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:
-    """Of a capability that asks nothing of the kernel."""
+    """Contribute nothing to the kernel, for a capability without needs there."""
     return None
 
 
 @dataclass(frozen=True)
 class Resources(Generic[F]):
-    """What a capability's role brings about on a host, each thing said once: `desired`. It may raise ProbeFailed.
+    """The desired state of a capability's role on a host, each resource once: `desired`. It may raise ProbeFailed.
 
-    Checks are made of it: `NAME.files` compares all files by content; where it has `units`, `NAME.enabled` compares what starts at a
-    boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every file of others
-    that it may set lines in, `units`: every unit that it may set; `states`: how systemd has others, named by what the host has, by a
-    probe of its own. `coming`: what is desired once the packages of this run are there, by the probes of the role; None: the same.
-    `files_check`: what the check of its files is called. `proves`: by such a check, the fields of the spec that it proves.
+    Checks are generated from it: `NAME.files` compares all files by content; if it has `units`, `NAME.enabled` compares what starts at
+    a boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every foreign file in
+    which it may set lines, `units`: every unit that it may set; `states`: systemd's state of other units, whose names depend on the
+    host, by a probe of its own. `coming`: the desired resources once the packages of this run are installed, by the probes of the
+    role; None: the same. `files_check`: the name of the check of its files. `proves`: by such a check, the fields of the spec that it
+    proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
@@ -240,33 +242,31 @@ def _no_export(_facts: Facts) -> Fragment | None:
 
 @dataclass(frozen=True)
 class Capability:
-    """One thing a GPU host can be asked to have. `name` is its spec key, module, role, scenario and doc page.
+    """A feature that the spec can request for a GPU host. `name` is its spec key, module, role, scenario and doc page.
 
-    `rules` judge the fragment offline (nothing known of the host). `contribute` is what it asks of the kernel.
-    `fleet_rules` judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs of a
-    host's name and a problem.
-    `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`;
-    `doubts` says what on the host looks like a defect, which export tells beside the spec.
-    `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
-    after, although nothing of it was changed in the spec.
+    `rules` judge the fragment offline (without any facts of the host). `contribute` returns its needs of the kernel. `fleet_rules`
+    judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs of a host's name and a
+    problem. `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`; `doubts` lists
+    what on the host looks like a defect, which export reports beside the spec. `unproved` excuses fields that no check proves, each
+    with its reason. `follows`: capabilities after whose change it must be applied, even if its own part of the spec did not change.
 
-    Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
-    what it brings about on a host, and `resources` what of it is a state. `carried`: modules that it takes to hosts as files, by
-    their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
+    Of its role: `tables` are the tables it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
+    its desired state on a host, and `resources` the part of it that is a state. `carried`: modules that it copies to hosts as files,
+    by their Python names. `packages`: it installs some. `room`: free space that it needs, unless a site says otherwise.
 
-    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
-    from another where it could not be otherwise as long as that one is there: without a loaded driver no GPU is in MIG mode. What is
-    no more than likely to have the same reason stays a finding of its own. `at_boot`: by own check of now, the one of the next boot
-    which proves that a unit brings about then what fails now.
+    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows from
+    another if it could not be otherwise while that other failure lasts: without a loaded driver no GPU is in MIG mode. If the common
+    cause is only likely, it stays a finding of its own. `at_boot`: by own check of now, the check of the next boot which proves that a
+    unit then sets up what fails now.
 
-    `taken_away`: the block that takes away what it set up, for a host that goes back to where it had none; None: that stays.
-    `until_boot`: what of it stays until the next boot even so, for a person. `pruned`: where --prune takes it away, what the role
-    is handed beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up
-    something that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: what it needs
-    comes from no package source, so that no bundle can hold it.
+    `taken_away`: the block that removes what it set up, for a host that goes back to where it had none; None: that stays.
+    `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the
+    role gets beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something
+    that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: some of what it needs comes from
+    no package source, so that no bundle can hold it.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
-    names none. `shown_by`: the tests that show it, where no host of a Molecule scenario has it.
+    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which kernel the next boot starts, and which one stays: as the bootloader has it, else the newest."""
+"""The kernel that the next boot starts, and the one that boots after it: by the bootloader, else the newest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuprov.shared import package_lists
 
 
 class Coming(msgspec.Struct, frozen=True, kw_only=True):
-    """`kernel` starts at the next boot; where that is for one time, `after` from the second on (None: not known).
+    """`kernel` starts at the next boot; if only once, `after` from the second boot on (None: unknown).
 
-    `told`: how that is known, for messages: by a setting that is not the usual one, or not at all. One that cannot boot with what is
-    here, such as a rescue entry or a kernel that was removed, is not `bootable`, and has no modules.
+    `told`: how that is known, for messages: by an unusual setting, or not at all. A kernel that cannot boot with the files here, such
+    as a rescue entry or a removed kernel, is not `bootable`, and has no modules.
     """
 
     kernel: KernelModules
@@ -32,7 +32,7 @@ class Coming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coming(facts: Facts) -> Coming | None:
-    """What boots next here; None where no kernel is found that can boot."""
+    """Return the kernel that boots next; None if there is no kernel that can boot."""
     bootable = {one.release: one for one in facts.get(modules.KERNELS) if one.bootable}
     if not bootable:
         return None
@@ -59,14 +59,14 @@ def coming(facts: Facts) -> Coming | None:
 
 
 def none_boots(facts: Facts) -> Outcome:
-    """Where `coming` knows nothing."""
+    """Return the outcome of a host for which `coming` returns None."""
     if kind := facts.get(system.CONTAINER):
         return not_asked(f"no kernel can boot here: a {kind} container's is the machine's")
     return skip("neither /boot nor /lib/modules holds a kernel that could start next: is /boot mounted?")
 
 
 def started(facts: Facts) -> frozenset[str]:
-    """Kernels that must have their modules whatever becomes of others: the running one, and those that boots to come start."""
+    """Return kernels that must have their modules whatever becomes of others: the running kernel, and those of the next boots."""
     next_ones = coming(facts)
     running = (one.release for one in facts.get(modules.KERNELS) if one.runs)
     return frozenset((*running, *(one.release for one in (next_ones.each if next_ones else ()))))

@@ -1,4 +1,4 @@
-"""What other capabilities go by of the driver: which one the spec asks for, and which one is there."""
+"""The driver as other capabilities see it: the one that the spec asks for, and the installed one."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from gpuprov.spec.model import HostSpec
 
 
 def asked_version(host: HostSpec) -> str:
-    """The version or branch that the spec names; empty where it names none."""
+    """Return the version or branch that the spec names; empty if it names none."""
     version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
     return "" if version == "any" else version
 
 
 def asked_branch(host: HostSpec) -> int:
-    """Its branch; 0 where the spec names none."""
+    """Return its branch; 0 if the spec names none."""
     return _branch(asked_version(host))
 
 
 def version_now(facts: Facts) -> str:
-    """The version of the installed user-mode driver, else of the loaded module; empty if there is none."""
+    """Return the version of the installed user-mode driver, else of the loaded module; empty if there is none."""
     return facts.get(nvidia.LIBRARIES).get("libcuda", "") or facts.get(nvidia.DRIVER).version
 
 
 def branch_now(facts: Facts) -> int:
-    """Its branch; 0 if there is none."""
+    """Return its branch; 0 if there is none."""
     return _branch(version_now(facts))
 
 
 def branch_wanted(host: HostSpec, facts: Facts) -> int:
-    """The branch that the spec asks for, else the one that is there; 0 if that is not known."""
+    """Return the branch that the spec asks for, else the installed one; 0 if that is unknown."""
     return asked_branch(host) or branch_now(facts)
 
 

@@ -1,4 +1,4 @@
-"""Checks that are made of a capability's resources, and what a host is asked for them."""
+"""Checks that are generated from a capability's resources, and the variables that a host is probed with for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuprov.spec.model import HostSpec
 
 
 def _carried(capability: Capability) -> dict[str, Path]:
-    """The modules that the role takes to hosts, by the names that their files have there."""
+    """Return the modules that the role copies to hosts, by the names of their files there."""
     found = (find_spec(module) for module in capability.carried)
     return {Path(one.origin).name: Path(one.origin) for one in found if one and one.origin}
 
@@ -44,7 +44,7 @@ UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-
 
 def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) -> list[Resource]:
     """List the capability's resources for a host with these facts; programs as files with their texts. coming: once the packages of
-    this run are there."""
+    this run are installed."""
     resources = capability.resources
     assert resources is not None
     found = list(((coming and resources.coming) or resources.desired)(ctx))
@@ -53,8 +53,8 @@ def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) 
 
 
 def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
-    """Variables of the contents probe for a host with this spec: paths that its capabilities may write, files of others in which they
-    may set lines, units that they may set."""
+    """Return the variables of the contents probe for a host with this spec: paths that its capabilities may write, foreign files in
+    which they may set lines, units that they may set."""
     paths, lines, units = dict[str, None](), list[str](), dict[str, None]()
     for name, block in host.capabilities.items():
         if name in known and (resources := known[name].resources):
@@ -167,14 +167,14 @@ def described(found: Iterable[Difference]) -> Iterator[str]:
 
 
 def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
-    """The capabilities, each with the checks that are made of its resources."""
+    """Return the capabilities, each with the checks that are generated from its resources."""
     known = {one.name: one for one in capabilities}
     probe = replace(contents.CONTENTS, asks=lambda host: asks(host, known))
     return tuple(replace(one, checks=(*one.checks, *_checks(one, probe))) for one in capabilities)
 
 
 def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) -> tuple[Probe[Any], ...]:
-    """The probes, each once, as a host is read whose spec is not known: of gpuprov's own files, all that any spec has written."""
+    """Return the probes, each once, for a host whose spec is unknown: of gpuprov's own files, all that any spec has written."""
     blocks = {name: one.fragment() for name, one in known.items() if one.resources}
     found = {probe.name: probe for probe in probes}
     if (probe := found.get(contents.CONTENTS.name)) is not None:
@@ -183,7 +183,7 @@ def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) 
 
 
 def generated_checks(capability: Capability) -> tuple[Check, ...]:
-    """The checks of a capability that were made of its resources."""
+    """Return the checks of a capability that are generated from its resources."""
     resources = capability.resources
     names = (resources.files_check, *(("enabled", "active") if resources.units else ())) if resources else ()
     return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)

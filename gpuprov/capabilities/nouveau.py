@@ -1,4 +1,4 @@
-"""`nouveau`: the in-tree drivers that take the GPU before NVIDIA's can, kept out for good."""
+"""`nouveau`: the in-tree drivers that take the GPU before NVIDIA's can, disabled permanently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULE_OF_DRIVER = {"NovaCore": "nova_core"}
 class Nouveau(Fragment, frozen=True):
     """Keeps the in-tree GPU drivers out of modprobe, of the initramfs and of the running kernel.
 
-    What is loaded and unused is unloaded; where it is in use, that is a reason for a reboot.
+    A loaded but unused module is unloaded; if it is in use, that is a reason for a reboot.
     """
 
     modules: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="Kernel modules to keep out", min_length=1)] = (
@@ -96,7 +96,8 @@ def contribute(_host: HostSpec, nouveau: Nouveau) -> Kernel:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What is kept out the way this capability does it; a blacklist of another origin alone would not verify as one of ours."""
+    """Return the modules that are kept out as this capability does it; a blacklist of another origin alone would not verify as
+    gpuprov's."""
     configured = facts.get(modules.MODPROBE)
     kept_out = tuple(name for name in IN_TREE if name in configured.blacklist)
     complete = "nouveau" not in kept_out or configured.options.get("nouveau", {}).get("modeset") == "0"
@@ -105,7 +106,7 @@ def export(facts: Facts) -> Fragment | None:
 
 
 def doubts(facts: Facts) -> list[str]:
-    """An in-tree driver on a GPU: no host is meant to have it so that has NVIDIA's driver installed."""
+    """Return in-tree drivers on a GPU: a host with NVIDIA's driver installed is not meant to have them there."""
     if facts.get(system.CONTAINER):
         return []
     bound = [f for f in facts.get(pci.NVIDIA_FUNCTIONS) if MODULE_OF_DRIVER.get(f.driver, f.driver) in IN_TREE]
@@ -113,7 +114,8 @@ def doubts(facts: Facts) -> list[str]:
 
 
 def desired(ctx: Context[Nouveau]) -> dict[str, list[str]]:
-    """`unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the machine's."""
+    """Return the role's values. `unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the
+    machine's."""
     return {"unload": [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]}
 
 

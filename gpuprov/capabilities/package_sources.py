@@ -19,7 +19,7 @@ from gpuprov.probe.software.repositories import REPOSITORIES
 from gpuprov.spec import repository as block
 
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
-"""What `coming` looks at."""
+"""Probes of `coming`."""
 SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
 """Defaults of a package source."""
 SHOWN = (
@@ -29,7 +29,7 @@ SHOWN = (
 
 
 def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Outcome:
-    """What the host's sources (the probe's facts) are, measured by the wanted block."""
+    """Return the outcome for the host's sources (the probe's facts), compared with the wanted block."""
     try:
         expected = block.expected(asked)
     except (OSError, openpgp.NotAKey) as error:
@@ -64,7 +64,7 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
 
 
 def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
-    """The source under the name that another capability gave it."""
+    """Return the source under the name that another capability gave it."""
     for row in sources.others(told, asked, kind):
         name = sources.own_name(row["file"])
         if name and told["files"][row["file"]] == sources.text({**asked, "name": name}, kind):
@@ -73,7 +73,7 @@ def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) ->
 
 
 def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
-    """The source of the driver's packages that `nvidia_driver` puts on this host; None where the host's own are to do."""
+    """Return the source of the driver's packages that `nvidia_driver` adds to this host; None if the host's own are to be used."""
     release = facts.get(system.OS_RELEASE)
     distribution = find_distribution(release.id, release.version)
     if distribution is None:
@@ -89,9 +89,9 @@ def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
 
 
 def coming(driver: Any, facts: Facts) -> str:
-    """The URL that the block `nvidia_driver` (or None) adds to the host's package sources, where they lack it; empty otherwise.
+    """Return the URL that the block `nvidia_driver` (or None) adds to the host's package sources, if they lack it; empty otherwise.
 
-    What is in there can be resolved only then.
+    Its packages can be resolved only then.
     """
     kind = family(facts.get(system.OS_RELEASE))
     asked = driver_block(driver, facts) if driver else None
@@ -104,7 +104,7 @@ def coming(driver: Any, facts: Facts) -> str:
 
 
 def later(what: str, url: str) -> Outcome:
-    """The answer where the package source is still to come: versions are known once apply has added it."""
+    """Return the outcome if the package source is still to come: versions are known once apply has added it."""
     told = f"resolved when apply has added {url}"
     change = Change(kind="package", name=what, after=told)
     return Outcome(status="skip", found=f"not among the package sources yet: {what} is {told}", changes=(change,))
@@ -141,7 +141,7 @@ def package_sources(ctx: Context[Any]) -> Outcome:
 
 
 def _is_kept(row: Mapping[str, Any]) -> bool:
-    """Whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
+    """Return whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
     return (row["file"], row["url"].rstrip("/")) in checkpoints.OFFERS
 
 

@@ -1,4 +1,4 @@
-"""`readings`: the host notes at intervals what has changed on it, without a daemon, so that `gpuprov drift` can say when."""
+"""`readings`: the host records at intervals what has changed on it, without a daemon, so that `gpuprov drift` can date changes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CALENDAR: Mapping[str, tuple[str, int]] = {
 }
 """systemd's calendar event of each interval, and its seconds."""
 LATE = 2
-"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of one."""
+"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of an interval."""
 Every = Literal["15min", "hourly", "daily"]
 
 
 class Readings(Fragment, frozen=True):
-    """Readings of what gpuprov and a driver stand on: files, units, modules, packages, the kernel."""
+    """Readings of everything that gpuprov and a driver depend on: files, units, modules, packages, the kernel."""
 
     every: Annotated[
         Every, msgspec.Meta(description="how often a reading is taken: a change is known to within this time")
@@ -46,7 +46,7 @@ Ctx = Context[Readings]
 
 
 def files(block: Readings) -> tuple[dict[str, str], dict[str, str]]:
-    """Programs and units, text by path."""
+    """Return programs and units, text by path."""
     calendar, seconds = CALENDAR[block.every]
     service = f"""{HEADER}[Unit]
 Description=A reading of this host, for gpuprov drift
@@ -87,7 +87,7 @@ def _sum(text: str) -> str:
     evidence=f"systemctl list-timers {TIMER}; journalctl -u {SERVICE} -n 20",
 )
 def taken(ctx: Ctx) -> Outcome:
-    """The last reading is not older than two intervals of the time that the host was up."""
+    """The last reading is no older than two intervals of the host's uptime."""
     found = ctx.facts.get(READINGS)
     limit = timedelta(seconds=LATE * CALENDAR[ctx.fragment.every][1])
     expected = f"a reading within {ctx.fragment.every} intervals"
@@ -105,7 +105,7 @@ def taken(ctx: Ctx) -> Outcome:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The program, the service that starts it, and the timer that starts the service."""
+    """Yield the program, the service that starts it, and the timer that starts the service."""
     programs, units = files(ctx.fragment)
     yield from (File(path, text, 0o755) for path, text in programs.items())
     yield from (File(path, text) for path, text in units.items())
@@ -113,7 +113,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """What its resources are. `timer`: what is to run. `first`: the command of the first reading."""
+    """Return the values of its resources. `timer`: the timer that is to run. `first`: the command of the first reading."""
     first = ctx.facts.get(READINGS).last is None
     return {
         **role_values(desired(ctx), "programs", "files", "units", "on"),

@@ -1,4 +1,4 @@
-"""What a capability has on a host once it is applied, as the receipt lists it."""
+"""The resources of a capability on a host once it is applied, as the receipt lists them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def probes(capability: Capability) -> tuple[Probe[Any], ...]:
 
 
 def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> list[str]:
-    """List the files, units and holds that the capability brings to a host. values: what its role is handed. Raises ProbeFailed."""
+    """List the files, units and holds that the capability brings to a host. values: those of its role. Raises ProbeFailed."""
     return list(dict.fromkeys(_entries(capability, ctx, values)))
 
 
 def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> set[str]:
-    """Return `entries`, and what the capability's own role takes away or switches off. Raises ProbeFailed."""
+    """Return `entries`, and everything that the capability's own role removes or switches off. Raises ProbeFailed."""
     own = set(_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
     for one in capability.resources.desired(ctx) if capability.resources else ():
         if isinstance(one, Absent):

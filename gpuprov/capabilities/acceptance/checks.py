@@ -1,4 +1,4 @@
-"""Are the tools of an acceptance there; could they be built; and does the last acceptance hold against the present thresholds."""
+"""Checks of acceptance: its tools are installed or can be built, and the last result meets the current thresholds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ ACCEPT = "gpuprov accept"
 
 
 def needs_rdma(ctx: Ctx) -> bool:
-    """Whether tests between hosts concern this one: it has an RDMA device, or is to have one."""
+    """Return whether tests between hosts apply to this host: it has an RDMA device, or is to have one."""
     return bool(ctx.fragment.rdma.tests) and (
         "rdma" in ctx.host.capabilities or bool(rdma.hcas(ctx.facts.get(rdma.DEVICES)))
     )
 
 
 def installed(ctx: Ctx) -> tuple[str, ...]:
-    """The programs that the role installs packages for."""
+    """Return the programs that the role installs packages for."""
     stress = (STRESS,) if ctx.fragment.stream.seconds else ()
     return (*(programs(ctx.fragment) if needs_rdma(ctx) else ()), *stress)
 
 
 def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
-    """What is built from a source: its name and its folder."""
+    """Yield the tools that are built from source: name and folder."""
     if block.nccl.source.sha256:
         yield "nccl", folder_of(block, "nccl")
     if block.nvbandwidth.source.sha256:
@@ -42,7 +42,7 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
 
 @check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
-    """The programs of the tests between hosts are installed, where the host has an RDMA device; and stress-ng for stream."""
+    """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for stream."""
     wanted, found = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
     if not wanted:
         return skip("no RDMA device, or no tests between hosts asked for")
@@ -56,7 +56,7 @@ def tools(ctx: Ctx) -> Outcome:
 
 @check("acceptance.built", acceptance.TOOLS, fields=("nccl", "nvbandwidth"))
 def built(ctx: Ctx) -> Outcome:
-    """What the spec names a source of was built from exactly that archive, and its program finds its libraries."""
+    """Every tool that the spec names a source for was built from exactly that archive, and its program finds its libraries."""
     asked = list(sources(ctx.fragment))
     if not asked:
         return not_asked("nothing to build: tools are used where they are installed")
@@ -76,7 +76,7 @@ def built(ctx: Ctx) -> Outcome:
 
 @check("acceptance.buildable", BUILD, MPICC, acceptance.TOOLS, fields=("nccl", "nvbandwidth"), moment="preflight")
 def buildable(ctx: Ctx) -> Outcome:
-    """What is to be built from source finds a CUDA compiler, or the spec installs one; and MPI, where it runs across hosts."""
+    """Tools that are to be built from source find a CUDA compiler, or the spec installs one; and MPI, if they run across hosts."""
     there = ctx.facts.get(acceptance.TOOLS).built
     asked = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in there]
     if not asked:
@@ -93,7 +93,7 @@ def buildable(ctx: Ctx) -> Outcome:
 
 @check("acceptance.result", acceptance.LAST, fields=("rdma", "nccl", "nvbandwidth", "dcgm", "stream"))
 def result(ctx: Ctx) -> Outcome:
-    """What the last `gpuprov accept` measured on this host holds against the thresholds that the spec has now."""
+    """The measurements of the last `gpuprov accept` on this host meet the current thresholds of the spec."""
     last = ctx.facts.get(acceptance.LAST)
     if last is None:
         return skip(f"never accepted: {ACCEPT} runs the tests, on request only")
@@ -115,7 +115,7 @@ def result(ctx: Ctx) -> Outcome:
 
 
 def wanted(block: Acceptance, test: str) -> bool:
-    """Whether the block asks for this test at all, so that an old figure of another is not held against it."""
+    """Return whether the block asks for this test at all, so that an old figure of another test is not held against it."""
     where, _, name = test.rpartition(".")
     part = kind(name)
     if part == "rdma":
@@ -129,7 +129,7 @@ def wanted(block: Acceptance, test: str) -> bool:
 
 
 def _age(ctx: Ctx, found: Measurement) -> str:
-    """How long ago, by the clock of the machine that runs gpuprov, which is the one that `at` was read off."""
+    """Return how long ago, by the clock of the machine that runs gpuprov, from which `at` was read, too."""
     seconds = ctx.facts.read_at - found.at
     for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:

@@ -1,4 +1,4 @@
-"""What the role brings about: packages of the tools, and what is built from the archives that the spec names."""
+"""Desired state of the role: packages of the tools, and programs built from the archives that the spec names."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpuprov.probe.host.family import family
 
 Ctx = Context[Acceptance]
 OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
-"""By which an earlier gpuprov built."""
+"""The script with which an earlier gpuprov built."""
 
 
 def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
-    """What is not built yet, as the modules take it: where its archive comes from, and where it is built."""
+    """Yield what is not built yet, as the modules take it: the source of its archive, and the folder to build it in."""
     there = ctx.facts.get(acceptance.TOOLS).built
     for name, folder in sources(ctx.fragment):
         if folder.rpartition("/")[2] in there:
@@ -41,7 +41,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
+    """Return the role's values. `install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(installed(ctx), kin))

@@ -28,7 +28,7 @@ Threshold = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Source(Fragment, frozen=True):
-    """An archive (tar) that a tool is built from on the host; empty: the tool is not built, but used where it is."""
+    """An archive (tar) from which a tool is built on the host; empty: the tool is not built, but used from where it is installed."""
 
     url: Annotated[
         str,
@@ -80,7 +80,7 @@ class RdmaTests(Fragment, frozen=True):
 
 
 class Nccl(Fragment, frozen=True):
-    """A test of nccl-tests over all GPUs of a host, and over all hosts where MPI is installed."""
+    """A test of nccl-tests over all GPUs of a host, and over all hosts if MPI is installed."""
 
     test: Annotated[Collective, msgspec.Meta(description="which program of nccl-tests; none: no test")] = (
         "all_reduce_perf"
@@ -136,7 +136,7 @@ class NvBandwidth(Fragment, frozen=True):
 
 
 class DcgmDiag(Fragment, frozen=True):
-    """DCGM's diagnostics, where DCGM is installed."""
+    """DCGM's diagnostics, if DCGM is installed."""
 
     level: Annotated[
         int,
@@ -147,7 +147,7 @@ class DcgmDiag(Fragment, frozen=True):
 
 
 class Stream(Fragment, frozen=True):
-    """The CPUs' memory bandwidth: STREAM's copy, scale, add and triad on all CPUs at a time, by stress-ng, in its own figures."""
+    """The CPUs' memory bandwidth: STREAM's copy, scale, add and triad on all CPUs at once, as reported by stress-ng."""
 
     WHEN_PRESENT = {"seconds": 30}
 
@@ -165,10 +165,10 @@ class Stream(Fragment, frozen=True):
 
 
 class Acceptance(Fragment, frozen=True):
-    """What `gpuprov accept` runs, and the thresholds that it holds hosts to. Nothing of it runs by itself.
+    """The tests of `gpuprov accept`, and their thresholds. None of them runs by itself.
 
-    Packages of the tests between hosts are installed where the host has an RDMA device, stress-ng where stream is asked for;
-    nccl-tests and nvbandwidth are built where the spec names their source.
+    Packages of the tests between hosts are installed if the host has an RDMA device, stress-ng if stream is enabled; nccl-tests and
+    nvbandwidth are built if the spec names their source.
     """
 
     rdma: RdmaTests = RdmaTests()
@@ -179,14 +179,14 @@ class Acceptance(Fragment, frozen=True):
 
 
 def folder_of(block: Acceptance, name: Literal["nccl", "nvbandwidth"]) -> str:
-    """Where what is built from a source lies; nccl-tests with MPI beside those without."""
+    """Return the folder of a tool built from source; nccl-tests with MPI has another than without."""
     if name == "nccl":
         return catalogue.folder(name, block.nccl.source.sha256) + ("-mpi" if block.nccl.across else "")
     return catalogue.folder(name, block.nvbandwidth.source.sha256)
 
 
 def program_of(test: str, layer: str = "Ethernet") -> str:
-    """The program of a test between two hosts."""
+    """Return the program of a test between two hosts."""
     if test == "ping":
         return "ibping" if layer == "InfiniBand" else "rping"
     return "ibv_rc_pingpong" if test == "pingpong" else f"ib_{test}"
@@ -197,6 +197,6 @@ STRESS = "stress-ng"
 
 
 def programs(block: Acceptance) -> tuple[str, ...]:
-    """Every program that the tests between two hosts may need, whatever the fabric."""
+    """Return every program that the tests between two hosts may need on any fabric."""
     named = (program_of(test, layer) for test in block.rdma.tests for layer in ("InfiniBand", "Ethernet"))
     return tuple(dict.fromkeys(named))

@@ -1,4 +1,4 @@
-"""A measurement against the thresholds of a spec, or else against what the catalogue expects."""
+"""A measurement against the thresholds of a spec, or else against the catalogue's expectation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gpuprov.probe.acceptance import Measurement
 
 Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm", "stream"]
 ACROSS = "across"
-"""How the test of nccl-tests over all hosts is called, before its own name: `across.all_reduce_perf`."""
+"""The prefix of a test of nccl-tests over all hosts, before its own name: `across.all_reduce_perf`."""
 LOOPBACK = "loopback"
-"""And over the HCAs of one host."""
+"""The prefix of a test over the HCAs of one host."""
 DIAGNOSED = "every test of DCGM's diagnostics passes"
 HINTS: dict[str, str] = {
     "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), then run it alone",
@@ -28,7 +28,7 @@ HINTS: dict[str, str] = {
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a figure is good enough. `wanted` is in words; `origin` where an expectation was published, empty for the spec's own."""
+    """The verdict on a figure. `wanted` is in words; `origin`: where an expectation was published, empty for the spec's own."""
 
     status: Literal["pass", "fail", "skip", "error"]
     wanted: str = ""
@@ -38,7 +38,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kind(test: str) -> Kind:
-    """Which part of the block a test belongs to."""
+    """Return the part of the block that a test belongs to."""
     if test in ("dcgm", "stream"):
         return "dcgm" if test == "dcgm" else "stream"
     if test.endswith("_perf"):  # also across.all_reduce_perf, loopback.all_reduce_perf
@@ -47,7 +47,7 @@ def kind(test: str) -> Kind:
 
 
 def judge(block: Acceptance, measurement: Measurement) -> Verdict:
-    """The verdict by a host's block. A figure for which there is neither threshold nor expectation passes."""
+    """Return the verdict by a host's block. A figure with neither threshold nor expectation passes."""
     part = kind(measurement.test)
     name = {"rdma": measurement.test.rpartition("_")[2] or measurement.test}.get(part, part)
     hint = HINTS.get("ping" if measurement.test == "ping" else "lat" if name == "pingpong" else name, "")
@@ -104,7 +104,7 @@ def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
 
 
 def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: str, hint: str) -> Verdict:
-    """The spec's threshold where it has one, else the catalogue's."""
+    """Return the verdict by the spec's threshold if it has one, else by the catalogue's."""
     least, origin = (threshold, "") if threshold or floor is None else (floor.value, floor.origin)
     if not least:
         return Verdict(status="pass", wanted="any bandwidth: neither the spec nor the catalogue has a threshold")
@@ -115,7 +115,7 @@ def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: 
 
 
 def told(measurement: Measurement) -> str:
-    """A measurement in words, without its host."""
+    """Return a measurement in words, without its host."""
     route = (
         f"{measurement.device} to {measurement.peer} {measurement.peer_device}: ".replace("  ", " ")
         if measurement.peer
@@ -128,7 +128,7 @@ def told(measurement: Measurement) -> str:
 
 
 def named(measurement: Measurement) -> str:
-    """A measurement's test, and between what."""
+    """Return a measurement's test, and its endpoints."""
     return (
         f"{measurement.test} {measurement.device} to {measurement.peer} {measurement.peer_device}".strip()
         if measurement.peer

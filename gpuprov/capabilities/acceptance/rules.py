@@ -1,4 +1,4 @@
-"""The `acceptance` block judged offline: thresholds that somebody judges, sources that can be checked."""
+"""Rules for `acceptance` that hold on any host: thresholds that something judges, sources that can be checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprov.spec.problem import Path, Problem, under
 HERE = "acceptance"
 problem = under(HERE)
 LEAST = 10
-"""Seconds of stream: it tells a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
+"""Seconds of stream: it reports a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
 
 
 def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:

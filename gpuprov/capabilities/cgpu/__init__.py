@@ -59,7 +59,8 @@ def _bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
 
 
 def _neighbours(host: HostSpec) -> Iterable[Problem]:
-    """GPUs are shared in one way: https://www.alibabacloud.com/help/doc-detail/191140.html"""
+    """Yield conflicts with other ways of sharing a GPU, of which only one is possible:
+    https://www.alibabacloud.com/help/doc-detail/191140.html"""
     shared = {
         "mig": "MIG cuts the GPUs up" if getattr(host.capabilities.get("mig"), "mode", "") == "enabled" else "",
         "mps": "MPS shares the GPUs"
@@ -72,7 +73,7 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What most GPUs have, and what is different on single ones."""
+    """Return the settings that most GPUs have, and the different ones of single GPUs."""
     state = facts.get(CGPU)
     found = {
         gpu.index: {key: int(gpu.settings[key]) for key in NODES if is_whole(gpu.settings.get(key, ""))}

@@ -1,4 +1,4 @@
-"""Can the host have cGPU's settings, and has it them."""
+"""Checks of cGPU: whether the host supports its settings, and has them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ = f"head -v {catalogue.ROOT}/[0-9]*/*"
     evidence=f"cat {catalogue.ROOT}/version; ls -R {catalogue.ROOT}",
 )
 def module(ctx: Ctx) -> Outcome:
-    """cGPU's kernel module is there, and has a folder for each GPU and a file for each setting that is asked for."""
+    """cGPU's kernel module is loaded, and has a folder for each GPU and a file for each setting that the spec asks for."""
     state = ctx.facts.get(CGPU)
     expected = f"{catalogue.ROOT} with a folder for each GPU"
     if not state.version and state.installed:
@@ -66,7 +66,7 @@ def module(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=mig.mode.current --format=csv; pgrep -fa nvidia-cuda-mps",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """No GPU is in MIG mode, and no MPS daemon runs, that the spec does not end: a GPU is shared in one way."""
+    """No GPU is in MIG mode, and no MPS daemon runs, unless the spec ends that: a GPU can be shared in only one way."""
     state = ctx.facts.get(CGPU)
     leaves = ctx.applies("mig") and getattr(ctx.host.capabilities.get("mig"), "mode", "") == "disabled"
     cut = () if leaves else state.mig
@@ -92,7 +92,7 @@ def alone(ctx: Ctx) -> Outcome:
     evidence=f"cat {catalogue.ROOT}/version /proc/driver/nvidia/version",
 )
 def driver(ctx: Ctx) -> Outcome:
-    """This cGPU works with the driver that is loaded or asked for, by Alibaba's table."""
+    """This cGPU works with the loaded or requested driver, by Alibaba's table."""
     state = ctx.facts.get(CGPU)
     if not state.version:
         return skip("cGPU is not loaded: see cgpu.module")
@@ -108,19 +108,19 @@ def driver(ctx: Ctx) -> Outcome:
 
 
 def asked_driver(block: object) -> str:
-    """The branch or version that a spec asks for: `570`; empty for none in figures."""
+    """Return the branch or version that a spec asks for: `570`; empty if it gives no number."""
     version = str(getattr(block, "version", ""))
     return version if is_whole(version.replace(".", "")) else ""
 
 
 def differences(ctx: Ctx) -> list[Difference]:
-    """Of each GPU what is not as asked for."""
+    """Return each GPU's differences from the spec."""
     return list(onhost.differences(ctx.facts.get(CGPU).gpus, rows(ctx.fragment)))
 
 
 @check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
 def settings(ctx: Ctx) -> Outcome:
-    """Each GPU has, read back from /proc/cgpu_km, what is asked for."""
+    """Each GPU has the settings that the spec asks for, read back from /proc/cgpu_km."""
     state = ctx.facts.get(CGPU)
     if not state.version or not state.gpus:
         return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")

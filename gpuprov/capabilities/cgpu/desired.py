@@ -1,4 +1,4 @@
-"""What the role brings about: the settings, the unit that applies them at each boot, and what of them the GPUs lack now."""
+"""Desired state of the role: the settings, the unit that applies them at each boot, and the GPUs' current differences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = files("cgpu", MODULES)
 OLD = f"{ABOVE}/cgpu/cgpu.sh"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 SITE, TIMEOUT = "cgpu_module_timeout", 30
-"""What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
+"""A setting of a site: seconds that the boot unit waits for /proc/cgpu_km, if something else loads cGPU."""
 UNIT = unit(
     f"""
 Description=Settings of cGPU, before anything runs containers
@@ -31,20 +31,20 @@ After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persisten
 
 
 def config(block: Cgpu) -> str:
-    """cgpu.conf."""
+    """Return the text of cgpu.conf."""
     told = f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later line wins."
     return HEADER + "\n".join((told, *lines(block), ""))
 
 
 def differs(ctx: Ctx) -> str:
-    """What the GPUs do not have; empty if nothing."""
+    """Return the settings that the GPUs do not have; empty if they have all."""
     if not ctx.facts.get(CGPU).version:
         return "cGPU is not loaded"
     return ", ".join(f"GPU {one.gpu.index} {one.node}: {one.found} -> {one.value}" for one in differences(ctx))
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The settings, the unit that applies them at each boot with its program, and what an earlier gpuprov ran."""
+    """Yield the settings, the unit that applies them at each boot with its program, and the removal of an earlier gpuprov's files."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(catalogue.CONFIG, config(ctx.fragment))
@@ -56,8 +56,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role: those of the resources and `unit`, the one that is on; `differs`: the modes that the unit has to
-    set; `fix`: the hint for a host where it cannot."""
+    """Return the values of the role: those of the resources and `unit`, the one that is on; `differs`: the settings that the unit has
+    to change; `fix`: the hint for a host on which it cannot."""
     unit = next(one for one in desired(ctx) if isinstance(one, Unit))
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     return {

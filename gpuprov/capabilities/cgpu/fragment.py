@@ -15,9 +15,9 @@ Index = Annotated[
 
 
 class Cgpu(Fragment, frozen=True):
-    """Settings of Alibaba's cGPU, which is installed already: each GPU's policy and limits, now and again at each boot.
+    """Settings of an installed cGPU of Alibaba: each GPU's policy and limits, applied now and at each boot.
 
-    A unit sets them again before docker, containerd, CRI-O and kubelet start. cGPU itself is Alibaba's to install.
+    A unit applies them before docker, containerd, CRI-O and kubelet start. cGPU itself is installed by Alibaba's own means.
     """
 
     policy: Annotated[
@@ -53,18 +53,19 @@ class Cgpu(Fragment, frozen=True):
 
 
 def general(block: Cgpu) -> dict[str, int]:
-    """What every GPU should have, in the order in which it is written; a 0 of max_inst and prio_ratio asks for nothing."""
+    """Return the settings that every GPU should have, in the order in which they are written; a 0 of max_inst and prio_ratio is no
+    request."""
     asked = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
     return {key: value for key, value in asked.items() if value or key == "policy"}
 
 
 def rows(block: Cgpu) -> list[tuple[str, str, str]]:
-    """GPU, node and value, where a later row wins."""
+    """Return GPU, node and value; a later row overrides an earlier one."""
     single = [(index, str(key), values[key]) for index, values in block.gpus.items() for key in sorted(values)]
     asked = [*(("*", key, value) for key, value in general(block).items()), *single]
     return [(index, key, str(value)) for index, key, value in asked]
 
 
 def lines(block: Cgpu) -> tuple[str, ...]:
-    """The configuration on the host: `GPU NODE VALUE`."""
+    """Return the configuration on the host: `GPU NODE VALUE`."""
     return tuple(map(" ".join, rows(block)))

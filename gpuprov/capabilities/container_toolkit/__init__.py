@@ -1,4 +1,4 @@
-"""`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI kept fresh."""
+"""`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI kept current."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:
 
 
 def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
-    """What a list has twice."""
+    """Yield duplicates in a list."""
     for place, value in enumerate(values):
         if value in values[:place]:
             message = f'container_toolkit.{name} has "{value}" twice'
@@ -50,7 +50,7 @@ def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The installed toolkit, with the engines in which it is registered."""
+    """Return the installed toolkit, with the engines in which it is registered."""
     found = installed(facts)
     if "nvidia-container-toolkit" not in found:
         return None

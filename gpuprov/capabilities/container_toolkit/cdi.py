@@ -1,4 +1,4 @@
-"""Do containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take away."""
+"""Checks that containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take away."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ Ctx = Context[ContainerToolkit]
     evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device nvidia.com/gpu=all IMAGE true",
 )
 def specification(ctx: Ctx) -> Outcome:
-    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no
-    CUDA program starts, and with files of the installed driver; and each engine can read it: by its own word (podman, docker 28.2 and
+    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no CUDA
+    program starts, and with files of the installed driver; and each engine can read it: by its own report (podman, docker 28.2 and
     newer), or else by its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
@@ -80,8 +80,8 @@ def specification(ctx: Ctx) -> Outcome:
 
 
 def stale(found: Specification, devices: Devices) -> str:
-    """How a specification differs from what nvidia-smi lists; by UUID too, where it names UUIDs. Empty where it does not. A site may
-    have UUIDs alone, or gpu0 and mig0:1: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
+    """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does not. A site may have
+    UUIDs alone, or gpu0 and mig0:1: https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
     named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in found.devices} - {"all", *devices.parents}
     uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
     missing = sorted(set(devices.names) - named) if named - uuids or not uuids else []
@@ -92,12 +92,12 @@ def stale(found: Specification, devices: Devices) -> str:
 
 
 def without_uvm(found: Specification) -> str:
-    """That no program would find the device file of unified memory; empty where it would."""
+    """Return the message that programs would not find the device file of unified memory; empty if they would."""
     return "" if found.uvm else f"not in it: {UVM}, which was not there when it was made"
 
 
 def of_other_driver(found: Specification, version: str) -> str:
-    """Which driver version the specification's files are of, if it is not the installed one."""
+    """Return the driver version of the specification's files, if it is not the installed one."""
     other = [one for one in found.versions if version and one != version]
     return f"its files are those of driver {' '.join(other)}, installed is {version}" if other else ""
 
@@ -133,7 +133,7 @@ def daemon_reload(ctx: Ctx) -> Outcome:
 
 
 def _by_systemd(name: str, engine: dict[str, object]) -> bool:
-    """Whether systemd has the cgroups of an engine's containers, which is what it re-applies on a reload."""
+    """Return whether systemd manages the cgroups of an engine's containers, which it re-applies on a reload."""
     if name == "docker":
         try:
             return bool(reading.json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")

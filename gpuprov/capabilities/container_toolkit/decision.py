@@ -1,4 +1,4 @@
-"""Which version of the toolkit's four packages a host gets, and from where: decided once, for preflight and for the role."""
+"""Decision which version of the toolkit's four packages a host gets, and from where, made once for preflight and for the role."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Ctx = Context[ContainerToolkit]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, where apply is to
-    add it first, and what is in it is not known yet."""
+    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, if apply is to add
+    it first, and its content is not known yet."""
 
     version: str = ""
     packages: dict[str, str] = {}
@@ -36,7 +36,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decided(ctx: Ctx) -> Decision:
-    """One version for all four, from the host's own package index."""
+    """Decide on one version for all four packages, from the host's own package index."""
     facts, wanted = ctx.facts, ctx.fragment.version
     have = {name: package.version for name, package in installed(facts).items()}
     index = facts.get(packages.INDEX)
@@ -50,7 +50,7 @@ def decided(ctx: Ctx) -> Decision:
 
 
 def _nowhere(facts: Facts) -> str:
-    """What to do where no repository of the host's has the toolkit."""
+    """Return what to do if none of the host's repositories has the toolkit."""
     kind = "debian" if family(facts.get(system.OS_RELEASE)) == "debian" else "redhat"
     known = repositories.container_toolkit(kind, facts.get(system.PLATFORM).machine)
     place = f"NVIDIA's repository {known['url']}" if known else "a repository of NVIDIA's"
@@ -61,7 +61,7 @@ def _nowhere(facts: Facts) -> str:
 
 
 def repository(ctx: Ctx) -> dict[str, Any]:
-    """The site's repository of the toolkit, as the module gpuprov_repository takes it; empty where the site names none."""
+    """Return the site's repository of the toolkit, as the module gpuprov_repository takes it; empty if the site names none."""
     words = str(ctx.host.site.get(SITE, "")).split()
     if not words:
         return {}
@@ -80,7 +80,7 @@ def repository(ctx: Ctx) -> dict[str, Any]:
 
 
 def coming(ctx: Ctx) -> str:
-    """The URL of the site's repository, where the host does not have it yet as apply writes it; empty otherwise."""
+    """Return the URL of the site's repository, if the host does not have it yet as apply writes it; empty otherwise."""
     asked, kind = repository(ctx), family(ctx.facts.get(system.OS_RELEASE))
     if not asked or kind is None:
         return ""

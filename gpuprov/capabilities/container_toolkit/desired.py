@@ -1,4 +1,5 @@
-"""What the role brings about: the packages, the runtime in engines and for users, its mode, and what keeps GPUs through each boot."""
+"""Desired state of the role: the packages, the runtime in engines and for users, its mode, and the units that keep GPUs through each
+boot."""
 
 from __future__ import annotations
 
@@ -76,12 +77,12 @@ ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=FILE
 WantedBy=multi-user.target
 """
 DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
-"""Where the toolkit's own unit writes unless it is told otherwise."""
+"""The file that the toolkit's own unit writes unless configured otherwise."""
 Ctx = Context[ContainerToolkit]
 
 
 def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """The transaction, and what is held or released after it."""
+    """Return the transaction, and what is held or released after it."""
     there = {name: package.version for name, package in installed(ctx.facts).items()}
     moves = any(there.get(name) != version for name, version in decision.packages.items())
     return {
@@ -94,7 +95,7 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def settings(wanted: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
-    """The command that sets the runtime's mode, with cgroups, and `runtimes`, where it finds none; empty where all are so."""
+    """Return the command that sets the runtime's mode, cgroups, and `runtimes` if it finds none; empty if all are set."""
     mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
     if mode == wanted and not bare and not runtimes:
@@ -111,14 +112,14 @@ def settings(wanted: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
 
 
 def loses(toolkit: Toolkit) -> bool:
-    """Whether this nvidia-ctk would comment out a setting of the site's."""
+    """Return whether this nvidia-ctk would comment out a setting of the site's."""
     if toolkit.version and resolve.order(toolkit.version) >= resolve.order(catalogue.KEEPS_SETTINGS):
         return False
     return any(engines.at(toolkit.settings, *path) == value for path, value in catalogue.COMMENTED.items())
 
 
 def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
-    """What sed does to a table: put the value in the key's place, or the key behind the header."""
+    """Return sed's edit of a table: put the value in the key's place, or the key behind the header."""
     header = rf"^[[:space:]]*\[{table}\][[:space:]]*(#.*)?$"
     if engines.at(settings, table, key) is None:
         return rf"/{header}/s|$|\n{key} = {value}|"
@@ -126,8 +127,8 @@ def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
 
 
 def refresh_environment(ctx: Ctx, version: str) -> Lines:
-    """What the toolkit's own unit is told, where gpuprov's units have it in their text: where to write, and the features without which
-    an engine could not read it; the site's features stay."""
+    """Return the environment of the toolkit's own unit (gpuprov's units have it in their text): the output path, and the features
+    without which an engine could not read it; the site's features stay."""
     there, place = ctx.facts.get(TOOLKIT).flags, specification_file(ctx.fragment)
     missing = [flag for flag in needed_flags(ctx.fragment, ctx.facts, version) if flag not in there]
     flags = {catalogue.FLAGS_VARIABLE: ",".join([*there, *missing])} if missing else {}
@@ -143,8 +144,8 @@ def refresh_environment(ctx: Ctx, version: str) -> Lines:
 
 
 def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
-    """One pair of units that refresh the CDI specification at each boot, the toolkit's own or gpuprov's, and the rule for links in
-    /dev/char."""
+    """Yield one pair of units that refresh the CDI specification at each boot, the toolkit's own or gpuprov's, and the rule for links
+    in /dev/char."""
     new, file = modern(version), specification_file(ctx.fragment)
     own = dict(zip(OWN_FILES, (OWN_PATH, OWN_SERVICE.replace("FILE", file)), strict=True))
     texts = {catalogue.UDEV_RULE: RULE, **({catalogue.REFRESH_DROP_IN: DROP_IN} if new else own)}
@@ -158,7 +159,7 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """What cannot be resolved before the site's repository is added, as the judge takes it."""
+    """Return what cannot be resolved before the site's repository is added, as the preflight takes it."""
     if not decision.source:
         return {}
     told = f"container toolkit {ctx.fragment.version} is resolved when apply has added {decision.source}"
@@ -167,9 +168,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
-    `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
-    mode. Of each boot: what is `configured`."""
+    """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`,
+    `hold`, `release`. `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the
+    command that sets the mode. For each boot: the resources of `configured`."""
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     return {
         "later": waiting(ctx, decision),
@@ -183,12 +184,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """What is set for each boot, for the toolkit that is installed."""
+    """Yield what is set for each boot, for the installed toolkit."""
     return configured(ctx, ctx.facts.get(TOOLKIT).version)
 
 
 def coming(ctx: Ctx) -> Iterator[Resource]:
-    """The same for the toolkit that is installed when the role has done its work."""
+    """Yield the same for the toolkit that will be installed when the role has finished."""
     return configured(ctx, decided(ctx).version or ctx.facts.get(TOOLKIT).version)
 
 

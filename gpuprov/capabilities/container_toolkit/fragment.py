@@ -23,11 +23,11 @@ UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]*[$]?$", descr
 
 
 class ContainerToolkit(Fragment, frozen=True):
-    """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI specification that
-    is always that of the GPUs as they are.
+    """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI specification that always
+    matches the current GPUs.
 
-    Engines are configured by the host's own nvidia-ctk alone; what it would lose of the user's settings is an error, and
-    undone. A daemon is reloaded or restarted only where its configuration changed, and must then have the runtime in force.
+    Engines are configured only by the host's own nvidia-ctk; if it would lose any of the user's settings, that is an error, and
+    undone. A daemon is reloaded or restarted only if its configuration changed, and must then have the runtime in force.
     """
 
     version: Annotated[
@@ -77,22 +77,22 @@ class ContainerToolkit(Fragment, frozen=True):
 
 
 def engines(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine | None]:
-    """The engines that the block is about, in the spec's order; None for one that the host does not have."""
+    """Return the engines of the block, in the spec's order; None for an engine that the host does not have."""
     found = facts.get(ENGINES)
     wanted = fragment.runtimes or [n for n in found if n != "containerd" or "docker" not in found]
     return {name: found.get(name) for name in wanted}
 
 
 def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
-    """Those of them that know runtimes; podman takes GPUs by CDI alone."""
+    """Return those of the engines that have runtimes; podman takes GPUs by CDI only."""
     return {
         name: engine for name, engine in engines(fragment, facts).items() if engine is not None and name != "podman"
     }
 
 
 def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
-    """What nvidia-container-runtime.runtimes is to be on a host where none of its programs is found, and cri-o has some; else empty.
-    Without one, no container of NVIDIA's runtime starts: https://github.com/NVIDIA/gpu-operator/pull/984"""
+    """Return the value of nvidia-container-runtime.runtimes on a host where none of its programs exists, and cri-o has some; else
+    empty. Without such a program, no container of NVIDIA's runtime starts: https://github.com/NVIDIA/gpu-operator/pull/984"""
     toolkit = facts.get(TOOLKIT)
     if toolkit.runners or "crio" not in registrable(fragment, facts):
         return []
@@ -103,21 +103,22 @@ def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
 
 
 def installed(facts: Facts) -> dict[str, packages.Package]:
-    """The toolkit's packages on the host."""
+    """Return the toolkit's packages on the host."""
     found = facts.get(packages.PACKAGES)
     return {name: found[name] for name in catalogue.PACKAGES if name in found}
 
 
 def specification_file(fragment: ContainerToolkit) -> str:
-    """The CDI specification's path."""
+    """Return the CDI specification's path."""
     return f"{fragment.cdi_directory}/{SPECIFICATION}"
 
 
 def modern(version: str) -> bool:
-    """Whether this release has nvidia-cdi-refresh, and CDI as its automatic mode; so has one that is still to be installed."""
+    """Return whether this release has nvidia-cdi-refresh, and CDI as its automatic mode; true for one that is still to be
+    installed."""
     return not version or resolve.order(version) >= resolve.order(catalogue.MODERN)
 
 
 def effective_mode(mode: str, version: str) -> str:
-    """cdi or legacy: what a mode comes to with a release on hosts with NVML."""
+    """Return cdi or legacy: the effective mode with a release on hosts with NVML."""
     return ("cdi" if modern(version) else "legacy") if mode == "auto" else "legacy" if mode == "legacy" else "cdi"

@@ -1,4 +1,4 @@
-"""Is the toolkit as wanted: packages, holds, runtimes in the engines' files and in the daemons themselves, mode."""
+"""Checks of the toolkit as it is now: packages, holds, runtimes in the engines' files and in the daemons themselves, mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ Ctx = Context[ContainerToolkit]
     evidence="dpkg -l '*nvidia-container*'; rpm -qa '*nvidia-container*'; nvidia-ctk --version",
 )
 def packages(ctx: Ctx) -> Outcome:
-    """The toolkit's four packages are whole, of one version, and it is the one that is asked for; nvidia-ctk is of it."""
+    """The toolkit's four packages are installed completely, in the same version, which is the one that the spec asks for; nvidia-ctk
+    has that version."""
     found, wanted = installed(ctx.facts), ctx.fragment.version
     expected = f"{counted(len(catalogue.PACKAGES), 'package')} of one version" + (
         "" if wanted == "any" else f": {wanted}"
@@ -63,13 +64,13 @@ def packages(ctx: Ctx) -> Outcome:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of the toolkit is held (or none, if so asked): no upgrade moves one of them alone."""
+    """Every package of the toolkit is held (or none, if the spec asks for that): no upgrade moves one of them alone."""
     return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", wanted=ctx.fragment.hold)
 
 
 @check("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
 def configured(ctx: Ctx) -> Outcome:
-    """Each engine's files register NVIDIA's runtime (default or not, as asked) and CDI, and hide no setting of the user's."""
+    """Each engine's files register NVIDIA's runtime (default or not, as the spec says) and CDI, and hide no setting of the user's."""
     found = engines(ctx.fragment, ctx.facts)
     expected = f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(found)}"
     absent = [name for name, engine in found.items() if engine is None]
@@ -98,7 +99,8 @@ RELOADED = {
 
 @check("container_toolkit.registered", ENGINES, fields=("runtimes", "default_runtime"))
 def registered(ctx: Ctx) -> Outcome:
-    """Each engine's daemon is alive, and has NVIDIA's runtime in force: by its own word, or as it started after its files."""
+    """Each engine's daemon is running, and has NVIDIA's runtime in force: by its own report, or because it started after its files
+    changed."""
     found = registrable(ctx.fragment, ctx.facts)
     if not found:
         return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
@@ -124,8 +126,8 @@ def registered(ctx: Ctx) -> Outcome:
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
 def mode(ctx: Ctx) -> Outcome:
-    """The runtime works in the mode that is asked for, and finds a program to run containers with; no-cgroups, which is for rootless
-    use in legacy mode, is off."""
+    """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups, which is for
+    rootless use in legacy mode, is off."""
     toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
@@ -172,7 +174,7 @@ def rootless(ctx: Ctx) -> Outcome:
 
 
 def own_differences(user: User, default: bool) -> list[str]:
-    """What a user's daemon.json lacks."""
+    """Return what a user's daemon.json lacks."""
     text = {files.MAIN["docker"]: {"text": user.daemon or ""}}
     return files.differences("docker", {"version": "", "files": text}, default)
 

@@ -1,4 +1,4 @@
-"""Can the toolkit be put there, and are there engines for it: decided before anything is changed."""
+"""Checks that the toolkit can be installed and has engines to configure, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     evidence="dockerd --version; containerd --version; crio --version; podman --version",
 )
 def present(ctx: Ctx) -> Outcome:
-    """Each engine that is asked for is on the host, can take GPUs, and has a configuration that can be read."""
+    """Each engine that the spec names is on the host, can take GPUs, and has a configuration that can be read."""
     found = engines(ctx.fragment, ctx.facts)
     expected = ", ".join(found) or "a container engine"
     if not found and not ctx.fragment.rootless:
@@ -80,7 +80,7 @@ def present(ctx: Ctx) -> Outcome:
     evidence="dpkg -l 'nvidia-docker*'; rpm -qa 'nvidia-docker*'; ls /etc/apt/sources.list.d",
 )
 def leftovers(ctx: Ctx) -> Outcome:
-    """Nothing of an older installation is in the way: nvidia-docker2, source lists that conflict, the hook of podman and cri-o."""
+    """Nothing of an older installation is in the way: nvidia-docker2, conflicting source lists, the hook of podman and cri-o."""
     old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(packages.PACKAGES)]
     if old:
         hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
@@ -104,7 +104,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     evidence=USERS.evidence,
 )
 def rootless_users(ctx: Ctx) -> Outcome:
-    """Each rootless user exists, has subordinate ids, and the toolkit needs no cgroups of root's for it."""
+    """Each rootless user exists, has subordinate ids, and the toolkit needs none of root's cgroups for that user."""
     wanted = ctx.fragment.rootless
     if not wanted:
         return not_asked()

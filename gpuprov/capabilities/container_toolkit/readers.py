@@ -1,4 +1,4 @@
-"""Which engines read the CDI specification, and whether they can: by their own word, or else by their release."""
+"""Engines that read the CDI specification, and whether they can: by their own report, or else by their release."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.shared import resolve
 
 
 def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]:
-    """The host's engines whose releases read CDI files; containerd only where it is asked for, or not docker's."""
+    """Return the host's engines whose releases read CDI files; containerd only if the spec names it, or it is not docker's."""
     return {
         name: engine
         for name, engine in facts.get(ENGINES).items()
@@ -24,7 +24,7 @@ def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]
 
 
 def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
-    """Engines, with their releases, that cannot read what nvidia-ctk writes of itself from 1.19.1 on."""
+    """Return engines, with their releases, that cannot read nvidia-ctk's default output from 1.19.1 on."""
     return [
         f"{name} {engine['version']}"
         for name, engine in readers(fragment, facts).items()
@@ -33,13 +33,13 @@ def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
 
 
 def needed_flags(fragment: ContainerToolkit, facts: Facts, version: str) -> tuple[str, ...]:
-    """The features of the specification that this release of the toolkit has to be told of, beside those that the site has."""
+    """Return the features of the specification that this release of the toolkit needs as options, besides those that the site sets."""
     knows = bool(version) and resolve.order(version) >= resolve.order(catalogue.WITHOUT_GIDS_SINCE)
     return (catalogue.WITHOUT_GIDS,) if knows and too_old(fragment, facts) else ()
 
 
 def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tuple[str, str]:
-    """Which engine cannot read a specification, and from which release on it could; empty where all can."""
+    """Return an engine that cannot read a specification, and the release from which it could; empty if all can."""
     needed = known.needed_cdi(found.version, found.fields)
     answers = facts.known(CDI_ANSWERS) or {}
     for name, engine in readers(fragment, facts).items():
@@ -54,7 +54,7 @@ def unread(fragment: ContainerToolkit, facts: Facts, found: Specification) -> tu
 
 
 def _by_release(name: str, version: str, found: Specification, needed: str) -> str:
-    """Why a release cannot read it; empty where it can."""
+    """Return why a release cannot read it; empty if it can."""
     newest = known.reads_cdi(name, version)
     if files.number(needed) <= files.number(newest):
         return ""
@@ -66,7 +66,7 @@ def _by_release(name: str, version: str, found: Specification, needed: str) -> s
 
 
 def _docker_says(engine: files.Engine, path: str) -> str | None:
-    """docker's complaint about a file; None before 28.2, which lists neither devices nor what is wrong with files.
+    """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     try:
         said = reading.json(str(engine.get("live") or "{}"))

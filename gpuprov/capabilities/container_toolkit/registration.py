@@ -1,8 +1,8 @@
-"""How NVIDIA's runtime comes into an engine, step by step, by the host's own nvidia-ctk, and into the running daemon.
+"""Registration of NVIDIA's runtime in an engine, step by step, by the host's own nvidia-ctk, and in the running daemon.
 
-What a step does to a host is the matter of a `Host`: Ansible's (gpuprov/play/engines.py), a real one's or a recorded
-one's (tests/engines). nvidia-ctk writes the files, since it knows what each release of an engine takes; what it made of them is judged
-by what the engine itself then reads, and undone where a setting of the site's is lost.
+A `Host` carries out the steps: Ansible's (gpuprov/play/engines.py), a real or a recorded one (tests/engines). nvidia-ctk writes the
+files, since it knows the syntax of each release of an engine; the result is judged by what the engine itself then reads, and undone if
+a setting of the site's is lost.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from gpuprov.shared import engine_files, engine_output, engines
 FILES = {
     name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
 }
-"""What nvidia-ctk writes, by engine: the main file, and the drop-in file of releases that know them."""
+"""Files that nvidia-ctk writes, by engine: the main file, and the drop-in file of releases that support them."""
 NOTHING = "nothing to do"
 DONE = "accepted"
 TRIES, PAUSE = 5, 2.0
-"""How often, and after how many seconds each, a daemon is asked whether it has the runtime."""
+"""Number of queries, and seconds between them, for a daemon to have the runtime."""
 
 
 class Host(Protocol):
-    """What is done to the files of an engine."""
+    """Operations on the files of an engine."""
 
     def read(self) -> str:
-        """The output of the probe."""
+        """Return the output of the probe."""
 
     def restore(self) -> None:
-        """The engine's files as they were at the start, without NVIDIA's drop-in file."""
+        """Restore the engine's files as they were at the start, without NVIDIA's drop-in file."""
 
     def write(self, files: dict[str, str]) -> None:
-        """Put these texts there."""
+        """Write these texts."""
 
     def configure(self, command: list[str]) -> tuple[int, str, dict[str, str]]:
-        """Run nvidia-ctk: its exit status, what it says, and the files of the engine that are there now."""
+        """Run nvidia-ctk; return its exit status, its output, and the engine's current files."""
 
     def back(self) -> None:
-        """The engine's files as they were at the start, for good."""
+        """Restore the engine's files as they were at the start, for good."""
 
 
 def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str:
-    """What becomes of it: DONE, NOTHING, or why it is refused; then the files are as they were.
+    """Register the runtime; return DONE, NOTHING, or why it is refused; then the files are as they were.
 
-    `drop_ins`: whether nvidia-ctk is of a release that knows drop-in files.
+    `drop_ins`: whether this release of nvidia-ctk supports drop-in files.
     """
     engine = engine_output.parse(host.read())[name]
     if why := engines.refused(name, engine):
@@ -67,7 +67,7 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
 
 
 def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
-    """What is lost of the site's settings, and what becomes of it. `source`: the engine's main file, or all that is in force."""
+    """Return the settings of the site that are lost, and the result. `source`: the engine's main file, or all that is in force."""
     host.restore()
     read: Callable[[], engines.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
     before = read()
@@ -91,7 +91,7 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
 
 
 class InMemory:
-    """A user's own daemon.json, of which nothing is written before all is decided. `run`: nvidia-ctk over a copy of a text."""
+    """A user's own daemon.json; nothing is written before everything is decided. `run`: nvidia-ctk over a copy of a text."""
 
     def __init__(self, text: str, run: Callable[[list[str], str], tuple[int, str, str]]) -> None:
         self.text, self._first, self._run = text, text, run
@@ -116,21 +116,22 @@ class InMemory:
 
 
 class Daemons(Protocol):
-    """What is done to the daemons of engines."""
+    """Operations on the daemons of engines."""
 
     def read(self) -> str:
-        """The output of the probe, as it is now."""
+        """Return the current output of the probe."""
 
     def tell(self, verb: str, name: str) -> None:
         """Reload or restart an engine's daemon."""
 
     def give_up(self, name: str) -> None:
-        """The engine's files as they were before gpuprov changed them, where they are still gpuprov's, and its daemon with them."""
+        """Restore the engine's files as they were before gpuprov changed them, if they are still gpuprov's, and its daemon with
+        them."""
 
 
 class Told(NamedTuple):
-    """`changed`: the daemon was reloaded or restarted. `problem`: why it is not as wanted, with the fix. `restart`: what docker takes
-    only by a restart, which nothing forbids."""
+    """`changed`: the daemon was reloaded or restarted. `problem`: why it differs from the spec, with the fix. `restart`: settings that
+    docker takes only by a restart, which nothing forbids."""
 
     changed: bool
     problem: str = ""
@@ -138,15 +139,15 @@ class Told(NamedTuple):
 
 
 def lacks(name: str, engine: engines.Engine, default: bool) -> str:
-    """Why a daemon has to be told of its configuration; empty where it lives and has it in force."""
+    """Return why a daemon has to reload its configuration; empty if it is running and has it in force."""
     if wrong := engines.in_force(name, engine, default):
         return wrong
     return "" if engine["active"] == "active" else f"{name}.service is {engine['active'] or 'not there'}"
 
 
 def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, restart: bool = False) -> Told:
-    """Have the runtime in force in the daemon. docker takes runtimes and the default one by reload, which leaves its containers alone;
-    containers of containerd and cri-o go on through a restart.
+    """Put the runtime in force in the daemon. docker takes runtimes and the default one by reload, which leaves its containers alone;
+    containers of containerd and cri-o continue through a restart.
     https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior
 
     `may_stop`: containers may be stopped, since the operator gave a drain command. `restart`: docker may be restarted by now.
@@ -175,7 +176,7 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 
 
 def would_stop(engine: engines.Engine) -> str:
-    """How many containers a restart of docker would stop, in its own word; `its` where it does not say, empty for none."""
+    """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it, empty for none."""
     try:
         said = reading.json(engine.get("live") or "{}")
     except reading.Unreadable:
@@ -187,7 +188,7 @@ def would_stop(engine: engines.Engine) -> str:
 
 
 def _settled(host: Daemons, name: str, default: bool) -> engines.Engine:
-    """The engine when its daemon has the runtime, or when there was time enough for it."""
+    """Return the engine once its daemon has the runtime, or once the time for that is over."""
     for number in range(TRIES):
         time.sleep(PAUSE if number else 0)
         engine = engine_output.parse(host.read())[name]

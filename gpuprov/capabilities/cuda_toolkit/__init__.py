@@ -45,7 +45,7 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 
 def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
-    """Toolkits that compile no more for the host's GPU."""
+    """Yield toolkits that no longer compile for the host's GPU."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None:
         return
@@ -58,7 +58,7 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
-    """Toolkits that there are not, and those that the driver of the spec does not run, or not with certainty."""
+    """Yield toolkits that do not exist, and those that the driver of the spec does not run, or not with certainty."""
     driver, majors = asked_driver(host), {family.family for family in cuda.families()}
     known = [one for one in cuda.floors() if one.count(".") == 1 and toolchain.major(one) in majors]
     for place, version in enumerate(block.versions):
@@ -87,7 +87,7 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
+    """Return the installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
     found = {name: package.version for name, package in facts.get(PACKAGES).items()}
     for part in catalogue.toolkits_file().parts:
         stem = part.package.removesuffix("{minor}")

@@ -1,4 +1,4 @@
-"""Which packages of the CUDA toolkit, cuDNN and NCCL a host should have, decided by what it has and what it is offered."""
+"""Decision which packages of the CUDA toolkit, cuDNN and NCCL a host should have, by what is installed and offered."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from gpuprov.probe.driver.cuda_toolkit import Requires
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: what leaves; neither, if there
-    is a `problem`, to which `hint` is the way out."""
+    """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: packages to remove; both empty
+    if there is a `problem`, whose fix is `hint`."""
 
     releases: dict[str, str]
     default: str
@@ -38,7 +38,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class There(NamedTuple):
-    """What is decided by: versions that the repositories offer, newest first, and those that are installed, by package name."""
+    """The basis of the decision: versions that the repositories offer, newest first, and installed ones, by package name."""
 
     family: str
     offered: Mapping[str, list[str]]
@@ -53,8 +53,8 @@ class _Missing(Exception):
 
 
 def decide(block: CudaToolkit, there: There) -> Decision:
-    """What is installed and satisfies is kept, so that a second run never upgrades. Without versions: those that are installed, else
-    the newest that the driver runs."""
+    """Decide; installed packages that satisfy the spec are kept, so that a second run never upgrades. Without versions: the installed
+    toolkits, else the newest that the driver runs."""
     releases: dict[str, str] = {}
     packages: dict[str, str] = {}
     remove: list[str] = []
@@ -79,11 +79,10 @@ def decide(block: CudaToolkit, there: There) -> Decision:
 
 
 def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
-    """Every package of the chosen releases, each in the version that its release was made with: a metapackage depends on its
+    """Return every package of the chosen releases, each in the version that its release was made with: a metapackage depends on its
     components by `>=`, and the bound is that version.
 
-    Where the repositories have the bound's version no more, an installed one that is newer stays, else the oldest that is newer is
-    taken.
+    If the repositories no longer have the bound's version, a newer installed one stays, else the oldest newer one is taken.
     """
     found = dict(chosen)
     waiting = list(chosen)
@@ -97,7 +96,7 @@ def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping
 
 
 def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
-    """MiB that the packages which are not there yet need: `installed` under /usr, `archive` in the package manager's cache."""
+    """Return the MiB that missing packages need: `installed` under /usr, `archive` in the package manager's cache."""
     missing = decision.packages.keys() - there.installed.keys()
     needs: list[PartFact | Library] = [catalogue.part(part)] * sum(bool(toolkit_of(name)) for name in missing)
     for entry in catalogue.toolkits_file().libraries:
@@ -110,8 +109,8 @@ def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
 
 
 def _versions(pattern: str, there: There) -> list[str]:
-    """The toolkits that are installed, else the newest of those offered that the catalogue knows and the driver runs, or any if the
-    driver is not known."""
+    """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or any if the
+    driver is unknown."""
     stem, floors = pattern.removesuffix("{minor}"), cuda.floors()
 
     def minors(names: Iterable[str]) -> list[str]:
@@ -137,7 +136,7 @@ def _release(name: str, version: str, pattern: str, there: There) -> str:
 
 
 def _library(library: str, version: str, cuda_major: str, part: str, there: There) -> tuple[dict[str, str], list[str]]:
-    """The packages of a library for a CUDA major, in one version, and those of another major that leave for them."""
+    """Return the packages of a library for a CUDA major, in one version, and those of another major that are removed for them."""
     entry = _entry(library, version, there.family)
 
     # Where the toolkit has no compiler, no packages to build programs.
@@ -176,7 +175,8 @@ def _entry(library: str, version: str, family: str) -> Library:
 
 
 def _choose(names: list[str], wanted: str, cuda_major: str, there: There) -> str:
-    """One version for all names, the installed one where it will do; for a library, built for the CUDA major. Empty: there is none."""
+    """Return one version for all names, the installed one if it satisfies the spec; for a library, built for the CUDA major. Empty if
+    there is none."""
 
     def fits(version: str) -> bool:
         return satisfies(version, wanted) and (not cuda_major or major(built_for(version)) == cuda_major)

@@ -1,4 +1,4 @@
-"""What the role brings about: packages of exact releases, the default toolkit, the file for login shells."""
+"""Desired state of the role: packages of exact releases, the default toolkit, the file for login shells."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ OF_A_DRIVER = {
     "hint": "look on the host for what depends on it among the toolkit's packages (apt-cache rdepends, dnf repoquery --whatrequires); "
     "a site's own metapackage is removed, or rebuilt without it",
 }
-"""Why no transaction of the toolkits may touch a driver's packages."""
+"""The reason why no transaction of the toolkits may touch a driver's packages."""
 
 
 def to_install(decision: Decision, facts: Facts) -> list[str]:
-    """`name=version` of every package of the releases, and of cuDNN and NCCL, that is not there in its version. Raises ProbeFailed
-    where the components of a release cannot be read: without their versions, the newest would come."""
+    """Return `name=version` of every package of the releases, and of cuDNN and NCCL, that is not installed in its version. Raises
+    ProbeFailed if the components of a release cannot be read: without their versions, the newest would be installed."""
     have, requires = installed(facts), facts.get(REQUIRES)
     for name, version in decision.packages.items():
         if toolchain.toolkit_of(name) and have.get(name) != version and name not in requires:
@@ -43,7 +43,7 @@ def to_install(decision: Decision, facts: Facts) -> list[str]:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """What cannot be resolved before a package source is added, as the judge's moment `sources` takes it."""
+    """Return what cannot be resolved before a package source is added, as the preflight's moment `sources` takes it."""
     url = coming(ctx, decision)
     asked = ", ".join(ctx.fragment.versions) or "that the driver runs"
     told = f"CUDA toolkit {asked} is resolved when apply has added {url}"
@@ -51,7 +51,8 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
-    """What leads /usr/local/cuda to a toolkit, set by hand, so that no newer one takes it; the linker finds its libraries first.
+    """Return the commands that point /usr/local/cuda to a toolkit, set by hand, so that no newer toolkit takes it over; and that let
+    the linker find its libraries first.
 
     NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that they have.
     """
@@ -64,7 +65,7 @@ def default_commands(version: str, state: Toolkits) -> list[list[str]]:
 
 
 def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolkits) -> str:
-    """What the compiler of a toolkit that is installed says in the place of its release; empty if all say theirs."""
+    """Return what the compiler of an installed toolkit reports instead of its release; empty if all report theirs."""
     known = catalogue.part(part)
     for version, package in decision.releases.items() if known.nvcc else ():
         kit = state.toolkits.get(version, Toolkit())
@@ -77,13 +78,13 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The file for login shells, or none."""
+    """Yield the file for login shells, or its removal."""
     yield File(catalogue.PROFILE, PROFILE) if ctx.fragment.path else Absent(catalogue.PROFILE)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then `hold` and `release`,
-    `commands` for the default, what its resources are. `broken`: why a compiler is none."""
+    """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then
+    `hold` and `release`, `commands` for the default, and the values of its resources. `broken`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts
     decision = decide(block, there(ctx.host, facts))
     state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))

@@ -1,4 +1,4 @@
-"""What follows from the `cuda_toolkit` block on a given host."""
+"""Values that follow from the `cuda_toolkit` block on a given host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVE
 
 
 def kind(facts: Facts) -> family.Family:
-    """The host's family. Raises ProbeFailed on a host of neither."""
+    """Return the host's family. Raises ProbeFailed on a host of neither."""
     release = facts.get(system.OS_RELEASE)
     found = family.family(release)
     if found is None:
@@ -29,12 +29,12 @@ def kind(facts: Facts) -> family.Family:
 
 
 def installed(facts: Facts) -> dict[str, str]:
-    """Package versions by name."""
+    """Return package versions by name."""
     return {name: package.version for name, package in facts.get(cuda_toolkit.PACKAGES).items()}
 
 
 def driver_of(host: HostSpec, facts: Facts) -> str:
-    """The driver that the toolkits will run on: the installed (or loaded) one if it is as the spec wants it, else the spec's."""
+    """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the spec's."""
     found = version_now(facts)
     named, least = asked_version(host), asked_driver(host)
     kept = (not named or toolchain.satisfies(found, named)) and toolchain.order(found) >= toolchain.order(least)
@@ -42,14 +42,14 @@ def driver_of(host: HostSpec, facts: Facts) -> str:
 
 
 def asked_driver(host: HostSpec) -> str:
-    """The least driver that the spec leads to: what it names, or the oldest of that which runs the CUDA of `nvidia_driver.cuda`."""
+    """Return the lowest driver that the spec leads to: the named one, or the oldest that runs the CUDA of `nvidia_driver.cuda`."""
     named = asked_version(host)
     floor = cuda.floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
     return floor if floor and (not named or named == toolchain.major(floor)) else named
 
 
 def way_to(host: HostSpec, version: str, floor: str) -> str:
-    """What to write into the spec for a driver that runs this toolkit."""
+    """Return the spec's text for a driver that runs this toolkit."""
     asked = f'cuda: "{toolchain.minor(version)}"'
     if not asked_version(host):
         return f"nvidia_driver: {{{asked}}}"
@@ -57,17 +57,18 @@ def way_to(host: HostSpec, version: str, floor: str) -> str:
 
 
 def there(host: HostSpec, facts: Facts) -> There:
-    """What is decided by before anything is changed: with what the repositories offer, and the driver that is to run it."""
+    """Return the basis of the decision before anything is changed: what the repositories offer, and the driver that is to run the
+    toolkits."""
     return There(kind(facts), facts.get(cuda_toolkit.INDEX), installed(facts), driver_of(host, facts))
 
 
 def decide(block: CudaToolkit, facts: Facts) -> Decision:
-    """What this host should have, told without an index: only what is installed can be the answer."""
+    """Return the decision without an index, in which only installed packages can be chosen."""
     return decision.decide(block, There(kind(facts), {}, installed(facts)))
 
 
 def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
-    """The installed packages that the block is about: of its toolkits, of cuDNN and of NCCL where they are asked for."""
+    """Return the installed packages of the block: of its toolkits, and of cuDNN and NCCL if they are requested."""
     found = facts.get(cuda_toolkit.PACKAGES)
     minors = wanted_minors(block, facts)
     libraries = [
@@ -80,11 +81,11 @@ def mine(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
 
 
 def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:
-    """The toolkits (`12.4`) that are asked for; without versions, those that are installed."""
+    """Return the requested toolkits (`12.4`); without versions, the installed ones."""
     named = [toolchain.minor(version) for version in block.versions]
     return named or list(decide(block, facts).releases)
 
 
 def default(block: CudaToolkit, facts: Facts) -> str:
-    """The toolkit that /usr/local/cuda should lead to; empty where there is none."""
+    """Return the toolkit that /usr/local/cuda should lead to; empty if there is none."""
     return block.default or max(wanted_minors(block, facts), key=toolchain.order, default="")

@@ -1,4 +1,4 @@
-"""Are the toolkits as wanted: packages, compilers, the default, libraries, holds."""
+"""Checks of the toolkits as they are now: packages, compilers, the default, libraries, holds."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
 PROFILE_TEXT = f'export PATH="{catalogue.LINK}/bin'
-"""How the line of the profile begins, whatever stands around it."""
+"""The start of the profile's line, whatever surrounds it."""
 
 
 @check("cuda_toolkit.packages", *BASE, fields=("versions", "parts"))
 def packages(ctx: Ctx) -> Outcome:
-    """Each toolkit's package is installed in the release that is asked for, and every package of it is whole."""
+    """Each toolkit's package is installed in the release that the spec asks for, and every package of it is complete."""
     block = ctx.fragment
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     decision = decide(block, ctx.facts)
@@ -60,7 +60,7 @@ def packages(ctx: Ctx) -> Outcome:
     evidence="for d in /usr/local/cuda-*; do $d/bin/nvcc --version; ls $d/targets/*/lib/libcudart.so.*; done",
 )
 def compilers(ctx: Ctx) -> Outcome:
-    """Each toolkit's nvcc says its release and the build of its package and of that release; its libcudart.so is its package's."""
+    """Each toolkit's nvcc reports its release and the build of its package and of that release; its libcudart.so is its package's."""
     found, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
     told = []
     for version in wanted_minors(ctx.fragment, ctx.facts):
@@ -80,7 +80,7 @@ def compilers(ctx: Ctx) -> Outcome:
 
 
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
-    """What nvcc of a toolkit should say, and what it says; None where it is so."""
+    """Return what a toolkit's nvcc should report, and what it reports; None if they agree."""
     package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.dashed(version)}")
     built = toolchain.upstream(package.version) if package else ""
     exact = next((v for v in ctx.fragment.versions if toolchain.minor(v) == version and v != version), "")
@@ -100,7 +100,7 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
     evidence="readlink -f /usr/local/cuda; update-alternatives --display cuda",
 )
 def the_default(ctx: Ctx) -> Outcome:
-    """/usr/local/cuda leads to the default toolkit, and is set by hand: a newer toolkit's package does not take it."""
+    """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take it over."""
     state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
     wanted = f"{catalogue.LINK}-{version}"
     if not version:
@@ -121,7 +121,7 @@ def the_default(ctx: Ctx) -> Outcome:
 
 @check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
 def path(ctx: Ctx) -> Outcome:
-    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as asked."""
+    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as the spec says."""
     there = ctx.facts.get(TOOLKITS).profile
     right = PROFILE_TEXT in there if ctx.fragment.path else not there
     if right:
@@ -138,7 +138,7 @@ def path(ctx: Ctx) -> Outcome:
     evidence="ldconfig -p | grep -E 'libcudart|libcudnn|libnccl'",
 )
 def libraries(ctx: Ctx) -> Outcome:
-    """The linker finds the libcudart of each toolkit, and cuDNN and NCCL of the packages' versions, which are those asked for."""
+    """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the spec."""
     block, found = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
     told = sorted({toolchain.runtime(version) for version in wanted_minors(block, ctx.facts)})
     missing = [name for name in told if name not in found]
@@ -173,7 +173,7 @@ def libraries(ctx: Ctx) -> Outcome:
 
 
 def told_by(header: str, wanted: str) -> bool:
-    """Whether cuDNN's header is of the wanted version, as far as both go."""
+    """Return whether cuDNN's header is of the wanted version, as far as both go."""
     return bool(header) and toolchain.satisfies(header, ".".join(wanted.split(".")[:3]))
 
 
@@ -185,13 +185,14 @@ def told_by(header: str, wanted: str) -> bool:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of the toolkits, of cuDNN and NCCL is held (or none, if so asked): no upgrade moves one of them alone."""
+    """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves one of them
+    alone."""
     return answers.held(ctx.facts, mine(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
 
 
 @check("cuda_toolkit.others", *BASE, fields=("only",))
 def others(ctx: Ctx) -> Outcome:
-    """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits are nobody's business."""
+    """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits do not matter."""
     known, wanted = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
     beside = sorted(name for name in known if (kit := toolchain.toolkit_of(name)) and kit not in wanted)
     if not ctx.fragment.only:
@@ -208,7 +209,7 @@ def others(ctx: Ctx) -> Outcome:
 
 @check("cuda_toolkit.runs", *BASE, fields=("versions",), evidence="cat /proc/driver/nvidia/version")
 def runs(ctx: Ctx) -> Outcome:
-    """The driver that is on the host runs every toolkit."""
+    """The host's driver runs every toolkit."""
     found = driver_of(HostSpec(name=ctx.host.name), ctx.facts)
     if not found:
         return skip("no driver is installed: programs can be built here, not run")

@@ -1,4 +1,4 @@
-"""Can the toolkits be put there, without a driver coming along, and does the driver run them: decided before anything is changed."""
+"""Checks that the toolkits can be installed without a driver, and that the driver runs them, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESOLVING = (*BASE, INDEX, *package_sources.COMING)
 
 
 def coming(ctx: Ctx, decision: Decision) -> str:
-    """The URL of the package source that nvidia_driver adds, where all that is missing may be in there; empty otherwise."""
+    """Return the URL of the package source that nvidia_driver adds, if it may contain everything that is missing; empty otherwise."""
     if not decision.problem or ctx.facts.get(INDEX):
         return ""
     return package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)
@@ -34,7 +34,7 @@ def coming(ctx: Ctx, decision: Decision) -> str:
     "zypper --no-refresh search -s 'cuda-toolkit-*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have every toolkit, cuDNN and NCCL as they are asked for."""
+    """The host's repositories have every toolkit, cuDNN and NCCL that the spec asks for."""
     block, have = ctx.fragment, installed(ctx.facts)
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     if kind(ctx.facts) == "suse":
@@ -77,7 +77,7 @@ def driver(ctx: Ctx) -> Outcome:
 
 
 def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
-    """Whether a driver runs all these toolkits."""
+    """Return the outcome of whether a driver runs all these toolkits."""
     for release in releases:
         support = cuda.supports(driver, release)
         if support.runs is False:
@@ -127,7 +127,7 @@ def metapackages(ctx: Ctx) -> Outcome:
     evidence="ls -ld /usr/local/cuda /etc/alternatives/cuda",
 )
 def place(ctx: Ctx) -> Outcome:
-    """/usr/local/cuda is free, or a link of the alternatives: nothing that was put there by hand is in the way."""
+    """/usr/local/cuda is free, or a link of the alternatives: no file or link made by hand is in the way."""
     state = ctx.facts.get(TOOLKITS)
     if state.by == "directory":
         hint = f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with ls /usr/local"
@@ -149,7 +149,7 @@ def place(ctx: Ctx) -> Outcome:
     evidence="df -h /usr/local /var",
 )
 def space(ctx: Ctx) -> Outcome:
-    """There is room for what is not there yet: unpacked under /usr, and as packages under /var."""
+    """There is room for packages that are not yet installed: unpacked under /usr, and as packages under /var."""
     known = there(ctx.host, ctx.facts)
     needs = space_needed(decide(ctx.fragment, known), ctx.fragment.parts, known)
     free = ctx.facts.get(TOOLKITS).space

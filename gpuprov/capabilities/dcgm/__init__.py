@@ -1,4 +1,4 @@
-"""`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine alive, its exporter if asked for."""
+"""`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine running, its exporter if requested."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PORTS = range(1, 65536)
 
 
 def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
-    """What cannot be, whatever the host."""
+    """Yield every problem that the block has on any host."""
     path, found, hint = preflight.misfit(block.version, block.cuda, asked_branch(host))
     if found:
         yield Problem(path=path, message=f"{'.'.join(path)}: {found}", hint=hint)
@@ -50,7 +50,7 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """DCGM whose host engine is enabled: its version, parts, address and exporter."""
+    """Return DCGM whose host engine is enabled: its version, parts, address and exporter."""
     units, found, there = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
     if units[catalogue.UNIT].file != "enabled" or not there:
         return None

@@ -1,4 +1,4 @@
-"""Which packages of DCGM a host gets, in one version, and what of it must go: decided once, for preflight and for the role."""
+"""Decision which packages of DCGM a host gets, in one version, and which are removed, made once for preflight and for the role."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REPOSITORY = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name, and what of DCGM must go. `problem`: why there is none.
+    """The set for a host: package versions by name, and the packages of DCGM to remove. `problem`: why there is none.
 
-    `later`: what of this spec must be there first, so that the problem is none yet; `source`: the package source that is meant by it.
+    `later`: what of this spec must be installed first, so that the problem is none yet; `source`: the package source in question.
     """
 
     line: catalogue.Line = "4"
@@ -39,10 +39,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decided(ctx: Context[Dcgm]) -> Decision:
-    """The set by the driver that the spec asks for, else by the one that is there.
+    """Decide by the driver that the spec asks for, else by the installed one.
 
     A driver that the spec does not name, and the package source that comes with it, are known only when the role nvidia_driver has
-    decided in act 1: then the role asks the judge again, with that version.
+    decided in act 1: then the role runs the preflight again, with that version.
     """
     branch, driver = branch_wanted(ctx.host, ctx.facts), ctx.host.capabilities.get("nvidia_driver")
     decision = decide(ctx.fragment, branch, ctx.facts)
@@ -56,7 +56,7 @@ def decided(ctx: Context[Dcgm]) -> Decision:
 
 
 def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
-    """One version for all of DCGM's packages on this host, from its own package index."""
+    """Decide on one version for all of DCGM's packages on this host, from its own package index."""
     there, index = installed(facts), facts.get(dcgm.INDEX)
     cuda = builds(fragment, branch, facts)
     line = catalogue.line(fragment.version, there, cuda)
@@ -80,7 +80,8 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
 
 
 def _with_exporter(decision: Decision, facts: Facts) -> Decision:
-    """The set with the exporter that was released for it or an older one: the installed one if it fits, else the newest that does."""
+    """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the newest that
+    does."""
     there = installed(facts).get(catalogue.EXPORTER, "")
     offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
     fitting = (one for one in [there, *offered] if one and catalogue.exporter_fits(one, decision.version))

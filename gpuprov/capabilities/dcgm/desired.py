@@ -1,4 +1,4 @@
-"""What the role brings about: DCGM's packages, the settings of its units, and its daemons alive with them."""
+"""Desired state of the role: DCGM's packages, the settings of its units, and its daemons running with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ctx = Context[Dcgm]
 
 
 def settings(block: Dcgm) -> dict[str, str]:
-    """gpuprov's settings of the units, by path: where the host engine listens, and how the exporter is run."""
+    """Return gpuprov's settings of the units, by path: where the host engine listens, and how the exporter is run."""
     files: dict[str, str] = {}
     if block.listen != catalogue.LISTEN:
         start = f"{catalogue.COMMAND} {catalogue.arguments(block.listen)}"
@@ -49,7 +49,7 @@ RestartSec=5
 
 
 def resources(ctx: Ctx, found: dcgm.Dcgm) -> Iterator[Resource]:
-    """The units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with it, is off."""
+    """Yield the units, the host engine first, and their settings. The deprecated unit of line 3, which conflicts with it, is off."""
     files = settings(ctx.fragment)
     yield from (File(path, text) for path, text in files.items())
     if ENGINE not in files:
@@ -65,12 +65,13 @@ def resources(ctx: Ctx, found: dcgm.Dcgm) -> Iterator[Resource]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The resources, and which units are older than their programs: of a role, gpuprov_unit finds that once the packages are there."""
+    """Yield the resources, and which units are older than their programs: in a role, gpuprov_unit finds that once the packages are
+    installed."""
     return resources(ctx, ctx.facts.get(dcgm.DCGM))
 
 
 def daemons(ctx: Ctx, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """These units as the module gpuprov_unit takes them."""
+    """Yield these units as the module gpuprov_unit takes them."""
     ask = ["dcgmi", "discovery", "--host", catalogue.reached_at(ctx.fragment.listen), "-l"]
     files = {
         catalogue.UNIT: [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
@@ -86,7 +87,7 @@ def _folder(path: str) -> str:
 
 
 def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """The transaction, and all of DCGM that is held or released after it."""
+    """Return the transaction, and all packages of DCGM that are held or released after it."""
     there = installed(ctx.facts)
     moves = any(there.get(name) != version for name, version in decision.packages.items())
     every = [name for name in dict.fromkeys([*decision.packages, *mine(ctx.facts)]) if name not in decision.replaced]
@@ -101,14 +102,14 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """What cannot be resolved before nvidia_driver has decided, or has added a package source, as the judge takes it."""
+    """Return what cannot be resolved before nvidia_driver has decided, or has added a package source, as the preflight takes it."""
     told = f"DCGM {ctx.fragment.version} is {decision.later}"
     return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`, `remove`, `hold`, `release`: packages. What its resources are. `daemons`: the units that run, in this order. `later`:
-    what the packages wait for; none are named until then."""
+    """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources. `daemons`: the units
+    that run, in this order. `later`: what the packages wait for; none are named until then."""
     decision, values = decided(ctx), role_values(resources(ctx, dcgm.Dcgm()), "files", "absent", "on", "off")
     return {
         "later": waiting(ctx, decision),

@@ -22,10 +22,10 @@ ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
 
 
 class Dcgm(Fragment, frozen=True):
-    """Data Center GPU Manager: one version of all its packages, held, its host engine alive and answering.
+    """Data Center GPU Manager: one version of all its packages, held, its host engine running and responding.
 
-    Packages of the other release line are removed in the same transaction. The host engine is restarted only if its program or
-    its unit's settings changed.
+    Packages of the other release line are removed in the same transaction. The host engine is restarted only if its program or its
+    unit's settings changed.
     """
 
     version: Annotated[
@@ -82,23 +82,23 @@ BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
 
 
 def builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:
-    """The CUDA builds for this host with a driver of this branch."""
+    """Return the CUDA builds for this host with a driver of this branch."""
     ids = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     return catalogue.builds(fragment.cuda, branch, ids)
 
 
 def parts(fragment: Dcgm) -> dict[str, bool]:
-    """Which optional parts are wanted."""
+    """Return the optional parts, and whether each is wanted."""
     return {"proprietary": fragment.proprietary, "multinode": fragment.multinode}
 
 
 def installed(facts: Facts) -> dict[str, str]:
-    """Versions of DCGM's installed packages."""
+    """Return versions of DCGM's installed packages."""
     return {name: package.version for name, package in facts.get(dcgm.PACKAGES).items()}
 
 
 def needed(fragment: Dcgm, facts: Facts) -> list[str]:
-    """The packages that the host needs with the driver that it has now; where no driver tells, with the CUDA builds that are there."""
+    """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA builds."""
     there = installed(facts)
     cuda = builds(fragment, branch_now(facts), facts)
     line = catalogue.line(fragment.version, there, cuda)
@@ -107,13 +107,13 @@ def needed(fragment: Dcgm, facts: Facts) -> list[str]:
 
 
 def mine(facts: Facts) -> dict[str, Package]:
-    """Every installed package of DCGM's but the exporter, which has a version of its own."""
+    """Return every installed package of DCGM's except the exporter, which has a version of its own."""
     found = facts.get(dcgm.PACKAGES)
     return {name: one for name, one in found.items() if any(re.fullmatch(p, name) for p in catalogue.PATTERNS.values())}
 
 
 def listens(command: str) -> str:
-    """The address that a command line of nv-hostengine makes it listen on, in the form of the field `listen`."""
+    """Return the address that a command line of nv-hostengine makes it listen on, in the form of the field `listen`."""
     host, port = catalogue.LISTEN.split(":")
     words = re.sub(r"(--[a-z-]+)=", r"\1 ", command).split()
     for option, value in pairwise(words):

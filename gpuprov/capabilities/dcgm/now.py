@@ -1,4 +1,5 @@
-"""Is DCGM as wanted: one version, held, its host engine alive, of the installed version and answering, its exporter too."""
+"""Checks of DCGM as it is now: one version, held, its host engine running, of the installed version and responding, its exporter
+too."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
     evidence=f"{PACKAGES}; nv-hostengine --version",
 )
 def version(ctx: Ctx) -> Outcome:
-    """All packages that the host needs are there in one version, the one asked for, and the program is of it."""
+    """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the program has
+    it."""
     names, found = needed(ctx.fragment, ctx.facts), mine(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
     missing = [name for name in names if name not in found]
@@ -77,7 +79,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if so asked."""
+    """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec asks for that."""
     found = mine(ctx.facts)
     if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
         found[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
@@ -107,7 +109,8 @@ def alive(ctx: Ctx) -> Outcome:
     evidence="dcgmi discovery -l; lspci -d 10de:",
 )
 def gpus(ctx: Ctx) -> Outcome:
-    """The host engine manages every GPU on the bus; one that was started before the driver, or with another's libraries, sees none."""
+    """The host engine manages every GPU on the bus; an engine that was started before the driver, or with another's libraries, sees
+    none."""
     on_bus, found = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
     container = ctx.facts.get(system.CONTAINER)
     if not on_bus:
@@ -153,7 +156,7 @@ def switches(ctx: Ctx) -> Outcome:
 
 @check("dcgm.listens", dcgm.DCGM, fields=("listen",), evidence=f"systemctl cat {UNIT}; ss -ltnp")
 def listening(ctx: Ctx) -> Outcome:
-    """The host engine listens where the spec says, and its unit makes it do so again at the next start."""
+    """The host engine listens on the address of the spec, and its unit makes it do so again at the next start."""
     wanted, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
     if not engine.start:
         return fail(f"{UNIT} on {wanted}", f"no {UNIT}", "gpuprov apply")
@@ -173,7 +176,7 @@ def listening(ctx: Ctx) -> Outcome:
     evidence=f"systemctl status {EXPORTER_UNIT}; curl -s localhost:{catalogue.EXPORTER_PORT}/metrics",
 )
 def exporter(ctx: Ctx) -> Outcome:
-    """The exporter is one for this DCGM, its file of counters is there, and it answers on its port with metrics."""
+    """The exporter fits this DCGM, its file of counters exists, and it answers on its port with metrics."""
     found = ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
         return not_asked("no exporter in the spec; one that is there is left alone")

@@ -1,4 +1,5 @@
-"""Can DCGM be put there: a driver that it works with, and one version of all its packages. Decided before anything is changed."""
+"""Checks that DCGM can be installed: a driver that it works with, and one version of all its packages, made before anything is
+changed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ Ctx = Context[Dcgm]
 
 
 def clashes(block: Dcgm) -> Iterator[tuple[str, str, str]]:
-    """What of the block does not go together: the field, the reason, the way out."""
+    """Yield conflicts within the block: the field, the reason, the fix."""
     if block.version.partition(".")[0] == "3":
         for field, said in (("exporter", block.exporter), ("multinode", block.multinode)):
             if said:
@@ -27,8 +28,8 @@ def clashes(block: Dcgm) -> Iterator[tuple[str, str, str]]:
 
 
 def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, str]:
-    """Why a DCGM of this version and build cannot work with a driver of this branch: the field that is wrong, the reason, the way
-    out; the last two are empty if it can."""
+    """Return why a DCGM of this version and build cannot work with a driver of this branch: the field that is wrong, the reason, the
+    fix; the last two are empty if it can."""
     if branch and branch < catalogue.MIN_BRANCH:
         told = f"DCGM does not work with driver branch {branch}"
         return (
@@ -50,7 +51,8 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
 
 @check("dcgm.together", moment="preflight", evidence="gpuprov check")
 def together(ctx: Ctx) -> Outcome:
-    """What the block says goes together. `gpuprov check` says so of an inventory; a play's variables may have been changed since."""
+    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
+    since."""
     for field, found, hint in clashes(ctx.fragment):
         return fail(f"another dcgm.{field}", found, hint)
     return ok("DCGM's settings go together")
@@ -58,7 +60,7 @@ def together(ctx: Ctx) -> Outcome:
 
 @check("dcgm.driver", *DRIVER_PROBES, moment="preflight", evidence="nvidia-smi; cat /proc/driver/nvidia/version")
 def driver(ctx: Ctx) -> Outcome:
-    """The driver, as it is or as the spec wants it, is one that this DCGM works with."""
+    """This DCGM works with the driver, as installed or as the spec wants it."""
     branch = branch_wanted(ctx.host, ctx.facts)
     _, found, hint = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
     if found:
@@ -77,7 +79,7 @@ def driver(ctx: Ctx) -> Outcome:
     "zypper --no-refresh search -s 'datacenter-gpu-manager*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have all of DCGM's packages in one version, the one asked for, and an exporter for it."""
+    """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for it."""
     decision, there = decided(ctx), installed(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
     if decision.source:
@@ -98,7 +100,7 @@ def resolvable(ctx: Ctx) -> Outcome:
 
 @check("dcgm.counters", dcgm.COUNTERS, fields=("exporter_counters",), moment="preflight")
 def counters(ctx: Ctx) -> Outcome:
-    """The file of counters that the exporter is told to read is on the host; its package brings the default one."""
+    """The exporter's configured file of counters is on the host; its package brings the default one."""
     path = ctx.fragment.exporter_counters
     if not ctx.fragment.exporter or path == catalogue.COUNTERS:
         return not_asked("no exporter with counters of the site's own in the spec")

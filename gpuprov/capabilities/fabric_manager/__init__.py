@@ -1,4 +1,4 @@
-"""`fabric_manager`: the daemon that configures NVSwitches: the driver's version, held with it, enabled and alive."""
+"""`fabric_manager`: the daemon that configures NVSwitches: the driver's version, held with it, enabled and running."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 
 def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
-    """Why Fabric Manager cannot be on hosts with this GPU."""
+    """Yield why Fabric Manager cannot be on hosts with this GPU."""
     needed = gpu.fabric_manager
     if why := catalogue.why_not(gpu):
         severity = "warning" if needed.confidence == "unconfirmed" else "error"
@@ -55,7 +55,7 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
 
 
 def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
-    """A driver that knows no parameter for channel 0."""
+    """Yield a problem for a driver without a parameter for channel 0."""
     version = driver_wanted(host)
     if tray.of_tray(block) and block.imex.channel0 and is_whole(version[:1]):
         branch, since = drivers.branch_of(version), catalogue.IMEX_PARAMETER_SINCE
@@ -66,7 +66,7 @@ def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 
 def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]:
-    """Keys that fabricmanager.cfg does not know, values that they cannot have, and settings without effect."""
+    """Yield unknown keys of fabricmanager.cfg, invalid values, and settings without effect."""
     known = catalogue.settings()
     ours = [key for key, entry in known.items() if entry.kind != "unit" and key != "FABRIC_MODE"]
     for key, value in block.settings.items():
@@ -98,8 +98,8 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
 
 
 def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
-    """ib_umad at boot where the NVSwitches are reached through it; the spec must name the GPU for that to be known. On compute trays
-    the driver's parameter for IMEX channel 0, under every name that its module has on some distribution."""
+    """Return ib_umad at boot if the NVSwitches are reached through it; the spec must name the GPU for that to be known. On compute
+    trays return the driver's parameter for IMEX channel 0, under every name that its module has on some distribution."""
     if tray.of_tray(block):
         options: dict[str, dict[str, Scalar]] = {name: {catalogue.IMEX_PARAMETER: 1} for name in MODULE_NAMES}
         return Kernel(module_options=options) if block.imex.channel0 else None
@@ -108,7 +108,7 @@ def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The daemon that is enabled: its mode, and the settings that differ from the defaults that are known."""
+    """Return the enabled daemon: its mode, and the settings that differ from the known defaults."""
     state = facts.get(IMEX)
     if state.file == "enabled" and state.nodes:
         return FabricManager(imex=Imex(nodes=state.nodes, channel0=state.parameter == "1"))

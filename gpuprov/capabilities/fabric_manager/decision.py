@@ -1,4 +1,4 @@
-"""Which packages follow the driver on a host, and which its NVSwitches need beside it: decided once, for all who ask."""
+"""Decision which packages follow the driver on a host, and which its NVSwitches need as well, made once for all callers."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ PROBES = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`packages`: exact versions by name of what follows the driver, its own first; none where it comes with the driver's set.
-    `moves`: its own is not there like this yet. `replaced`: what leaves for them. `subnet`: what NVSwitches of generation 4 need and
-    the host lacks. `problem`: why there is nothing to install; `source`: the package source that is still to come, with which there
-    may be."""
+    """`packages`: exact versions by name of the packages that follow the driver, Fabric Manager's or nvidia-imex's first; none if they
+    come with the driver's set. `moves`: that first package is not yet in this version. `replaced`: packages that they replace.
+    `subnet`: packages that NVSwitches of generation 4 need and the host lacks. `problem`: why there is nothing to install; `source`:
+    the package source that is still to come, which may have the packages."""
 
     packages: dict[str, str] = {}
     moves: bool = False
@@ -49,20 +49,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def what(block: FabricManager) -> str:
-    """What it is called in messages."""
+    """Return its name in messages."""
     return "nvidia-imex" if of_tray(block) else "Fabric Manager"
 
 
 def installed(facts: Facts) -> dict[str, str]:
-    """Versions by name: of the driver's packages, and of those that follow it."""
+    """Return versions by name: of the driver's packages, and of those that follow it."""
     found = {**facts.get(PACKAGES), **facts.get(fabric.PACKAGES)}
     return {name: package.version for name, package in found.items()}
 
 
 def decided(ctx: Ctx) -> Decision:
-    """What follows the driver that is there. Where nvidia_driver is to bring another one in this run, because the spec asks for it or
-    because there is no Fabric Manager for this one, all come in its transaction: none of another version ever stands beside a driver.
-    """
+    """Return the packages that follow the installed driver. If nvidia_driver is to bring another driver in this run, because the spec
+    asks for it or because there is no Fabric Manager for this one, all come in its transaction: a different version is never installed
+    beside a driver."""
     part = "imex" if of_tray(ctx.fragment) else "fabric-manager"
     rules(ctx.facts, part)  # raises ProbeFailed where no packages are known
     subnet = lacking_subnet(ctx)
@@ -80,12 +80,12 @@ def decided(ctx: Ctx) -> Decision:
 
 
 def fits(asked: Any, driver: str) -> bool:
-    """Whether the driver that is there is what the block `nvidia_driver` asks for."""
+    """Return whether the installed driver satisfies the block `nvidia_driver`."""
     return bool(driver) and resolve.satisfies(driver, asked.version, cuda.floor(asked.cuda) if asked.cuda else "")
 
 
 def follow(ctx: Ctx, driver: str) -> Decision:
-    """The packages in exactly the version of the driver that is there."""
+    """Return the packages in exactly the version of the installed driver."""
     if not driver:
         problem = f"{ctx.host.name} has no NVIDIA driver, whose version {what(ctx.fragment)} must have"
         return Decision(problem=problem, hint="add nvidia_driver to the spec, or apply it too")
@@ -107,7 +107,8 @@ def follow(ctx: Ctx, driver: str) -> Decision:
 
 
 def lacking_subnet(ctx: Ctx) -> Decision:
-    """What NVSwitches of generation 4 need beside Fabric Manager and the host lacks, with a problem if nobody offers it."""
+    """Return the packages that NVSwitches of generation 4 need besides Fabric Manager and the host lacks, with a problem if they are
+    not offered."""
     found = generation(ctx.facts)
     if found < catalogue.BRIDGED_GENERATION:
         return Decision()

@@ -1,4 +1,4 @@
-"""What the role brings about: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the daemon alive."""
+"""Desired state of the role: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the running daemon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gpuprov.shown import counted
 Ctx = Context[FabricManager]
 Life = Literal["dead", "alive", "old"]
 SLACK = 0.2
-"""Seconds by which a start time, which the kernel tells in ticks, may be off."""
+"""Tolerance in seconds of a start time, which the kernel gives in ticks."""
 RESET = ["nvidia-smi", "-r"]
 # As earlier versions wrote it: another text would have every running daemon restarted.
 NODES_HEADER = "#\n# Ansible managed\n#\n"
@@ -49,8 +49,8 @@ RestartSec=5
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, the file with its settings, and what of it
-    there is. `files`: what a running one has read."""
+    """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, its configuration file, and its current
+    state. `files`: the files that a running daemon has read."""
 
     unit: str
     process: str
@@ -74,14 +74,14 @@ class Daemon(msgspec.Struct, frozen=True):
         )
 
     def life(self) -> Life:
-        """`old`: it lives, and its program or its configuration has changed since it was started."""
+        """Return the daemon's state. `old`: it is running, and its program or its configuration has changed since it was started."""
         if self.seen.process(self.process) is None or not self.active:
             return "dead"
         return "old" if self.outdated else "alive"
 
 
 def daemon(ctx: Ctx) -> Daemon:
-    """The daemon that the block is about."""
+    """Return the daemon that the block configures."""
     if of_tray(ctx.fragment):
         state = ctx.facts.get(IMEX)
         program, config = catalogue.IMEX_PROGRAM, catalogue.IMEX_CONFIG
@@ -94,27 +94,27 @@ def daemon(ctx: Ctx) -> Daemon:
 
 
 def settings(block: FabricManager) -> dict[str, str]:
-    """The lines that the daemon's configuration file should have; its others stay as they are."""
+    """Return the lines that the daemon's configuration file should have; its others stay as they are."""
     if of_tray(block):
         return {} if package_only(block) else dict(catalogue.IMEX_SETTINGS)
     return wanted_settings(block)
 
 
 def files(block: FabricManager) -> dict[str, str]:
-    """By path: the members of the IMEX domain, and the unit that waits for the host's address."""
+    """Return files by path: the members of the IMEX domain, and the unit that waits for the host's address."""
     members = "".join(f"{node}\n" for node in asked(block))
     return {catalogue.IMEX_NODES: NODES_HEADER + members, catalogue.IMEX_DROP_IN: DROP_IN} if members else {}
 
 
 def reboot(ctx: Ctx) -> str:
-    """Return the reason why the parameter for IMEX channel 0 needs a reboot; empty where it needs none."""
+    """Return the reason why the parameter for IMEX channel 0 needs a reboot; empty if it needs none."""
     mine = of_tray(ctx.fragment) and ctx.fragment.imex.channel0 and not ctx.facts.get(system.CONTAINER)
     wrong = mine and ctx.facts.get(IMEX).parameter not in ("", "1")
     return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
 
 
 def needs_reboot(ctx: Ctx, found: Daemon) -> str:
-    """Return the reason why the installed program cannot start before the driver is loaded anew; empty where it can, and without a
+    """Return the reason why the installed program cannot start before the driver is reloaded; empty if it can, and without a
     driver."""
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, found.seen.version
     if not loaded or not program or program == loaded:
@@ -123,7 +123,7 @@ def needs_reboot(ctx: Ctx, found: Daemon) -> str:
 
 
 def note(ctx: Ctx, found: Daemon) -> str:
-    """Describe a daemon that does not run: a process without its unit, GPUs that look healthy regardless, its last error."""
+    """Describe a daemon that is not running: a process without its unit, GPUs that look healthy regardless, its last error."""
     running = found.seen.process(found.process)
     told = [f"process {running.pid} lives on without it"] if running and not found.active else []
     if not running and not of_tray(ctx.fragment):
@@ -133,7 +133,7 @@ def note(ctx: Ctx, found: Daemon) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The daemon's unit, on, or off where Kubernetes starts the daemon; and what it reads."""
+    """Yield the daemon's unit, on, or off if Kubernetes starts the daemon; and the files that it reads."""
     found = daemon(ctx)
     yield from (File(path, text) for path, text in files(ctx.fragment).items())
     if keys := settings(ctx.fragment):
@@ -154,11 +154,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is done with the daemon, as the tasks of the last stage take it.
+    """Return what is done with the daemon, as the tasks of the last stage take it.
 
     GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
-    start, as they may hold partitions of a run before: https://github.com/NVIDIA/gpu-driver-container/pull/909
+    start, as they may hold partitions of an earlier run: https://github.com/NVIDIA/gpu-driver-container/pull/909
     """
     there, loaded = found.seen.version, ctx.facts.get(nvidia.DRIVER).version
     starts, now, boards = bool(values["run"]) and bool(there) and there == loaded, found.life(), generation(ctx.facts)
@@ -187,7 +187,7 @@ def runtime(ctx: Ctx, found: Daemon, values: Mapping[str, Any]) -> dict[str, Any
 
 
 def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
-    """Raises ProbeFailed where the package is there as it should be, and its configuration file is not."""
+    """Raise ProbeFailed if the package is installed as it should be, and its configuration file is missing."""
     mine = package(ctx.facts, "imex" if of_tray(ctx.fragment) else "fabric-manager")
     if mine and decision.packages and not decision.moves and settings(ctx.fragment) and not found.seen.configured:
         command = words(ctx.facts.get(system.OS_RELEASE)).reinstall
@@ -197,8 +197,8 @@ def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
 
 
 def transaction(ctx: Ctx, decision: Decision, running: Life) -> dict[str, Any]:
-    """`install`, `remove`, `hold`, `release`: packages. `stop`: what holds GPUs is stopped for it, since a package's own scripts may
-    stop or restart the daemon, and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
+    """Return `install`, `remove`, `hold`, `release`: packages. `stop`: everything that holds GPUs is stopped for it, since a package's
+    own scripts may stop or restart the daemon, and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
     there = installed(ctx.facts)
     wanted = [f"{name}={version}" for name, version in decision.packages.items()]
     own = wanted[:1] if decision.moves else []
@@ -216,15 +216,15 @@ def transaction(ctx: Ctx, decision: Decision, running: Life) -> dict[str, Any]:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """What cannot be resolved before nvidia_driver has added a package source, as the judge takes it."""
+    """Return what cannot be resolved before nvidia_driver has added a package source, as the preflight takes it."""
     told = f"what {what(ctx.fragment)} needs is resolved when apply has added {decision.source}"
     return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
 
 
 def make(ctx: Ctx) -> Mapping[str, object]:
-    """`of`: what it is called. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it waits for. What its
-    files and lines are. `reboot`: the reason for one. `unit`, `process`, `read` (its files): of the daemon, with which is done what
-    `runtime` says."""
+    """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it
+    waits for. The values of its files and lines. `reboot`: the reason for one. `unit`, `process`, `read` (its files): the daemon's;
+    then the values of `runtime`."""
     decision, found = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)

@@ -58,12 +58,12 @@ class Imex(Fragment, frozen=True):
 
 
 class FabricManager(Fragment, frozen=True):
-    """NVIDIA Fabric Manager of exactly the driver's version, enabled and alive; with NVLSM where the NVSwitches need it.
+    """NVIDIA Fabric Manager of exactly the driver's version, enabled and running; with NVLSM if the NVSwitches need it.
 
-    On compute trays of a rack it is nvidia-imex that is installed, held, enabled and alive, and no Fabric Manager.
+    On compute trays of a rack, nvidia-imex is installed, held, enabled and running instead of Fabric Manager.
 
-    Hosts without NVSwitches are refused, and compute trays without an IMEX domain. A running daemon is replaced or
-    restarted only while no user's process holds a GPU.
+    Hosts without NVSwitches are refused, and compute trays without an IMEX domain. A running daemon is replaced or restarted only
+    while no user's process holds a GPU.
     """
 
     fabric_mode: Annotated[
@@ -101,24 +101,24 @@ DRIVER_PROBES = (system.OS_RELEASE, PACKAGES, nvidia.DRIVER)
 
 
 def generation(facts: Facts) -> int:
-    """The generation of the host's NVSwitches; 0 if it has none."""
+    """Return the generation of the host's NVSwitches; 0 if it has none."""
     functions = [function.identifier for function in facts.get(pci.NVIDIA_FUNCTIONS)]
     return catalogue.generation(functions, bridged=bool(facts.get(fabric.BRIDGES)))
 
 
 def wanted_settings(fragment: FabricManager) -> dict[str, str]:
-    """The lines that fabricmanager.cfg should have."""
+    """Return the lines that fabricmanager.cfg should have."""
     asked = {key: written(value) for key, value in fragment.settings.items()}
     return {"FABRIC_MODE": catalogue.MODES[fragment.fabric_mode]} | asked
 
 
 def written(value: object) -> str:
-    """A setting's value as fabricmanager.cfg has it: 1 and 0 for true and false."""
+    """Return a setting's value as fabricmanager.cfg has it: 1 and 0 for true and false."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
-    """The package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
+    """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
     release = facts.get(system.OS_RELEASE)
     found = catalogue.rules(release.id, release.version, part)
     if not found:
@@ -130,14 +130,15 @@ def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object]
 
 
 def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
-    """The installed Fabric Manager, nvidia-imex, or library for DCGM; the one of the highest version, should there be several."""
+    """Return the installed Fabric Manager, nvidia-imex, or library for DCGM; the highest version if there are several."""
     found = facts.get(fabric.PACKAGES)
     mine = resolve.other_names(rules(facts, part), {name: package.version for name, package in found.items()})
     return max((found[name] for name in mine), key=lambda one: resolve.order(one.version), default=None)
 
 
 def driver_version(facts: Facts) -> str:
-    """The version of the installed driver: of its kernel modules' package, else of the loaded module; empty if there is none."""
+    """Return the version of the installed driver: of its kernel modules' package, else of the loaded module; empty if there is
+    none."""
     release = facts.get(system.OS_RELEASE)
     installed = {name: package.version for name, package in facts.get(PACKAGES).items()}
     mine = installed_driver(release.id, release.version, installed)
@@ -153,7 +154,7 @@ def machine_without_driver(facts: Facts) -> str:
 
 
 def library_part(host: HostSpec, facts: Facts) -> str:
-    """The part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for none."""
+    """Return the part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for none."""
     block = host.capabilities.get(followers.FABRIC_MANAGER)
     if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
         return ""
@@ -162,17 +163,17 @@ def library_part(host: HostSpec, facts: Facts) -> str:
 
 
 def held_packages(facts: Facts, part: str) -> dict[str, Package]:
-    """Fabric Manager, and NVLSM and the library that DCGM needs (`part`), which must not move without it either."""
+    """Return Fabric Manager, NVLSM, and the library that DCGM needs (`part`), none of which may move without the driver."""
     found = facts.get(fabric.PACKAGES)
     mine = [one.name for one in (package(facts), package(facts, part) if part else None) if one]
     return {name: found[name] for name in [*mine, "nvlsm"] if name in found}
 
 
 def hold(host: HostSpec) -> bool:
-    """Whether the driver's set is held; Fabric Manager is part of it."""
+    """Return whether the driver's set is held; Fabric Manager is part of it."""
     return bool(getattr(host.capabilities.get("nvidia_driver"), "hold", True))
 
 
 def driver_wanted(host: HostSpec) -> str:
-    """The driver version that the spec asks for; empty where it asks for none."""
+    """Return the driver version that the spec asks for; empty if it asks for none."""
     return str(getattr(host.capabilities.get("nvidia_driver"), "version", ""))

@@ -1,4 +1,4 @@
-"""nvidia-imex on compute trays of a rack, in place of Fabric Manager: can it be there, is it as wanted, who is in its domain."""
+"""Checks of nvidia-imex on compute trays of a rack, in place of Fabric Manager: hardware, installation, and members of its domain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
 
 
 def trays(facts: Facts) -> list[str]:
-    """The GPUs on the bus that are of compute trays."""
+    """Return the GPUs on the bus that belong to compute trays."""
     found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     return [model.key for model in found if model and model.fabric_manager.imex]
 
@@ -65,7 +65,7 @@ def hardware(ctx: Ctx) -> Outcome:
     evidence="nvidia-imex --version; dpkg -l 'nvidia-imex*'; rpm -qa 'nvidia-imex*'; cat /proc/driver/nvidia/version",
 )
 def version(ctx: Ctx) -> Outcome:
-    """Package and program are of the driver's full version."""
+    """Package and program have the driver's full version."""
     driver, mine = driver_version(ctx.facts), package(ctx.facts, "imex")
     program = ctx.facts.get(IMEX).daemon.version
     expected = f"nvidia-imex {driver}" if driver else "a driver, and nvidia-imex of its version"
@@ -109,7 +109,7 @@ def held(ctx: Ctx) -> Outcome:
     evidence=f"systemctl status {UNIT}; nvidia-imex-ctl -q",
 )
 def alive(ctx: Ctx) -> Outcome:
-    """The daemon calls itself READY."""
+    """The daemon reports READY."""
     state = ctx.facts.get(IMEX)
     if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
         return skip(reason)
@@ -139,7 +139,7 @@ def nodes(ctx: Ctx) -> Outcome:
     "fabric_manager.imex_domain", IMEX, nvidia.DRIVER, system.CONTAINER, fields=("imex",), evidence="nvidia-imex-ctl -N"
 )
 def domain(ctx: Ctx) -> Outcome:
-    """Every member of the domain is READY and connected to every other, as the control program tells it."""
+    """Every member of the domain is READY and connected to every other, as the control program reports."""
     state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
     expected = f"UP, {counted(len(wanted), 'member')} READY and connected"
     if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
@@ -171,7 +171,7 @@ def domain(ctx: Ctx) -> Outcome:
     evidence=f"ls -l {catalogue.IMEX_CHANNEL}; grep Imex /proc/driver/nvidia/params",
 )
 def channel(ctx: Ctx) -> Outcome:
-    """The driver was loaded with the parameter that makes channel 0; kernel.module_options says the same of the next boot."""
+    """The driver was loaded with the parameter that creates channel 0; kernel.module_options checks this for the next boot."""
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
         return not_asked()

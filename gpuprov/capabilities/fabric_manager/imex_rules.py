@@ -1,4 +1,4 @@
-"""An IMEX domain, judged offline: on one host, and across the members of a fleet."""
+"""Rules for an IMEX domain that hold on any host: on one host, and across the members of a fleet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACE: Path = (HERE, "imex", "nodes")
 
 
 def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
-    """Why an IMEX domain cannot be on this host, and what is wrong with its list."""
+    """Yield why an IMEX domain cannot be on this host, and what is wrong with its list."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     members = asked(block)
     if not of_tray(block):
@@ -54,7 +54,8 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Members of one domain that have other lists: nodes with different maps do not talk to each other. `whole` does not matter."""
+    """Yield members of one domain that have different lists: nodes with different maps do not talk to each other. `whole` does not
+    matter."""
     lists: dict[str, tuple[str, tuple[str, ...]]] = {}
     for host in hosts:
         members = asked(host.capabilities.get(HERE))

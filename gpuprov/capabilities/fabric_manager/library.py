@@ -1,7 +1,8 @@
-"""The library by which DCGM reads NVSwitches: is it there, of the driver's version, and where the dynamic linker finds it.
+"""The library by which DCGM reads NVSwitches: installed, in the driver's version, and where the dynamic linker finds it.
 
-It is Fabric Manager's capability that has it, and not DCGM's: it follows the driver's version as Fabric Manager does, in the one
-transaction of the driver's set, and which one it is follows from the board, which is known here. DCGM has a version line of its own.
+It belongs to Fabric Manager's capability rather than DCGM's: it follows the driver's version as Fabric Manager does, in the one
+transaction of the driver's set, and which library it is follows from the board, which is known here. DCGM has a version line of its
+own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Ctx = Context[FabricManager]
     "cat /proc/driver/nvidia/version",
 )
 def query_library(ctx: Ctx) -> Outcome:
-    """The library that DCGM reads this board's NVSwitches by is installed in the driver's version, and the dynamic linker finds that
+    """The library by which DCGM reads this board's NVSwitches is installed in the driver's version, and the dynamic linker finds that
     very file. Without it DCGM works, and shows 0 NvSwitches."""
     part = library_part(ctx.host, ctx.facts)
     if not part:

@@ -1,4 +1,4 @@
-"""What Fabric Manager itself says of its present or last run."""
+"""Messages of Fabric Manager in its current or last run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not
 
 
 def mismatched(daemon: fabric.Daemon) -> str:
-    """What the daemon's last run said of versions, if it refused them."""
+    """Return the daemon's complaint about versions in its last run, if it refused them."""
     match = next((m for line in reversed(daemon.log) if (m := MISMATCH.search(line))), None)
     return f"its log: it is of version {match[1]}, and refuses driver {match[2]}" if match else ""
 
 
 @check("fabric_manager.log", fabric.DAEMON, evidence=JOURNAL)
 def log(ctx: Ctx) -> Outcome:
-    """The daemon's present or last run did not complain of the driver's version, nor of a fatal error of an NVSwitch. Errors that are
-    not fatal, and GPUs that it did not find, are told."""
+    """The daemon's current or last run reported neither a wrong driver version nor a fatal error of an NVSwitch. Non-fatal errors, and
+    GPUs that it did not find, are reported."""
     daemon = ctx.facts.get(fabric.DAEMON)
     if fatal := fatal_errors(daemon):
         return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", SWITCH_RESET)

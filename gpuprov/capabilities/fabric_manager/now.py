@@ -1,4 +1,4 @@
-"""Is Fabric Manager as wanted: version, hold, life, registration of the GPUs, settings in force, subnet manager."""
+"""Checks of Fabric Manager as it is now: version, hold, process, registration of the GPUs, settings in force, subnet manager."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RESTART = rules.RESTART
     evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; rpm -qa 'nvidia-fabric*'; cat /proc/driver/nvidia/version",
 )
 def version(ctx: Ctx) -> Outcome:
-    """Package and program are of the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
+    """Package and program have the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
     driver, mine = driver_version(ctx.facts), package(ctx.facts)
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
     expected = f"Fabric Manager {driver}" if driver else "a driver, and Fabric Manager of its version"
@@ -82,8 +82,8 @@ def held(ctx: Ctx) -> Outcome:
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
-    """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for.
-    Where virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is activated."""
+    """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for. If
+    virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is activated."""
     found = generation(ctx.facts)
     if not found:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
@@ -130,7 +130,7 @@ def settings(ctx: Ctx) -> Outcome:
 
 
 def _other_file(command: str, file: str) -> str:
-    """The configuration file that a command line names, if it is another."""
+    """Return the configuration file that a command line names, if it is another."""
     match = re.search(r"(?:-c|--config)[ =](\S+)", command)
     return match[1] if match and match[1] != file else ""
 
@@ -150,7 +150,7 @@ def _other_file(command: str, file: str) -> str:
     evidence="pgrep -af nvlsm; lsmod | grep -E 'ib_umad|mlx5_core'",
 )
 def subnet_manager(ctx: Ctx) -> Outcome:
-    """NVSwitches of generation 4: NVLSM is installed and alive, and the modules are loaded that it reaches them through."""
+    """NVSwitches of generation 4: NVLSM is installed and running, and the modules through which it reaches them are loaded."""
     found = generation(ctx.facts)
     if not found:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")

@@ -1,4 +1,4 @@
-"""Can Fabric Manager be put there, and is there anything for it to do: decided before anything is changed."""
+"""Checks that Fabric Manager can be installed and has NVSwitches to manage, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ctx = Context[FabricManager]
 
 
 def useless(facts: Facts) -> str:
-    """Why a host without NVSwitches has none, as far as its GPUs tell."""
+    """Return why a host without NVSwitches has none, as far as its GPUs show."""
     found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     models = {model.key: model for model in found if model}
     reasons = [reason for model in models.values() if (reason := catalogue.why_not(model))]
@@ -41,7 +41,7 @@ def useless(facts: Facts) -> str:
     evidence="lspci -nn -d 10de:; grep -la SW_MNG /sys/bus/pci/devices/*/vpd; modinfo -n mlx5_ib ib_umad",
 )
 def hardware(ctx: Ctx) -> Outcome:
-    """The host has NVSwitches, and its kernel the modules that they are reached through."""
+    """The host has NVSwitches, and its kernel has the modules through which they are reached."""
     found = generation(ctx.facts)
     if not found:
         hint = "take fabric_manager out of this host's spec (fabric_manager: false)"
@@ -64,8 +64,8 @@ def hardware(ctx: Ctx) -> Outcome:
 
 
 def lacking(ctx: Ctx) -> list[str]:
-    """The modules that the running kernel lacks, which nothing in the spec brings. The kernel's number says nothing of them:
-    distributions backport."""
+    """Return the modules that the running kernel lacks, and that nothing in the spec provides. The kernel's number proves nothing
+    about them: distributions backport."""
     brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
     if brought or ctx.facts.get(system.CONTAINER):
         return []
@@ -100,7 +100,8 @@ def subnet_modules(ctx: Ctx) -> Outcome:
     "zypper --no-refresh search -s 'nvidia-fabric*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and what it needs beside it."""
+    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and the packages it needs with
+    it."""
     decision, driver = decided(ctx), driver_version(ctx.facts)
     expected = f"{what(ctx.fragment)} {driver}".strip()
     if decision.source:

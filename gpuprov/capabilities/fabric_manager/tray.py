@@ -1,4 +1,4 @@
-"""Which hosts have nvidia-imex in the place of Fabric Manager, and which checks have something to say on them."""
+"""Selection of the hosts that have nvidia-imex in place of Fabric Manager, and of the checks that apply to them."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from gpuprov.capabilities.base import Check, Outcome, not_asked
 
 
 def asked(block: object) -> tuple[str, ...]:
-    """The members of the IMEX domain; empty where Fabric Manager is meant."""
+    """Return the members of the IMEX domain; empty if Fabric Manager is meant."""
     return tuple(getattr(getattr(block, "imex", None), "nodes", ()))
 
 
 def of_tray(block: object) -> bool:
-    """Whether nvidia-imex is meant, and not Fabric Manager: with a domain of its own, or as a package for Kubernetes."""
+    """Return whether nvidia-imex is meant rather than Fabric Manager: with a domain of its own, or as a package for Kubernetes."""
     return bool(asked(block)) or package_only(block)
 
 
 def package_only(block: object) -> bool:
-    """Whether nvidia-imex is only installed. https://github.com/NVIDIA/cloud-native-docs/pull/453"""
+    """Return whether nvidia-imex is only installed. https://github.com/NVIDIA/cloud-native-docs/pull/453"""
     return getattr(getattr(block, "imex", None), "service", "enabled") == "disabled"
 
 
 def on_trays(one: Check) -> Check:
-    """A check of nvidia-imex, which has nothing to say on hosts with NVSwitches of their own."""
+    """Return a check of nvidia-imex, which does not apply to hosts with NVSwitches of their own."""
     return _when(one, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None)
 
 
 def in_domains(one: Check) -> Check:
-    """A check of nvidia-imex as a daemon of the host."""
+    """Return a check of nvidia-imex as a daemon of the host."""
     off = "the daemon is Kubernetes' to start (imex.service: disabled)"
     return _when(on_trays(one), lambda block: not_asked(off) if package_only(block) else None)
 
 
 def on_boards(one: Check) -> Check:
-    """A check of Fabric Manager, which there is none of on a compute tray."""
+    """Return a check of Fabric Manager, which does not exist on a compute tray."""
     return _when(
         one, lambda block: not_asked("a compute tray of a rack has no Fabric Manager") if of_tray(block) else None
     )

@@ -1,4 +1,4 @@
-"""Will the GPUs have the ECC mode after the next boot that is asked for."""
+"""Check of the GPUs' ECC mode after the next boot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuprov.capabilities.gpu_settings.now import compared
 
 @check("gpu_settings.ecc_boot", *STATE, fields=("ecc", "per_gpu"), moment="next-boot", evidence="nvidia-smi -q -d ECC")
 def ecc_boot(ctx: Ctx) -> Outcome:
-    """The ECC mode that is pending on each GPU is the one asked for: the GPU keeps it, and a boot brings it into force."""
+    """The pending ECC mode of each GPU is the one that the spec asks for: the GPU keeps it, and a boot brings it into force."""
 
     def pair(one: Asked) -> tuple[str, str]:
         return one.settings["ecc"], one.now.ecc_pending or "no ECC mode"

@@ -1,4 +1,4 @@
-"""What the role brings about: the settings for the module, the part of them that goes before a reboot, and the file for each boot."""
+"""Desired state of the role: the settings for the module, those that are applied before a reboot, and the file for each boot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuprov.probe.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
-"""As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
+"""Files of gpuprov/onhost/gpu_settings, as a rendered project has them beside the rest of the role."""
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PATHS = (UNIT_FILE, CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM))
 """Every path that the role may write."""
@@ -36,7 +36,7 @@ After=gpuprov-mig.service
 
 
 def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
-    """What has to be set before the one reboot of an apply, which brings it into force."""
+    """Return the settings to apply before the one reboot of an apply, which brings them into force."""
 
     def ecc(settings: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in settings.items() if key == "ecc"}
@@ -46,7 +46,7 @@ def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The unit, the program that it starts, and the settings that this reads; none of it where no setting is asked for."""
+    """Yield the unit, the program that it starts, and the settings that the program reads; nothing if no setting is requested."""
     wanted = config(ctx.fragment)
     if not (wanted["all"] or wanted["per_gpu"]):
         yield from map(Absent, PATHS)
@@ -61,7 +61,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and what its resources are."""
+    """Return the role's values. `all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot; and the values of its
+    resources."""
     wanted = config(ctx.fragment)
     return {
         "all": wanted["all"],

@@ -1,4 +1,4 @@
-"""The `gpu_settings` block: what is asked of every GPU, and of some of them otherwise."""
+"""The `gpu_settings` block: the settings of every GPU, and different ones of some."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ApplicationClocks(Fragment, frozen=True):
 
 
 class LockedClocks(Fragment, frozen=True):
-    """From the least to the most clock in MHz; default takes a lock away."""
+    """A range of clocks in MHz, from lowest to highest; default removes a lock."""
 
     ONE_OF = ("graphics", "memory")
 
@@ -36,7 +36,7 @@ class LockedClocks(Fragment, frozen=True):
 
 
 class Settings(Fragment, frozen=True):
-    """What can be asked of a GPU. keep leaves a setting alone."""
+    """Settings of a GPU. keep leaves a setting unchanged."""
 
     ecc: Annotated[
         Literal["keep", "enabled", "disabled"],
@@ -62,7 +62,7 @@ class Settings(Fragment, frozen=True):
 
 
 class Entry(Settings, frozen=True, kw_only=True, omit_defaults=True):
-    """What the GPUs that `gpus` names have otherwise."""
+    """Different settings for the GPUs in `gpus`."""
 
     gpus: Annotated[
         Literal["all"] | tuple[Selector, ...],
@@ -86,7 +86,7 @@ class GpuSettings(Settings, frozen=True):
 
 
 def settings(block: Settings) -> dict[str, Any]:
-    """What is asked for, as plain values; what is left alone is absent."""
+    """Return the requested settings as plain values; settings that are left alone are absent."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(block))
     found = {key: plain[key] for key in FIELDS if plain.get(key, "keep") not in ("keep", {})}
     locks = {key: value for key, value in plain.get("locked_clocks", {}).items() if value != "keep"}
@@ -95,7 +95,7 @@ def settings(block: Settings) -> dict[str, Any]:
 
 
 def config(block: GpuSettings) -> dict[str, Any]:
-    """What the host's program is given, and keeps for its boots: see gpuprov/onhost/gpu_settings/wanted.py."""
+    """Return the input of the host's program, which it keeps for its boots: see gpuprov/onhost/gpu_settings/wanted.py."""
     entries = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
     return {"version": 1, "all": settings(block), "per_gpu": entries}
 
@@ -105,5 +105,5 @@ def _names(entry: Entry) -> Any:
 
 
 def asks(block: GpuSettings, name: str) -> bool:
-    """Whether a setting is asked of any GPU."""
+    """Return whether a setting is requested for any GPU."""
     return any(name in settings(one) for one in (block, *block.per_gpu))

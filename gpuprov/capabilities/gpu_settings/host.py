@@ -1,4 +1,4 @@
-"""What the block asks of the GPUs that a host has, and the answers where that cannot be said."""
+"""Desired settings of a host's GPUs, and the outcomes if they cannot be determined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE = (*READABLE, nvidia.SMI)
 
 
 class Asked(NamedTuple):
-    """A GPU of the host, how it is now, and what is asked of it."""
+    """A GPU of the host, its current state, and its requested settings."""
 
     gpu: wanted.Gpu
     now: probe.GpuSettings
@@ -32,7 +32,8 @@ class Asked(NamedTuple):
 
 
 def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
-    """The GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only where the block names one."""
+    """Return the GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only if the block names
+    one."""
     named = any(str(name).startswith("GPU-") for entry in ctx.fragment.per_gpu for name in entry.gpus)
     uuids = {one.bus: one.uuid for one in ctx.facts.get(nvidia.SMI).gpus} if named else {}
     found = ctx.facts.get(probe.SETTINGS).gpus
@@ -40,7 +41,7 @@ def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
 
 
 def unreadable(ctx: Ctx) -> Outcome | None:
-    """The answer where nobody can say how the GPUs are; None where it can be said."""
+    """Return the outcome if the state of the GPUs cannot be determined; None if it can."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus")
     state, kind = ctx.facts.get(probe.SETTINGS), ctx.facts.get(system.CONTAINER)
@@ -52,7 +53,7 @@ def unreadable(ctx: Ctx) -> Outcome | None:
 
 
 def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
-    """The GPUs of which a setting (or any) is asked; or the answer where there are none, or nobody can say."""
+    """Return the GPUs for which a setting (or any) is requested; or the outcome if there are none, or it cannot be determined."""
     if name and not asks(ctx.fragment, name):
         return not_asked()
     if answer := unreadable(ctx):
@@ -69,7 +70,7 @@ def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
 
 
 def driverless(ctx: Ctx) -> str:
-    """Why the GPUs cannot be asked before apply, where that is no fault: the driver comes with the same apply."""
+    """Return why the GPUs cannot be read before apply, if that is no fault: the driver comes with the same apply."""
     complaint = ctx.facts.get(probe.SETTINGS).complaint
     if complaint and "nvidia_driver" in ctx.host.capabilities and not ctx.facts.get(nvidia.DRIVER).version:
         return f"the driver is installed by the same apply ({complaint})"
@@ -77,7 +78,7 @@ def driverless(ctx: Ctx) -> str:
 
 
 def told(words: list[tuple[Asked, str]]) -> str:
-    """The words of each GPU; those of which the same is said, together."""
+    """Return the words of each GPU; GPUs with the same words together."""
     alike: dict[str, list[Asked]] = {}
     for one, text in words:
         alike.setdefault(text, []).append(one)

@@ -1,4 +1,4 @@
-"""Have the GPUs the settings that the block says: each is read back, but for locked clocks, which no program can read."""
+"""Checks of the settings as they are now: each is read back, except locked clocks, which no program can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from gpuprov.probe.host.system import CONTAINER
 from gpuprov.shown import counted
 
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
-"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Thermal slowdowns are named after theirs."""
+"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in their name
+count, too."""
 
 
 def compared(
@@ -27,7 +28,7 @@ def compared(
     hint: str = APPLY,
     reboot: str = "",
 ) -> Outcome:
-    """Each GPU's value against the asked one; `pair` gives (wanted, there)."""
+    """Compare each GPU's value with the requested one; `pair` gives (wanted, actual)."""
     if isinstance(found, Outcome):
         return found
     rows = [(one, *pair(one)) for one in found]
@@ -48,7 +49,7 @@ def compared(
     evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
 )
 def ecc(ctx: Ctx) -> Outcome:
-    """ECC of each GPU's memory is in the mode asked for, not only after the next boot; a GPU is never reset for it."""
+    """ECC of each GPU's memory is in the mode that the spec asks for, not only after the next boot; a GPU is never reset for it."""
     found = asked(ctx, "ecc")
     if isinstance(found, Outcome):
         return found
@@ -70,7 +71,7 @@ def watts(limit: float | None) -> str:
 
 @check("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
 def power_limit(ctx: Ctx) -> Outcome:
-    """The power limit that is set on each GPU is the one asked for; another limiter, such as the BMC's, may enforce less."""
+    """The power limit set on each GPU matches the spec; another limiter, such as the BMC's, may enforce less."""
     found = asked(ctx, "power_limit")
 
     def pair(one: Asked) -> tuple[str, str]:
@@ -101,7 +102,7 @@ def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
     evidence="nvidia-smi -q -d CLOCK",
 )
 def application_clocks(ctx: Ctx) -> Outcome:
-    """Each GPU's application clocks are the ones asked for, or its own."""
+    """Each GPU's application clocks match the spec, or are its own."""
 
     def pair(one: Asked) -> tuple[str, str]:
         now, clocks = one.now, one.settings["application_clocks"]
@@ -120,7 +121,7 @@ def application_clocks(ctx: Ctx) -> Outcome:
     evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
 )
 def locked_clocks(ctx: Ctx) -> Outcome:
-    """Each clock was locked as asked since the driver was loaded, and the GPU's clocks do not contradict it."""
+    """Each clock was locked as the spec asks since the driver was loaded, and the GPU's clocks do not contradict it."""
     locks = ctx.facts.get(probe.KEPT).locks
 
     def pair(one: Asked) -> tuple[str, str]:
@@ -136,9 +137,9 @@ def locked_clocks(ctx: Ctx) -> Outcome:
 
 
 def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
-    """Clocks above the most, or below half the least of a GPU that says no reason for it. Somewhat below it the driver goes without a
-    word: a card's voltage does not carry 3105 MHz, and shows 2730 (https://github.com/nvidia-holoscan/holohub/pull/714,
-    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
+    """Return clocks above the maximum, or below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below
+    the minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
+    (https://github.com/nvidia-holoscan/holohub/pull/714, https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
     found = []
     slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in one.now.reasons)
     for name, lock in locks.items():
@@ -159,7 +160,7 @@ def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
     evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv",
 )
 def compute_mode(ctx: Ctx) -> Outcome:
-    """Each GPU is in the compute mode asked for."""
+    """Each GPU is in the compute mode that the spec asks for."""
     return compared(
         asked(ctx, "compute_mode"),
         "compute mode",
@@ -174,7 +175,7 @@ def compute_mode(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi conf-compute -f; nvidia-smi conf-compute -d",
 )
 def confidential_computing(ctx: Ctx) -> Outcome:
-    """The GPUs are in the confidential-computing mode that the spec says; who hosts the machine sets it, and gpuprov never."""
+    """The GPUs are in the confidential-computing mode that the spec says; the operator of the machine sets it, gpuprov never does."""
     wanted = ctx.fragment.confidential_computing
     if wanted == "keep":
         return not_asked()
@@ -189,7 +190,7 @@ def confidential_computing(ctx: Ctx) -> Outcome:
 
 @check("gpu_settings.persistence", *STATE, fields=(), evidence=nvidia.SMI.evidence)
 def persistence(ctx: Ctx) -> Outcome:
-    """Persistence mode is on where limits or clocks are asked for: without it the driver forgets them with its last user."""
+    """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
         return not_asked("nothing that the driver forgets is asked for")
     found = asked(ctx)

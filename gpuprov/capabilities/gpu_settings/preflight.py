@@ -1,4 +1,5 @@
-"""Can the host's GPUs have these settings, by their own numbers, and who would be shut out: decided before anything is changed."""
+"""Checks that the host's GPUs support these settings, by their own limits, and whose work they would end, made before anything is
+changed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Clocks = Mapping[int, Sequence[int]]
     evidence="nvidia-smi -q -d POWER,ECC,SUPPORTED_CLOCKS",
 )
 def fits(ctx: Ctx) -> Outcome:
-    """Every GPU that is named is there, has what is asked of it, and takes the values by its own numbers."""
+    """Every GPU that the spec names is present, supports the requested settings, and allows their values by its own limits."""
     if reason := driverless(ctx):
         return skip(reason)
     found = asked(ctx)
@@ -102,7 +103,7 @@ JUDGES: dict[str, Callable[[Asked, Any, Clocks], list[str]]] = {
     evidence=probe.COMPUTING_QUERY,
 )
 def clients(ctx: Ctx) -> Outcome:
-    """Nobody computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
+    """No process computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
     if reason := driverless(ctx):
         return skip(reason)
     found = asked(ctx, "compute_mode")

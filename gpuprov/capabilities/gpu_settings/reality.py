@@ -1,4 +1,4 @@
-"""Settings of a host's GPUs that are not the GPUs' own, written as a `gpu_settings` block."""
+"""Settings of a host's GPUs that differ from the GPUs' defaults, written as a `gpu_settings` block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROBES = (probe.SETTINGS, probe.KEPT, mps.MPS)
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The block; None where every GPU has its own settings. What all GPUs share is said once."""
+    """Return the block; None if every GPU has its default settings. Settings that all GPUs share are written once."""
     state, boot = facts.get(probe.SETTINGS), facts.get(probe.KEPT)
     shared = any(on for _, on in facts.get(mps.MPS).units.values())
     kept = _kept(boot)
@@ -34,7 +34,7 @@ def export(facts: Facts) -> Fragment | None:
 
 
 def _kept(boot: probe.Kept) -> bool:
-    """Whether gpuprov's unit keeps ECC modes, so that one which is as the GPU came belongs into the block too."""
+    """Return whether gpuprov's unit keeps ECC modes, so that a default mode belongs into the block, too."""
     try:
         kept = reading.json(boot.text) if boot.text and boot.enabled else {}
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is wrong with a `gpu_settings` block before any host is asked: by the catalogue, the driver's branch and the other blocks."""
+"""Rules for a `gpu_settings` block that hold on any host: by the catalogue, the driver's branch and the other blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, under
 
 VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode")
-"""What the driver forgets when it lets go of the GPU."""
+"""Settings that the driver forgets when it releases the GPU."""
 
 
 def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
@@ -34,7 +34,7 @@ def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 
 
 def places(block: GpuSettings) -> Iterator[tuple[Path, Settings]]:
-    """Where settings are written: in the block itself, and in each entry."""
+    """Yield the places of settings: the block itself, and each entry."""
     yield (HERE,), block
     yield from (((HERE, "per_gpu", number), entry) for number, entry in enumerate(block.per_gpu))
 
@@ -43,7 +43,7 @@ problem = under()
 
 
 def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
-    """Entries that name no GPU, one twice, one that the host does not have, or that ask for nothing."""
+    """Yield entries that name no GPU, a GPU twice, a GPU that the host does not have, or that set nothing."""
     count = host.gpu.count if host.gpu else None
     for number, entry in enumerate(block.per_gpu):
         here: Path = (HERE, "per_gpu", number)
@@ -62,7 +62,7 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 
 
 def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
-    """Ranges, and application clocks beside locked ones, which supersede them."""
+    """Yield problems of ranges, and of application clocks beside locked ones, which supersede them."""
     asked = settings(entry)
     locks = asked.get("locked_clocks", {})
     for name, span in locks.items():
@@ -76,7 +76,7 @@ def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
 
 
 def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
-    """What the GPU model and the driver's branch have."""
+    """Yield settings that the GPU model and the driver's branch do not support."""
     asked = settings(entry)
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     yield from _power(path, asked.get("power_limit"), gpu)
@@ -100,7 +100,7 @@ def _power(path: Path, asked: Any, gpu: Gpu | None) -> Iterable[Problem]:
 
 
 def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
-    """Settings that another block owns, or that the GPU's host keeps for itself."""
+    """Yield settings that another block owns, or that the GPU's host keeps for itself."""
     asked = settings(entry)
     if "vgpu_guest" in host.capabilities:
         for name in ("power_limit", "application_clocks", "locked_clocks"):
@@ -127,7 +127,7 @@ def _chosen(entry: Settings) -> set[str]:
 
 
 def _overlap(chosen: set[str], taken: set[str]) -> str:
-    """What both name, for people; `all` overlaps with anything."""
+    """Return the overlap of both, in words; `all` overlaps with anything."""
     if not taken:
         return ""
     if "all" in taken:
@@ -137,7 +137,7 @@ def _overlap(chosen: set[str], taken: set[str]) -> str:
 
 
 def _mps(host: HostSpec) -> set[str]:
-    """GPUs with a daemon of MPS."""
+    """Return the GPUs with an MPS daemon."""
     block: Any = host.capabilities.get("mps")
     if block is None or block.scope == "none":
         return set()
@@ -147,7 +147,7 @@ def _mps(host: HostSpec) -> set[str]:
 
 
 def _mig(host: HostSpec) -> set[str]:
-    """GPUs that the block `mig` puts into MIG mode; of a file and of models nothing is known here."""
+    """Return the GPUs that the block `mig` puts into MIG mode; those of a file and of models are not known here."""
     block: Any = host.capabilities.get("mig")
     if block is None or block.mode == "disabled" or block.config_file:
         return set()
@@ -164,7 +164,7 @@ def _mig(host: HostSpec) -> set[str]:
 
 
 def confidential(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
-    """Confidential computing came with Hopper."""
+    """Yield a problem of confidential computing on GPUs before Hopper."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     asked = block.confidential_computing
     if gpu and asked not in ("keep", "disabled") and gpu.arch in catalogue.BEFORE_CONFIDENTIAL:

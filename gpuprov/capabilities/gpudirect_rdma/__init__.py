@@ -1,4 +1,4 @@
-"""`gpudirect_rdma`: GPU memory that RDMA devices reach: dma-buf, nvidia_peermem or nv_peer_mem, and gdrcopy."""
+"""`gpudirect_rdma`: access of RDMA devices to GPU memory: dma-buf, nvidia_peermem or nv_peer_mem, and gdrcopy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuprov.spec.model import Fragment
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The method that is in use: a peer module that gpuprov's unit loads, or dma-buf where there is an RDMA device for it."""
+    """Return the method in use: a peer module that gpuprov's unit loads, or dma-buf if there is an RDMA device for it."""
     state = facts.get(GPUDIRECT)
     unit = state.units.get(catalogue.UNIT)
     devices = [device for device in rdma.hcas(facts.get(rdma.DEVICES)) if not device.soft]

@@ -1,4 +1,4 @@
-"""Which method the host has and why, whether dma-buf works, and what is left of another method."""
+"""Checks of the host's method and its reason, of dma-buf, and of leftovers of another method."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MISSING = UnitState()
 
 
 def decided(ctx: Ctx) -> Decision:
-    """The method of this host, by its spec and its facts."""
+    """Return the method of this host, by its spec and its facts."""
     return decide(ground(ctx.host, ctx.facts), ctx.fragment)
 
 
 def undecided(decision: Decision) -> Outcome:
-    """What a check answers where no method is to be had, or none can be told yet."""
+    """Return the outcome of a check if no method is possible, or none can be determined yet."""
     if decision.problem:
         return fail("a method that this host can have", decision.problem, decision.hint)
     return skip(f"{decision.reason}, and there are none yet")
 
 
 def without(decision: Decision) -> Outcome:
-    """What the other checks answer there."""
+    """Return the outcome of the other checks in that case."""
     return skip(f"no method: {decision.problem or decision.reason}; see gpudirect_rdma.dmabuf")
 
 
@@ -46,7 +46,7 @@ def without(decision: Decision) -> Outcome:
     evidence="modinfo -F license nvidia; uname -r; cat /proc/driver/nvidia/version; ls /usr/src/ofa_kernel",
 )
 def method(ctx: Ctx) -> Outcome:
-    """The host can have the method that is asked for; for auto: which one it has, and why."""
+    """The host supports the method that the spec asks for; for auto: shows the method and the reason."""
     decision = decided(ctx)
     if decision.problem or not decision.method:
         return undecided(decision)
@@ -75,7 +75,7 @@ def method(ctx: Ctx) -> Outcome:
     evidence="modinfo -F license nvidia; grep -E 'DMA_SHARED_BUFFER|ON_DEMAND_PAGING|P2PDMA' /boot/config-$(uname -r)",
 )
 def dmabuf(ctx: Ctx) -> Outcome:
-    """Where the method is dma-buf: open kernel modules, for every kernel that can boot, and an RDMA stack that knows dma-buf."""
+    """If the method is dma-buf: every kernel that can boot has open kernel modules, and an RDMA stack that supports dma-buf."""
     decision = decided(ctx)
     if decision.method in ("nvidia_peermem", "nv_peer_mem"):
         return not_asked(f"the method is {decision.method}: {decision.reason}")
@@ -120,7 +120,7 @@ def dmabuf(ctx: Ctx) -> Outcome:
     evidence="lsmod | grep peer",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """Never two peer modules at once."""
+    """There are never two peer modules at once."""
     decision = decided(ctx)
     if not decision.method:
         return without(decision)
@@ -147,8 +147,8 @@ def alone(ctx: Ctx) -> Outcome:
     evidence="grep Grdma /proc/driver/nvidia/params; grep -r Grdma /etc/modprobe.d",
 )
 def topology_check(ctx: Ctx) -> Outcome:
-    """The driver's check of the PCI topology is as asked for, in modprobe's configuration and in the loaded module, which is a driver
-    that does on this platform. ACS and an IOMMU on the way are told on bare metal, where `pcie` does not say what they are to be."""
+    """The driver's check of the PCI topology is set as the spec asks, in modprobe's configuration and in the loaded module, whose
+    driver version supports it on this platform. ACS and an IOMMU in the path are reported on bare metal, unless `pcie` sets them."""
     wanted = str(OVERRIDES[ctx.fragment.topology_check])
     configured = {
         values[OVERRIDE]

@@ -1,4 +1,4 @@
-"""Which method a host has, and why: by the spec alone, or by what the host tells."""
+"""Decision which method a host has, and why: by the spec alone, or by the host's facts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OPEN = "nvidia_driver: {kernel_modules: open}"
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What the decision stands on. What is empty is not known. `kernels` are those that modules must work for.
+    """The basis of the decision. Empty values are unknown. `kernels` are those that modules must work for.
 
-    `excluded`: set where none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`.
-    `peer`: why no kernel module for peer memory can work, told by the host; empty also where the host was not asked.
+    `excluded`: set if none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`. `peer`: why no kernel module
+    for peer memory can work, by the host's facts; empty also if there are no facts.
     """
 
     gpu: gpus.Gpu | None = None
@@ -42,14 +42,14 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
 
     def told(self) -> str:
-        """The ground in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel 6.8.0-60-generic`."""
+        """Return the basis in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel 6.8.0-60-generic`."""
         words = [f"{self.gpu.key} ({self.gpu.arch})"] if self.gpu else []
         words += [f"{self.flavour} kernel modules"] * bool(self.flavour) + [f"driver {self.branch}"] * bool(self.branch)
         return ", ".join([*words, *(f"kernel {kernel}" for kernel in self.kernels[:1])])
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`method` is empty where the ground does not tell, and where none works: then `problem` and `hint` say why."""
+    """`method` is empty if it cannot be determined, and if none works: then `problem` and `hint` give the reason."""
 
     method: Literal["", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = ""
     reason: str = ""
@@ -58,7 +58,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
-    """What is known of a host: of its spec, and of its facts where there are some."""
+    """Return the known properties of a host: from its spec, and from its facts if there are any."""
     driver: Any = host.capabilities.get("nvidia_driver")
     rdma: Any = host.capabilities.get("rdma")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
@@ -104,18 +104,18 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
 
 
 def on_bus(facts: Facts) -> list[gpus.Gpu | None]:
-    """The host's GPUs; None for each that the catalogue does not know."""
+    """Return the host's GPUs; None for each that the catalogue does not know."""
     return [gpus.by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
 
 
 def excluded(found: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
-    """Why none of these GPUs has GPUDirect RDMA; None where one may have it, as one that nobody knows may."""
+    """Return why none of these GPUs has GPUDirect RDMA; None if one may have it, as an unknown GPU may."""
     reasons = [catalogue.find_excluded(gpu) if gpu else None for gpu in found]
     return reasons[0] if reasons and all(reasons) else None
 
 
 def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
-    """The flavour that the spec leads to; empty where it leaves that open."""
+    """Return the flavour that the spec leads to; empty if it does not determine one."""
     asked = getattr(driver, "kernel_modules", "auto")
     if asked in ("open", "proprietary"):
         return "open" if asked == "open" else "proprietary"
@@ -127,7 +127,7 @@ def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
 
 
 def _without_peer(host: HostSpec, facts: Facts) -> str:
-    """Why the host's kernels have no peer memory, now and after apply; empty where they have it, or will."""
+    """Return why the host's kernels have no peer memory, now and after apply; empty if they have it, or will."""
     state = facts.get(GPUDIRECT)
     if getattr(host.capabilities.get("rdma"), "own_stack", "") == "doca-ofed":
         return ""
@@ -136,7 +136,7 @@ def _without_peer(host: HostSpec, facts: Facts) -> str:
 
 
 def no_dmabuf(base: Ground) -> tuple[str, str]:
-    """Why dma-buf cannot work on this ground, and the way out if there is one; both empty where it can."""
+    """Return why dma-buf cannot work on this basis, and the fix if there is one; both empty if it can."""
     needs = catalogue.method("dmabuf")
     if base.gpu and base.gpu.kernel_modules.flavour == "proprietary-required":
         return f"{base.gpu.key} ({base.gpu.arch}) has no open kernel modules, which dma-buf needs", ""
@@ -157,7 +157,7 @@ def no_dmabuf(base: Ground) -> tuple[str, str]:
 
 
 def no_peer(base: Ground, name: Literal["nvidia_peermem", "nv_peer_mem"]) -> tuple[str, str]:
-    """The same for the modules."""
+    """Return the same for the modules."""
     needs = catalogue.method(name)
     if needs.first_branch and base.branch and base.branch < int(needs.first_branch):
         why = f"driver {base.branch} has no nvidia_peermem: {needs.first_branch} is the first"
@@ -172,7 +172,7 @@ def no_peer(base: Ground, name: Literal["nvidia_peermem", "nv_peer_mem"]) -> tup
 
 
 def decide(base: Ground, asked: GpudirectRdma) -> Decision:
-    """The method that is asked for, if it can be; `auto` is dma-buf where that works, else nvidia_peermem."""
+    """Return the requested method, if it is possible; `auto` is dma-buf if that works, else nvidia_peermem."""
     if base.fabric == "soft":
         why = "software RDMA devices copy by the CPU and reach no GPU memory"
         return Decision(problem=why, hint="gpudirect_rdma: false, or a rdma.fabric of real devices")

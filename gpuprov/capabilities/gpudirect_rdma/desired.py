@@ -1,4 +1,4 @@
-"""What the role brings about: a sound peer module and the unit that loads it, or none of both; gdrcopy."""
+"""Desired state of the role: a sound peer module and the unit that loads it, or neither; gdrcopy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATHS = (catalogue.UNIT_FILE, catalogue.DROP_IN)
 
 
 def unit(name: str) -> str:
-    """The unit that loads a peer module."""
+    """Return the unit that loads a peer module."""
     return f"""{HEADER}\
 # After openibd, which may put another ib_core in place; stopped before openibd is, which cannot take away an ib_core in use.
 [Unit]
@@ -51,7 +51,7 @@ WantedBy=multi-user.target openibd.service
 
 
 def files(state: Gpudirect, name: str) -> dict[str, str]:
-    """By path, what has a peer module loaded at boot, and again when openibd is started."""
+    """Return, by path, the files that have a peer module loaded at boot, and again when openibd is started."""
     if not name:
         return {}
     openibd = state.units.get("openibd.service", MISSING).load == "loaded"
@@ -60,7 +60,7 @@ def files(state: Gpudirect, name: str) -> dict[str, str]:
 
 
 def dead(state: Gpudirect, name: str) -> str:
-    """Why the peer module that is there cannot be loaded; empty where every kernel has one that can, or none is wanted."""
+    """Return why the installed peer module cannot be loaded; empty if every kernel has a loadable one, or none is wanted."""
     found = ((kernel.release, kernel.modules.get(name)) for kernel in state.targets())
     without = [release for release, module in found if module is None or module.symbols == "no"]
     if not name or not without:
@@ -72,14 +72,14 @@ def dead(state: Gpudirect, name: str) -> str:
 
 
 def reboot(ctx: Ctx) -> str:
-    """Why the driver's parameter comes into force with a reboot only."""
+    """Return why the driver's parameter takes effect only with a reboot."""
     wanted, now = str(OVERRIDES[ctx.fragment.topology_check]), ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE, "")
     differs = now not in ("", wanted) and not ctx.facts.get(system.CONTAINER)
     return f"the loaded driver has {OVERRIDE}={now}, {wanted} is wanted" if differs else ""
 
 
 def peer(ctx: Ctx, name: str) -> dict[str, Any]:
-    """As the step peer_memory takes it; empty where nothing is to be loaded now: in a container, or without a GPU."""
+    """Return the arguments of step peer_memory; empty if nothing is to be loaded now: in a container, or without a GPU."""
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
     if not name or not here:
         return {}
@@ -94,8 +94,8 @@ GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
 
 
 def copies(ctx: Ctx) -> dict[str, Any]:
-    """gdrcopy: packages to `install`, its `service` where that is to be on, and whether it is to `run` again, which loads the module
-    and makes the device node; `later`: what waits for a package source."""
+    """Return gdrcopy's packages to `install`, its `service` if that is to be on, and whether it is to `run` again, which loads the
+    module and makes the device node; `later`: what waits for a package source."""
     if not ctx.fragment.gdrcopy.install:
         return {**GDRCOPY, "install": [], "service": "", "run": False, "later": {}}
     there, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
@@ -122,7 +122,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the file that loads the peer module at boot, or its absence; the units of nv_peer_mem off and gdrcopy on.
 
-    Raises ProbeFailed where no method can be decided.
+    Raises ProbeFailed if no method can be decided.
     """
     decision = decided(ctx)
     if decision.problem:
@@ -139,14 +139,15 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def loaded_module(decision: Decision) -> str:
-    """The peer module that is loaded at boot; empty where none is."""
+    """Return the peer module that is loaded at boot; empty if there is none."""
     return "" if decision.method == "dmabuf" else decision.method
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
-    those that are there then cannot load. What its resources are; `unit`: what loads the module. `reboot`: the reason for one.
-    `peer`: as step peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    """Return the role's values. `told`: the method, and the reason. `rebuild`: `module`, `kernels`, and `why` in words, of modules
+    that are rebuilt; `dead`: why they cannot load after that. The values of its resources; `unit`: the unit that loads the module.
+    `reboot`: the reason for one. `peer`: the arguments of step peer_memory. `gdrcopy`: its packages and its service. `later`: what
+    waits for a package source."""
     values = role_values(desired(ctx), "files", "absent", "on", "off")
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     name = loaded_module(decision)

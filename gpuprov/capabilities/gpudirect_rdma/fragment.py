@@ -30,10 +30,10 @@ class Gdrcopy(Fragment, frozen=True):
 
 
 class GpudirectRdma(Fragment, frozen=True):
-    """By which way RDMA devices reach the memory of GPUs: dma-buf, or a module that makes a peer of it.
+    """The method by which RDMA devices reach the memory of GPUs: dma-buf, or a peer-memory module.
 
-    For nvidia_peermem the driver's modules are built again by DKMS where they were built before OFED, and it is loaded
-    after the RDMA stack, now and at each boot.
+    For nvidia_peermem, DKMS rebuilds the driver's modules if they were built before OFED, and the module is loaded after the RDMA
+    stack, now and at each boot.
     """
 
     method: Annotated[
@@ -70,7 +70,7 @@ class GpudirectRdma(Fragment, frozen=True):
 
 
 def parameters(block: GpudirectRdma) -> dict[str, int]:
-    """The parameters of nvidia_peermem that are not as the module has them by itself."""
+    """Return the parameters of nvidia_peermem that differ from the module's defaults."""
     asked = {
         "peerdirect_support": (block.peerdirect_support, 0),
         "persistent_api_support": (block.persistent_api_support, 1),

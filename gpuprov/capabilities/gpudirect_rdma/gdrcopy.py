@@ -1,4 +1,4 @@
-"""gdrcopy, where it is asked for: packages, module for every kernel, device node, the service that loads it at boot."""
+"""gdrcopy, if requested: packages, module for every kernel, device node, the service that loads it at boot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCE = (
 
 
 def known(facts: Facts) -> catalogue.Gdrcopy:
-    """gdrcopy on this distribution. Raises ProbeFailed where nothing is known."""
+    """Return gdrcopy on this distribution. Raises ProbeFailed if nothing is known."""
     release = facts.get(system.OS_RELEASE)
     found = catalogue.gdrcopy(family(release) or "")
     if found is None:
@@ -35,7 +35,7 @@ def known(facts: Facts) -> catalogue.Gdrcopy:
 
 
 def wanted(ctx: Ctx) -> tuple[str, ...]:
-    """The packages that are asked for."""
+    """Return the requested packages."""
     own = known(ctx.facts)
     return (*own.packages, *(own.tests if ctx.fragment.gdrcopy.tests else ()))
 
@@ -65,7 +65,7 @@ def offered(ctx: Ctx) -> Outcome:
 
 @check("gpudirect_rdma.gdrcopy", *BASE, probe.GDRCOPY, system.CONTAINER, fields=("gdrcopy",), evidence=SHOWN)
 def gdrcopy(ctx: Ctx) -> Outcome:
-    """gdrcopy is installed, its module loaded, and /dev/gdrdrv leads to it, for everyone."""
+    """gdrcopy is installed, its module loaded, and /dev/gdrdrv leads to it, for every user."""
     if not ctx.fragment.gdrcopy.install:
         return not_asked(NOT_ASKED)
     there, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
@@ -121,7 +121,7 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
 
 
 def units(ctx: Ctx) -> Iterator[Unit]:
-    """The package's service, which loads the module and makes the device node, where gdrcopy is asked for."""
+    """Yield the package's service, which loads the module and makes the device node, if gdrcopy is requested."""
     if ctx.fragment.gdrcopy.install:
         yield Unit(name=known(ctx.facts).service, enabled=True)
 

@@ -1,4 +1,4 @@
-"""The modules of peer memory: built against it, loaded, with sound parameters."""
+"""Checks of the peer-memory modules: built against peer memory, loaded, with sound parameters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
 
 
 def not_peer(decision: Decision) -> Outcome | None:
-    """What a check of peer modules answers where there is to be none."""
+    """Return the outcome of a check of peer modules on a host that is to have none."""
     if not decision.method:
         return without(decision)
     return not_asked("the method is dmabuf") if decision.method == "dmabuf" else None
 
 
 def fault(kernel: KernelState, name: str) -> tuple[str, str]:
-    """What is wrong with a kernel's peer module, and the way out; both empty for a sound one."""
+    """Return what is wrong with a kernel's peer module, and the fix; both empty for a sound one."""
     module = kernel.modules.get(name)
     if module is None and name == "nv_peer_mem":
         return (
@@ -65,7 +65,7 @@ def fault(kernel: KernelState, name: str) -> tuple[str, str]:
     evidence="nm $(modinfo -n nvidia-peermem) | grep ib_register_peer_memory_client; modinfo -F depends nvidia-peermem",
 )
 def built(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has the peer module, built against the peer memory of the ib_core that this kernel has."""
+    """Every kernel that can boot has the peer module, built against the peer memory of this kernel's ib_core."""
     decision = decided(ctx)
     if answer := not_peer(decision):
         return answer
@@ -88,7 +88,8 @@ def built(ctx: Ctx) -> Outcome:
 
 
 def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
-    """Why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's words, what is loaded."""
+    """Return why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's messages, other loaded
+    modules."""
     running = next((kernel for kernel in state.kernels if kernel.release == state.running), None)
     said = catalogue.spoken(state.log)
     if said and said.key == "parameter":
@@ -112,7 +113,7 @@ def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
     evidence="lsmod | grep -E '^ib_core|peermem|peer_mem'; journalctl -k -b | grep -E 'peermem|peer_mem'",
 )
 def loaded(ctx: Ctx) -> Outcome:
-    """The peer module is loaded and holds ib_core; where it is not, why: a parameter, its build, or the ib_core that is loaded."""
+    """The peer module is loaded and holds ib_core; if not, the reason is shown: a parameter, its build, or the loaded ib_core."""
     decision = decided(ctx)
     if answer := not_peer(decision):
         return answer
@@ -149,7 +150,7 @@ def loaded(ctx: Ctx) -> Outcome:
     evidence="grep -r . /sys/module/nvidia_peermem/parameters; modprobe -c | grep peermem",
 )
 def parameters(ctx: Ctx) -> Outcome:
-    """nvidia_peermem has the parameters that are asked for, in modprobe's configuration and loaded; other values than 0 and 1 keep
+    """nvidia_peermem has the parameters that the spec asks for, in modprobe's configuration and loaded; values other than 0 and 1 keep
     it from loading."""
     decision = decided(ctx)
     if decision.method != "nvidia_peermem":
@@ -207,7 +208,7 @@ def parameters(ctx: Ctx) -> Outcome:
 
 @check("gpudirect_rdma.log", *PROBES, system.CONTAINER, evidence="journalctl -k -b | grep nvidia-peermem")
 def log(ctx: Ctx) -> Outcome:
-    """The kernel has not told of GPU memory whose context peer memory had lost."""
+    """The kernel has logged no GPU memory whose context peer memory had lost."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the kernel's log is the machine's")
     bad = catalogue.gpudirect_file().bad_context

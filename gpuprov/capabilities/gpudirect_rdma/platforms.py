@@ -21,19 +21,19 @@ HERE = "gpudirect_rdma"
 problem = under(HERE)
 PROBES = (PCIE, virtualization.MACHINE, system.CONTAINER)
 BOARDS = ("SXM", "superchip")
-"""How form factors begin of GPUs that come with a server's board."""
+"""Prefixes of the form factors of GPUs that come with a server's board."""
 ON_BOARD = ("infiniband", "roce", "iwarp")
-"""Fabrics of adapters that bare metal has; AWS's and Alibaba's come with their hosts, whose PCIe nobody can set."""
+"""Fabrics of adapters on bare metal; AWS's and Alibaba's come with their hosts, whose PCIe settings cannot be changed."""
 
 
 def find_platform(host: HostSpec) -> catalogue.Platform | None:
-    """What is known of the host's GPUs with its fabric."""
+    """Return the catalogue's entry for the host's GPUs with its fabric."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     return catalogue.find_platform(gpu.key, _fabric(host)) if gpu else None
 
 
 def find_old_driver(platform: catalogue.Platform, version: str) -> str:
-    """Why a driver does not do on the platform; empty where it does, or a branch alone does not tell."""
+    """Return why a driver does not work on the platform; empty if it does, or a branch alone does not decide."""
     asked = drivers.Version.parse(version)
     if platform.gone_branch and asked >= drivers.Version.parse(platform.gone_branch):
         return f"drivers from {platform.gone_branch} on have no {catalogue.OVERRIDE} any more"
@@ -44,7 +44,7 @@ def find_old_driver(platform: catalogue.Platform, version: str) -> str:
 
 
 def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
-    """Rules for GPUs of some models with a fabric, out of recipes that were tried on such machines."""
+    """Yield rules for GPUs of some models with a fabric, from recipes that were tried on such machines."""
     platform = find_platform(host)
     if platform is None:
         return
@@ -65,8 +65,8 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
 
 
 def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
-    """A warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be told offline. NCCL that is slow, hangs or fails
-    for it: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
+    """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline. NCCL that is slow, hangs
+    or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     virtual = any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))
     if (
@@ -83,8 +83,8 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
 
 
 def describe_path(ctx: Context[GpudirectRdma]) -> str:
-    """ACS and IOMMU between GPUs and HCAs, where they are in the way and the spec does not say what they are to be. By the same rules
-    as the checks of `pcie`."""
+    """Describe ACS and IOMMU between GPUs and HCAs, if they are in the way and the spec does not set them. By the same rules as the
+    checks of `pcie`."""
     if (
         ctx.facts.get(system.CONTAINER)
         or ctx.facts.get(virtualization.MACHINE).kind

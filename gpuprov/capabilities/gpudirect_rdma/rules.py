@@ -1,4 +1,4 @@
-"""What a spec must not say of GPUDirect RDMA, known without the host."""
+"""Rules for GPUDirect RDMA that hold on any host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
 
 
 def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: str) -> Iterable[Problem]:
-    """Peer memory is OFED's: https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst"""
+    """Yield a problem of peer memory without OFED:
+    https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst"""
     if block.method == "auto" and method == "nvidia_peermem":
         message = f"gpudirect_rdma.method auto is nvidia_peermem here: {reason}"
         yield Problem(
@@ -63,7 +64,7 @@ def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: s
 
 
 def _built_elsewhere(host: HostSpec, method: str) -> Iterable[Problem]:
-    """What is built again after OFED is not packed for other hosts."""
+    """Yield a problem for modules that are rebuilt after OFED, as they are not packed for other hosts."""
     builder = getattr(host.capabilities.get("nvidia_driver"), "build_host", "")
     if method == "nvidia_peermem" and builder:
         hint = f"{OFED} for {builder}, too, from its first apply on; or method dmabuf"
@@ -94,7 +95,7 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
 
 
 def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:
-    """Programs built by an older CUDA ask for no dma-buf."""
+    """Yield a problem of programs built by an older CUDA, which do not use dma-buf."""
     toolkit: Any = host.capabilities.get("cuda_toolkit")
     first = catalogue.method("dmabuf").first_cuda
     old = [
@@ -107,9 +108,10 @@ def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem
 
 
 def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:
-    """Options of the modules. The other peer module is not blacklisted: that keeps out what is loaded by an alias, and it has none.
+    """Return the options of the modules. The other peer module is not blacklisted: that only blocks modules loaded by an alias, and it
+    has none.
 
-    Nothing is asked of modules-load: early in the boot the module would hold the ib_core that openibd is to replace. A unit after
+    Nothing is added to modules-load: early in the boot the module would hold the ib_core that openibd is to replace. A unit after
     openibd loads it.
     """
     options: dict[str, dict[str, Scalar]] = {}

@@ -1,4 +1,4 @@
-"""`health`: what a host in work is watched for, and whether it is fit for work."""
+"""`health`: what to monitor on a host in production, and whether it is fit for work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
 
 
 def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
-    """The spec with a `health` block, which is the default one where it has none; `since` in place of its own. Raises SpecError."""
+    """Return the spec with a `health` block, the default block if it has none; `since` replaces its own value. Raises SpecError."""
     block = spec.capabilities.get(HERE) or Health()
     if since is not None:
         values = {**msgspec.to_builtins(block), "since": since}

@@ -1,16 +1,16 @@
-"""GPUs that do not answer nvidia-smi: what its words say, and what is to be done."""
+"""GPUs that do not answer nvidia-smi: the meaning of its message, and the action to take."""
 
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome, fail
 
 NO_HANDLE = "the device handle for"
-"""Begins the complaint of nvidia-smi about a GPU that it cannot reach. The address follows, then the reason: the GPU is lost (`Unknown
-Error`, `GPU is lost`), the driver did not start it (`Not Found`), or the device file may not be opened."""
+"""The start of nvidia-smi's complaint about a GPU that it cannot reach. The address follows, then the reason: the GPU is lost
+(`Unknown Error`, `GPU is lost`), the driver did not start it (`Not Found`), or the device file may not be opened."""
 
 
 def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:
-    """Judge a complaint of nvidia-smi, or GPUs that are on the bus and not in its list."""
+    """Judge a complaint of nvidia-smi, or GPUs that are on the bus but not in its list."""
     said = words.casefold()
     if NO_HANDLE in said and "not found" in said:
         return fail(

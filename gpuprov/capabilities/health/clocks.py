@@ -1,4 +1,4 @@
-"""The clocks of GPUs: alike on GPUs of one model, and high where the driver says that nothing lowers them."""
+"""The clocks of GPUs: equal on GPUs of one model, and high unless the driver gives a reason for lower ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpuprov.probe.gpus.gpu_health import GPU_HEALTH
 from gpuprov.probe.gpus.gpu_state import Clocks, GpuHealth
 
 BUSY = 90
-"""Percent of its time: a GPU that computes so much is not about to idle."""
+"""Percent of its time: a GPU that is this busy is not about to idle."""
 
 
 def slow(clocks: Clocks) -> bool:
-    """Whether it computes at less than half of its highest clock, which is what a hardware slowdown comes to, and nothing is said to
-    lower it: then the clocks are as high as they can be
+    """Return whether the GPU computes at less than half of its highest clock, as in a hardware slowdown, although the driver gives no
+    reason for a lower clock: then the clocks are as high as they can be
     (https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html)."""
     if clocks.held != () or (clocks.busy or 0) < BUSY or clocks.graphics is None or clocks.most_graphics is None:
         return False
@@ -30,8 +30,8 @@ def pair(graphics: int | None, memory: int | None) -> str:
 
 
 def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth, str]]:
-    """GPUs whose clocks are not those of most others of their model. Where a process is, a job may have asked for application clocks
-    of its own (srun --gpu-freq); what it leaves behind is seen after it."""
+    """Return the GPUs whose clocks differ from most others of their model. If a GPU has a process, its job may have set application
+    clocks of its own (srun --gpu-freq); if they remain after the job, they are reported then."""
     found = []
     free = tuple(gpu for gpu in gpus if gpu.processes is not True)
     kinds: list[tuple[str, tuple[GpuHealth, ...], Callable[[Clocks], str]]] = [
@@ -51,7 +51,7 @@ def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth
 
 
 def _asked(ctx: Ctx, setting: str) -> bool:
-    """Whether gpu_settings asks for these clocks of any GPU, and so judges them itself."""
+    """Return whether gpu_settings sets these clocks on any GPU, and so judges them itself."""
     block: Any = ctx.host.capabilities.get("gpu_settings")
     blocks = () if block is None else (block, *block.per_gpu)
     return any(getattr(one, setting) not in ("keep", type(one.locked_clocks)()) for one in blocks)
@@ -59,8 +59,8 @@ def _asked(ctx: Ctx, setting: str) -> bool:
 
 @check("health.clocks", GPU_HEALTH, fields=("clocks",), evidence="nvidia-smi -q -d CLOCK,PERFORMANCE,UTILIZATION")
 def clocks(ctx: Ctx) -> Outcome:
-    """GPUs of one model have the same highest clocks, and the same application clocks where gpu_settings asks for none; and none that
-    computes has less than half its highest clock with nothing that the driver names as lowering it, as one that somebody locked."""
+    """GPUs of one model have the same highest clocks, and the same application clocks unless gpu_settings sets them; and none that
+    computes runs at less than half its highest clock without a reason from the driver, as after someone locked its clocks."""
     if ctx.fragment.clocks == "any":
         return not_asked("clocks: any")
     gpus = shown(ctx)

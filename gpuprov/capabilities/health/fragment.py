@@ -14,10 +14,10 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class Health(Fragment, frozen=True):
-    """What a host in work is watched for: errors of its GPUs, links and kernel; read, never changed. `gpuprov health` says whether
-    it is fit for work, and what NVIDIA says is to be done.
+    """Monitoring of a host in production: errors of its GPUs, links and kernel; read, never changed. `gpuprov health` shows whether it
+    is fit for work, and the action that NVIDIA recommends.
 
-    What a GPU does not have (ECC, row remapping) is not judged; what cannot be read is not proven.
+    Features that a GPU lacks (ECC, row remapping) are not judged; values that cannot be read are not proven.
     """
 
     since: Annotated[

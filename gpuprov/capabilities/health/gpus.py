@@ -1,4 +1,4 @@
-"""What the GPUs say of themselves."""
+"""Checks of what the GPUs report about themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuprov.shown import counted
 
 Gpus = tuple[GpuHealth, ...]
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
-"""Brands of which cards that have ECC come with it off: those of data centres have it on."""
+"""Brands whose cards with ECC ship with it off; data centre cards ship with it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
 GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
 BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
@@ -30,7 +30,7 @@ def reset_fix() -> str:
 
 
 def shown(ctx: Ctx) -> Gpus:
-    """The GPUs. Raises ProbeFailed where nvidia-smi shows none of those that the host has."""
+    """Return the GPUs. Raises ProbeFailed if nvidia-smi shows none of those that the host has."""
     state: State = ctx.facts.get(GPU_HEALTH)
     if state.complaint and state.present:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
@@ -42,7 +42,7 @@ def told(found: Sequence[tuple[GpuHealth, str]]) -> str:
 
 
 def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
-    """The GPUs that have such a thing; where none has, the answer that it is not judged."""
+    """Return the GPUs that have such a feature; if none has it, the outcome that it is not judged."""
     found = tuple(gpu for gpu in gpus if has(gpu))
     if not gpus:
         return (), not_asked("no NVIDIA GPU on the PCI bus")
@@ -56,7 +56,7 @@ def also(found: Gpus, gpus: Gpus, what: str) -> str:
 
 @check("health.gpus", GPU_HEALTH, system.CONTAINER, evidence="nvidia-smi -L; lspci -d 10de:; nvidia-smi -q")
 def gpus_answer(ctx: Ctx) -> Outcome:
-    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, as many as the spec says are there at least, and each answers."""
+    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, at least as many as the spec says, and each answers."""
     state: State = ctx.facts.get(GPU_HEALTH)
     wanted = (ctx.host.gpu.count or 1) if ctx.host.gpu else 0
     there = max(state.present, len(state.gpus)) + state.given
@@ -87,7 +87,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
 
 @check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
 def recovery(ctx: Ctx) -> Outcome:
-    """The driver does not say of any GPU that it needs a reset, a reboot or a drain."""
+    """The driver reports for no GPU that it needs a reset, a reboot or a drain."""
     gpus = shown(ctx)
     asked, nothing = having(gpus, lambda one: bool(one.recovery) or one.reset_required is not None, "recovery action")
     if nothing:
@@ -110,7 +110,7 @@ def recovery(ctx: Ctx) -> Outcome:
 
 @check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
 def ecc_mode(ctx: Ctx) -> Outcome:
-    """ECC is on in each GPU that has it, or that comes with it on."""
+    """ECC is on in each GPU that has it, or that ships with it on."""
     mode = ctx.fragment.ecc
     if mode == "any":
         return not_asked("ecc: any")
@@ -136,7 +136,7 @@ def _asked_off(ctx: Ctx) -> bool:
 
 @check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")
 def ecc_errors(ctx: Ctx) -> Outcome:
-    """No GPU has more uncorrectable ECC errors than are let pass, nor so many in SRAM that NVIDIA takes it back."""
+    """No GPU has more uncorrectable ECC errors than the spec allows, nor so many in SRAM that NVIDIA accepts it for replacement."""
     gpus, limit = shown(ctx), ctx.fragment.uncorrected_errors
     asked, nothing = having(gpus, lambda one: one.ecc == "enabled", "ECC that is on")
     if nothing:
@@ -164,8 +164,8 @@ def ecc_errors(ctx: Ctx) -> Outcome:
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
 def remapped_rows(ctx: Ctx) -> Outcome:
-    """No row waits for its remapping, no remapping failed, not too many rows are remapped for uncorrectable errors; no repair of
-    memory or shaders waits, and no memory is past it."""
+    """No row waits for remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors; no repair of
+    memory or shaders is pending, and no memory is beyond repair."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
     asked, nothing = having(
         gpus,
@@ -196,7 +196,7 @@ def remapped_rows(ctx: Ctx) -> Outcome:
 
 @check("health.retired_pages", GPU_HEALTH, fields=("retired_pages",), evidence="nvidia-smi -q -d PAGE_RETIREMENT")
 def retired_pages(ctx: Ctx) -> Outcome:
-    """On GPUs before Ampere: no page waits for its retirement, and not too many are retired."""
+    """On GPUs before Ampere: no page waits for retirement, and not too many are retired."""
     gpus, limit = shown(ctx), ctx.fragment.retired_pages
     asked, nothing = having(gpus, lambda one: one.retired is not None, "retired pages")
     if nothing:
@@ -232,7 +232,7 @@ def slowdown(ctx: Ctx) -> Outcome:
 
 @check("health.temperature", GPU_HEALTH, fields=("temperature_margin",), evidence=BELOW)
 def temperature(ctx: Ctx) -> Outcome:
-    """Each GPU is as far below the temperature that slows it down as asked for, and its memory below its highest."""
+    """Each GPU is as far below its slowdown temperature as the spec asks for, and its memory below its maximum."""
     gpus, margin = shown(ctx), ctx.fragment.temperature_margin
     asked, nothing = having(gpus, lambda one: one.below is not None, "slowdown temperature")
     if nothing:
@@ -252,7 +252,7 @@ def temperature(ctx: Ctx) -> Outcome:
 
 @check("health.power", GPU_HEALTH, fields=("power_cap",), evidence="nvidia-smi -q -d POWER")
 def power(ctx: Ctx) -> Outcome:
-    """Each GPU says what it draws, and nothing holds it below the power limit that is set."""
+    """Each GPU reports its power draw, and nothing holds it below the configured power limit."""
     if ctx.fragment.power_cap == "any":
         return not_asked("power_cap: any")
     gpus = shown(ctx)

@@ -1,4 +1,4 @@
-"""What links count and the kernel says of them: NVLink, PCIe, InfiniBand; and whether the GPUs have one firmware."""
+"""Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand; and whether the GPUs have the same firmware."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ UNCORRECTED = (
     rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect|aer_uncor_severity: )"
     rf"|{DEVICE}DPC: containment event"
 )
-"""A port that contains an uncorrectable error by DPC may be all that is said of it: dpc_process_error in
-https://github.com/torvalds/linux/blob/master/drivers/pci/pcie/dpc.c. Where the firmware takes the errors first, the kernel says the
-last of them alone (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
+"""A port that contains an uncorrectable error by DPC may log nothing else: dpc_process_error in
+https://github.com/torvalds/linux/blob/master/drivers/pci/pcie/dpc.c. If the firmware handles the errors first, the kernel logs only
+the last of these lines (pci_print_aer, drivers/pci/pcie/aer.c of Linux)."""
 NON_FATAL = "(Non-Fatal)"
-"""A transaction went wrong, and the link works on: https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
+"""A transaction failed, and the link still works: https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
 WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
-"""Drivers of what this is about: GPUs, also those of virtual machines, NVSwitches, HCAs, and ports, which lead to any of them."""
+"""Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to any of them."""
 SPEAKER = re.compile(rf"(\S+) ({ADDRESS}): ")
 SENDER = re.compile(rf"received(?: from)?:? ({ADDRESS})")
-"""Whose error a port has received."""
+"""The device whose error a port has received."""
 CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
 
 
 COUNTS = {"crc": "CRC errors", "replays": "replays", "recoveries": "recoveries", "faults": "errors"}
 RATES = {"effective_ber": "effective BER", "symbol_ber": "symbol BER"}
-"""What is known of a GPU's NVLinks, in words."""
+"""Bit error rates of a GPU's NVLinks, in words."""
 
 
 def quoted(lines: tuple[Line, ...]) -> str:
-    """The last of them, and how many there are."""
+    """Return the last of these lines, and their number."""
     last = lines[-1]
     return f'{sum(one.times for one in lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
 
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
 def nvlink_errors(ctx: Ctx) -> Outcome:
-    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass, and no bit error rate
-    above its limit; CRC errors are told. What a GPU does not count is not said of it."""
+    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than the spec allows, and no bit error rate
+    above its limit; CRC errors are reported. Counters that a GPU does not have are not reported."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
     if state.nameless and len(shown(ctx)) == 1:
@@ -77,7 +77,7 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
 
 
 def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
-    """What is too much of a GPU's NVLinks, in words."""
+    """Return which counters of a GPU's NVLinks exceed the limit, in words."""
     told = []
     if (gpu.replays or 0) + (gpu.recoveries or 0) > limit:
         counts = ((gpu.replays, "replays"), (gpu.recoveries, "recoveries"))
@@ -91,7 +91,7 @@ def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
 
 
 def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
-    """What these GPUs count, in words: nothing of a counter that none has."""
+    """Return the counters of these GPUs, in words; a counter that no GPU has is omitted."""
     told = []
     for name, words in COUNTS.items():
         counts = [count for gpu in gpus if (count := getattr(gpu, name)) is not None]
@@ -106,8 +106,8 @@ def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
 
 @check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
 def pcie_errors(ctx: Ctx) -> Outcome:
-    """No uncorrected PCIe error in the kernel log; corrected ones are told, and others that are not fatal, of devices that are neither
-    GPU, NVSwitch nor network adapter."""
+    """There is no uncorrected PCIe error in the kernel log; corrected ones are reported, as are other non-fatal ones, of devices that
+    are neither GPU, NVSwitch nor network adapter."""
     log = readable(ctx)
     every = log.matching(UNCORRECTED)
     others = _of_others(every)
@@ -121,7 +121,7 @@ def pcie_errors(ctx: Ctx) -> Outcome:
 
 
 def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Those about an error that is not fatal, of a device whose driver says that it is none of what is watched."""
+    """Return the lines about a non-fatal error of a device whose driver shows that it is not monitored."""
     said = [match for line in lines if (match := SPEAKER.match(line.text)) is not None]
     others = {match[2] for match in said} - {match[2] for match in said if match[1] in WATCHED}
     about = [(line, SENDER.search(line.text) or SPEAKER.match(line.text)) for line in lines if NON_FATAL in line.text]
@@ -130,7 +130,7 @@ def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:
 
 @check("health.pcie_replays", GPU_HEALTH, fields=("pcie_replays",), evidence="nvidia-smi -q -d PCIE | grep -i replay")
 def pcie_replays(ctx: Ctx) -> Outcome:
-    """Each GPU had at most so many PCIe replays since its reset as are declared."""
+    """Each GPU had at most as many PCIe replays since its reset as the spec allows."""
     limit = ctx.fragment.pcie_replays
     if limit is None:
         return not_asked("pcie_replays is not in the spec")
@@ -148,7 +148,7 @@ def pcie_replays(ctx: Ctx) -> Outcome:
 
 
 def counting_ports(ctx: Ctx) -> list[PortErrors]:
-    """Ports of adapters that carry data, with what they counted."""
+    """Return the ports of adapters that carry data, with their counters."""
     others = {device.name for device in ctx.facts.get(DEVICES) if not device.works}
     return [port for port in ctx.facts.get(PORT_ERRORS) if port.device not in others]
 
@@ -161,7 +161,7 @@ def counting_ports(ctx: Ctx) -> list[PortErrors]:
     evidence="perfquery; rdma statistic show link",
 )
 def ports(ctx: Ctx) -> Outcome:
-    """No port of an RDMA device went down, or counted errors, more often than declared."""
+    """No port of an RDMA device went down, or counted errors, more often than the spec allows."""
     asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
     if asked is None and most is None:
         return not_asked("neither link_downed nor port_errors is in the spec")
@@ -189,7 +189,7 @@ def ports(ctx: Ctx) -> Outcome:
 def link_flaps(ctx: Ctx) -> Outcome:
     """No link of an RDMA device's network interface went down and came back too often within 12 hours, this boot and since `since`.
 
-    Its counter, link_downed, tells no times, and stops at 255.
+    Its counter, link_downed, records no times, and stops at 255.
     """
     limit = ctx.fragment.link_flaps
     if not limit:
@@ -220,7 +220,7 @@ def link_flaps(ctx: Ctx) -> Outcome:
     "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
 )
 def firmware(ctx: Ctx) -> Outcome:
-    """GPUs of one model, and of one maker, have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
+    """GPUs of the same model and maker have the same VBIOS and InfoROM image, and no InfoROM is corrupt."""
     gpus = shown(ctx)
     state = ctx.facts.get(GPU_HEALTH)
     corrupt = [line for line in state.warnings if re.search(r"(?i)inforom is corrupted", line)]

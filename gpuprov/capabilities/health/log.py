@@ -1,4 +1,4 @@
-"""What the kernel log says: Xids, SXids, and how far it reaches back."""
+"""Checks of the kernel log: Xids, SXids, and how far it reaches back."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ SHOWN = 4
 
 RECOVERY, OFF_THE_BUS = 154, 79
 WITHIN = 30.0
-"""Seconds in which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
+"""Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
 (gpuRefreshRecoveryAction, https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
 
 
 class Change(NamedTuple):
-    """The driver says in an Xid 154 that a GPU needs something else than before."""
+    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154."""
 
     at: float
     needs: Recovery
 
 
 def recovery_word(text: str) -> str:
-    """Return the driver's word for what the GPU needs now, from the text of an Xid 154; nothing where there is none."""
+    """Return the driver's word for what the GPU needs now, from the text of an Xid 154; empty if it has none."""
     match = re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", text)
     return match[1] if match else ""
 
 
 def recovery_changes(log: KernelLog) -> dict[str, list[Change]]:
-    """Return these of each GPU, the oldest first."""
+    """Return the changes of each GPU, oldest first."""
     found: dict[str, list[Change]] = {}
     for line in log.lines:
         match = XID.match(line.text)
@@ -67,7 +67,8 @@ ENDED = r".{1,15}\[\d+\]: segfault at .* in libnccl|(Memory cgroup out|Out) of m
 
 
 class Judged(NamedTuple):
-    """An event with what is to be done; `named`: somebody says so. `fix`: what a person does, where it is more than the words."""
+    """An event with the action to take; `named`: the action comes from a source. `fix`: what a person does, if the words do not
+    suffice."""
 
     event: Event
     action: Action
@@ -84,7 +85,7 @@ class Judged(NamedTuple):
 
 
 NO_CLOCK = 100_000_000
-"""Below this a time is none of a clock: dmesg in a record tells seconds since the boot alone."""
+"""A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
 
 
 def moment(at: float) -> str:
@@ -97,7 +98,7 @@ ONLY_NVIDIA = "the record has but NVIDIA's lines of the kernel log"
 
 
 def readable(ctx: Ctx, *, of_nvidia: bool = False) -> KernelLog:
-    """The log. Raises ProbeFailed where there is none to read. `of_nvidia`: NVIDIA's lines are enough."""
+    """Return the log. Raises ProbeFailed if there is none to read. `of_nvidia`: NVIDIA's lines are enough."""
     log: KernelLog = ctx.facts.get(KERNEL_LOG)
     if log.searched and not of_nvidia:
         raise NotRecorded(ONLY_NVIDIA)
@@ -107,13 +108,13 @@ def readable(ctx: Ctx, *, of_nvidia: bool = False) -> KernelLog:
 
 
 def span(log: KernelLog) -> str:
-    """From when on the log speaks."""
+    """Return the time at which the log begins, in words."""
     late = log.missing()
     return f"since {moment(late if late is not None else log.begins())}"
 
 
 def judge(event: Event) -> Judged:
-    """What is to be done after an Xid."""
+    """Return the action to take after an Xid."""
     if event.number == RECOVERY:
         needs = catalogue.recovery(recovery_word(event.text))
         return Judged(event, needs.action, needs.words, fix=needs.fix)
@@ -126,12 +127,12 @@ def judge(event: Event) -> Judged:
 
 
 MENDED: tuple[Action, ...] = ("reset", "reboot")
-"""What a boot does away with, and the driver's word that a GPU needs nothing any more."""
+"""Actions that a boot, or the driver's report that a GPU needs nothing any more, makes unnecessary."""
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
-    """Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; of those of which
-    the driver said in an Xid 154 what the GPU needs, the 154."""
+    """Return the Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then; if the
+    driver logged in an Xid 154 what the GPU needs, only that Xid 154."""
     changes, left = recovery_changes(log), set(ignored)
     fresh = max(log.booted(), last_reset(log))
     own = msgspec.structs.replace(log, lines=tuple(line for line in log.lines if not _decided(line, changes, fresh)))
@@ -141,15 +142,15 @@ def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
 
 
 def _mended(log: KernelLog, action: Action, well: float = 0.0) -> float:
-    """When something last happened that does away with what asks for this action."""
+    """Return the time of the last event that made this action unnecessary."""
     if action not in MENDED:
         return -1.0
     return max(log.booted(), well, last_reset(log) if action == "reset" else 0.0)
 
 
 def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) -> bool:
-    """Whether the driver said of this Xid's GPU what it needs: seconds later, or before it, so that nothing changed. `fresh`: when the
-    GPUs last began anew."""
+    """Return whether the driver logged what this Xid's GPU needs: seconds later, or before it, so that nothing changed. `fresh`: the
+    time of the GPUs' last reset or boot."""
     match = XID.match(line.text)
     if match is None or int(match[2]) == RECOVERY:
         return False
@@ -161,7 +162,7 @@ def _decided(line: Line, changes: Mapping[str, Sequence[Change]], fresh: float) 
 
 
 def _is_severe(line: Line) -> bool:
-    """Whether it asks for more than that a program is restarted, which is told in any case, or nobody says what it asks for."""
+    """Return whether an Xid asks for more than the restart of a program, which is reported in any case, or has no known action."""
     found = [judge(event) for event in xids(KernelLog(lines=(line,)))]
     return any(SEVERITY.index(one.action) > SEVERITY.index("restart") or not one.named for one in found)
 
@@ -177,7 +178,7 @@ def listed(found: Sequence[Judged]) -> str:
 
 @check("health.kernel_log", KERNEL_LOG, system.CONTAINER, fields=("since",), evidence="journalctl -k -b | head -n 1")
 def kernel_log(ctx: Ctx) -> Outcome:
-    """The kernel log can be read, and reaches back as far as it is judged."""
+    """The kernel log can be read, and covers the whole period that is judged."""
     log: KernelLog = ctx.facts.get(KERNEL_LOG)
     if not log.source:
         return fail(
@@ -197,7 +198,7 @@ def kernel_log(ctx: Ctx) -> Outcome:
 
 @check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
 def xid(ctx: Ctx) -> Outcome:
-    """No Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
+    """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
     log = readable(ctx, of_nvidia=True)
     found = standing(log, ctx.fragment.ignored_xids)
     bad = [one for one in found if SEVERITY.index(one.action) > SEVERITY.index("restart")]
@@ -214,8 +215,8 @@ def xid(ctx: Ctx) -> Outcome:
 
 @check("health.driver_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep NVRM")
 def driver_log(ctx: Ctx) -> Outcome:
-    """The driver says of no GPU, beside Xids, that it fell off the bus or must be reset, and of nothing that only a restart of the
-    host ends."""
+    """The driver reports of no GPU, apart from Xids, that it fell off the bus or must be reset, and no fault that only a restart of
+    the host ends."""
     log = readable(ctx, of_nvidia=True)
     expected = "no GPU off the bus, and nothing that asks for a reset or a restart"
     lost = judge(Event(device="", number=OFF_THE_BUS, count=1, at=0.0, text=""))
@@ -241,7 +242,8 @@ def _quoted(lines: Sequence[Line]) -> str:
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
 def programs(ctx: Ctx) -> Outcome:
-    """No Xid after which a program is to be restarted, no crash in NCCL, none killed for want of memory; with tell they are told."""
+    """There was no Xid that requires the restart of a program, no crash in NCCL, and no program killed for lack of memory; with tell
+    they are only reported."""
     log = readable(ctx)
     found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
     expected = "no program ended by its GPU, in NCCL or for want of memory"
@@ -262,7 +264,7 @@ def programs(ctx: Ctx) -> Outcome:
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
 def sxid(ctx: Ctx) -> Outcome:
-    """No fatal SXid of an NVSwitch in the kernel log."""
+    """There is no fatal SXid of an NVSwitch in the kernel log."""
     log = readable(ctx, of_nvidia=True)
     found = []
     for one in sxids(log):

@@ -1,4 +1,4 @@
-"""What the rest of the host is and says: CPUs, memory, swap, drives and interfaces as declared, and the kernel's own trouble."""
+"""Checks of the rest of the host: CPUs, memory, swap, drives and interfaces against the spec, and errors of the kernel itself."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ KERNEL = (
     r"Kernel panic - |(Internal error: |(NMI )?watchdog: )?(BUG|Oops): "
     r"|(NMI )?watchdog: (CPU ?\d+: )?Watchdog detected hard LOCKUP on cpu"
 )
-"""Lock-ups as https://github.com/torvalds/linux/blob/master/kernel/watchdog.c says them, and before Linux 4.13 with `NMI`."""
+"""Lock-ups as https://github.com/torvalds/linux/blob/master/kernel/watchdog.c logs them, and before Linux 4.13 with `NMI`."""
 READ_ONLY = (
     r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
     r"|XFS \([^)]*\): .*(Shutting down filesystem|Filesystem has been shut down)"
     r"|BTRFS [a-z]+ \(device [^)]*\): forced readonly"
 )
-"""As ext4, XFS (xfs_do_force_shutdown) and Btrfs (btrfs_handle_fs_error) say it in Linux's fs/."""
+"""Messages of ext4, XFS (xfs_do_force_shutdown) and Btrfs (btrfs_handle_fs_error) in Linux's fs/."""
 
 
 @check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")
 def cpus(ctx: Ctx) -> Outcome:
-    """As many CPU sockets and cores as declared."""
+    """The host has as many CPU sockets and cores as the spec says."""
     asked = {"sockets": ctx.fragment.sockets, "cores": ctx.fragment.cores}
     wanted = {name: count for name, count in asked.items() if count is not None}
     if not wanted:
@@ -45,7 +45,7 @@ def cpus(ctx: Ctx) -> Outcome:
 
 @check("health.memory", HARDWARE, fields=("memory", "swap"), evidence="free -m; dmidecode -t memory")
 def memory(ctx: Ctx) -> Outcome:
-    """At least as much memory as declared, and swap as asked for."""
+    """The host has at least as much memory as the spec says, and swap present or absent as it asks."""
     least, swap = ctx.fragment.memory, ctx.fragment.swap
     if least is None and swap == "any":
         return not_asked("neither memory nor swap is in the spec")
@@ -67,7 +67,7 @@ def memory(ctx: Ctx) -> Outcome:
 
 @check("health.devices", HARDWARE, fields=("nvme", "interfaces"), evidence="ls /sys/class/nvme; ip -br link")
 def devices(ctx: Ctx) -> Outcome:
-    """As many NVMe drives as declared, and the Ethernet interfaces that are named are there and up."""
+    """The host has as many NVMe drives as the spec says, and the Ethernet interfaces that it names are present and up."""
     drives, names = ctx.fragment.nvme, ctx.fragment.interfaces
     if drives is None and not names:
         return not_asked("neither nvme nor interfaces is in the spec")
@@ -86,7 +86,7 @@ def devices(ctx: Ctx) -> Outcome:
 
 @check("health.file_systems", FILES, fields=("mounts", "free_space", "free_inodes"), evidence="findmnt; df -h; df -i")
 def file_systems(ctx: Ctx) -> Outcome:
-    """What is to be mounted is, answers, and has free space and free inodes."""
+    """Required mounts are present, responsive, and have enough free space and inodes."""
     if not ctx.fragment.mounts:
         return not_asked("mounts is not in the spec")
     files = ctx.facts.get(FILES)
@@ -127,7 +127,7 @@ def _free(one: FileSystem) -> str:
 
 @check("health.open_files", FILES, fields=("open_files",), evidence="cat /proc/sys/fs/file-nr")
 def open_files(ctx: Ctx) -> Outcome:
-    """The kernel is not near its limit of open files, from which on nobody opens one."""
+    """The kernel is not near its limit of open files, at which no program can open another."""
     handles = ctx.facts.get(FILES).handles
     if handles is None:
         raise ProbeFailed("/proc/sys/fs/file-nr does not tell the open files")
@@ -142,7 +142,7 @@ def open_files(ctx: Ctx) -> Outcome:
 
 @check("health.kernel", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b -p err")
 def kernel(ctx: Ctx) -> Outcome:
-    """The kernel says of no crash or lock-up of its own, and of no file system that it made read-only."""
+    """The kernel reports no crash or lock-up of its own, and no file system that it made read-only."""
     log = readable(ctx)
     expected = "no trouble of the kernel's own"
     if lines := log.matching(READ_ONLY):

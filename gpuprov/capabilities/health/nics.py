@@ -1,4 +1,4 @@
-"""What drivers of network adapters say in the kernel log, and what RDMA counts on the wire."""
+"""Messages of network adapters' drivers in the kernel log, and RDMA's error counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpuprov.probe.rdma import DEVICES
 
 
 class Finding(NamedTuple):
-    """Lines of one entry of the catalogue that one device's driver said."""
+    """The lines from one device's driver that match one entry of the catalogue."""
 
     entry: NicLine
     device: str
@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 
 class NicLog(NamedTuple):
-    """Findings that stand, the most severe first, and those that a recovery, a reload of the driver or a boot made past."""
+    """Findings that still hold, the most severe first, and those that a recovery, a reload of the driver or a boot has ended."""
 
     unfit: tuple[Finding, ...] = ()
     reported: tuple[Finding, ...] = ()
@@ -38,7 +38,7 @@ class NicLog(NamedTuple):
 
 
 def judge_nic_lines(log: KernelLog) -> NicLog:
-    """What stands of what the adapters' drivers said, device by device."""
+    """Return the findings that still hold in the adapters' driver messages, device by device."""
     standing: dict[tuple[str, str], Finding] = {}
     past: list[Finding] = []
     booted = log.booted()
@@ -74,8 +74,8 @@ def _listed(label: str, findings: Sequence[Finding]) -> str:
     evidence=f"journalctl -k -b | grep -wE '{'|'.join((*NIC_DRIVERS, 'infiniband'))}'",
 )
 def rdma_log(ctx: Ctx) -> Outcome:
-    """No network adapter's driver says that its firmware or hardware failed, that ports lack power or that it is too hot,
-    unless it recovered since. Cables, hot modules, refused commands and resets that went well are told."""
+    """No network adapter's driver reports that its firmware or hardware failed, that ports lack power or that it is too hot, unless it
+    recovered since. Cables, hot modules, refused commands and successful resets are only reported."""
     log = readable(ctx)
     found = judge_nic_lines(log)
     expected = "no network adapter that failed, has ports without power or is too hot"
@@ -89,8 +89,8 @@ def rdma_log(ctx: Ctx) -> Outcome:
 
 @check("health.rdma_counters", PORT_ERRORS, DEVICES, fields=("transport_errors",), evidence="rdma -p statistic show")
 def rdma_counters(ctx: Ctx) -> Outcome:
-    """No port of an RDMA device counted more errors of its transport than declared. Where nothing is declared they are told: they
-    are totals, of which every program that breaks off its connections makes some."""
+    """No port of an RDMA device counted more transport errors than the spec allows. Without a limit in the spec they are only
+    reported: they are totals, and every program that breaks off its connections causes some."""
     most = ctx.fragment.transport_errors
     ports = [port for port in counting_ports(ctx) if port.transport is not None]
     if not ports:
@@ -111,7 +111,7 @@ def rdma_counters(ctx: Ctx) -> Outcome:
 
 
 def _count_errors(ports: Sequence[PortErrors], limit: int) -> str:
-    """Counters above the limit, port by port."""
+    """Return the counters above the limit, port by port."""
     counted = {
         port.name: {key: count for key, count in (port.transport or {}).items() if count > limit} for port in ports
     }

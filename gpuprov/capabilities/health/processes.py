@@ -1,4 +1,4 @@
-"""Processes that are left on GPUs, and memory that nobody gave back."""
+"""Processes that are left on GPUs, and GPU memory that was never released."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT = (
 
 
 def _left(one: Held, found: Processes) -> str:
-    """Whose it was that is gone; empty where that is there, or cannot be said."""
+    """Return in words which job or container monitor of a process is gone; empty if it still exists, or is unknown."""
     if one.orphan:
         return "in a container whose monitor (containerd-shim, conmon) is gone"
     if found.slurmd and one.job is not None and not one.known and one.job not in found.jobs:
@@ -46,13 +46,14 @@ def _left(one: Held, found: Processes) -> str:
     evidence=f"{PROCESSES.evidence}; nvidia-smi -q -d MEMORY,PIDS",
 )
 def processes(ctx: Ctx) -> Outcome:
-    """No process that has ended, that hangs in the kernel, or whose job or container is gone still holds a GPU, and no memory of a GPU
-    is in use on which no process is: it is lost to the next job.
+    """No process that has ended, that hangs in the kernel, or whose job or container is gone still holds a GPU, and no GPU without a
+    process has memory in use, which would be lost to the next job.
 
-    Seen in the field: https://github.com/qizhou000/VisEdit/issues/5 (nvidia-smi names a process that the host has not),
+    Seen in the field: https://github.com/qizhou000/VisEdit/issues/5 (nvidia-smi lists a process that the host does not have),
     https://github.com/apache/mxnet/issues/4242 (a zombie), https://github.com/microsoft/pai/issues/3375 (D for good),
-    https://github.com/sgl-project/sglang/issues/23627 (left by a Slurm job that ended), https://github.com/containerd/containerd/issues/8285
-    (a container without its shim), https://github.com/pytorch/pytorch/issues/4031 (memory in use, and no process).
+    https://github.com/sgl-project/sglang/issues/23627 (left by a Slurm job that ended),
+    https://github.com/containerd/containerd/issues/8285 (a container without its shim), https://github.com/pytorch/pytorch/issues/4031
+    (memory in use, and no process).
     """
     if container := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{container} container: the processes of the machine cannot be seen")
@@ -96,7 +97,7 @@ def processes(ctx: Ctx) -> Outcome:
 
 
 def _lost(state: State, found: Processes, limit: int) -> tuple[list[str], list[str]]:
-    """Memory in use on which no process is, in words; addresses of GPUs of which that could be read once only."""
+    """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be read only once."""
     holding = {_short(one.gpu) for one in found.held}
     again = {_short(address): mebibytes for address, mebibytes in found.used.items()}
     lost, once = list[str](), list[str]()
@@ -112,7 +113,7 @@ def _lost(state: State, found: Processes, limit: int) -> tuple[list[str], list[s
 
 
 def _short(address: str) -> str:
-    """As sysfs writes it."""
+    """Return the address as sysfs writes it."""
     return (address[4:] if address.startswith("0000") and len(address) == 16 else address).lower()
 
 

@@ -1,4 +1,4 @@
-"""What no field of a spec asks for: links and ports below what they should be, and daemons of the NVLink fabric that are dead."""
+"""Checks without a field in the spec: links and ports below what they should be, and dead daemons of the NVLink fabric."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
 
 
 def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
-    """Return a failure where something is wrong, with the most severe action; else what nobody can say from here is told."""
+    """Return a failure if something is wrong, with the most severe action; else report what cannot be determined from here."""
     every = tuple(found)
     bad = [one for one in every if not one.unproven]
     told = "; ".join(one.found for one in every if one.unproven)
@@ -40,7 +40,7 @@ def _outcome(found: Iterable[Defect | Fault], expected: str, passed: str) -> Out
 
 
 def _recorded(found: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
-    """Return a failure where something is wrong of what a record has. Raises what it lacks where nothing is."""
+    """Return a failure if something in the record is wrong. Raises the error for what the record lacks if nothing is."""
     every = tuple(found)
     if all(one.unproven for one in every):
         raise lacking
@@ -54,7 +54,7 @@ def _block(ctx: Ctx, name: str) -> Any:
 @check("health.pcie_links", *PROBES, GPU_HEALTH, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless topology.pcie is
-    any. What a virtual machine cannot see is told; idle GPUs' speed is not judged."""
+    any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not judged."""
     if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
     expected = "PCIe links at full width and speed"
@@ -70,7 +70,7 @@ def pcie_links(ctx: Ctx) -> Outcome:
 
 @check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
 def nvlinks(ctx: Ctx) -> Outcome:
-    """As many NVLinks are up on each GPU as its model has, or its like here, unless topology.nvlinks is any."""
+    """Each GPU has as many NVLinks up as its model has, or as others of its model on this host, unless topology.nvlinks is any."""
     if getattr(_block(ctx, "topology"), "nvlinks", "all") == "any":
         return not_asked("topology.nvlinks is any")
     wiring = read(ctx.facts)
@@ -88,8 +88,8 @@ def nvlinks(ctx: Ctx) -> Outcome:
 
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
 def port_state(ctx: Ctx) -> Outcome:
-    """No port of an RDMA device is down or slow whose like on this host are up, or faster. With rdma in the spec, every port that it
-    is about is up."""
+    """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the spec, every port
+    of its devices is up."""
     wiring = read(ctx.facts)
     ports = sum(len(one.ports) for one in hcas(wiring.devices))
     if not ports:
@@ -105,7 +105,8 @@ def port_state(ctx: Ctx) -> Outcome:
     evidence="systemctl status nvidia-fabricmanager nvidia-imex; nvidia-smi -q | grep -A 14 -w Fabric",
 )
 def fabric(ctx: Ctx) -> Outcome:
-    """Where GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex lives, and no GPU is out of the fabric or ill in it."""
+    """If GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex is running, and no GPU is missing from the fabric or
+    unhealthy in it."""
     if kind := ctx.facts.get(system.CONTAINER):
         return not_asked(f"{kind} container: the daemons are its machine's")
     if not ctx.facts.get(nvidia.DRIVER).version:
@@ -118,12 +119,12 @@ def fabric(ctx: Ctx) -> Outcome:
 
 
 UNASKED = BUS
-"""What `unasked` reads."""
+"""The probe that `unasked` reads."""
 
 
 def unasked(spec: HostSpec, facts: Facts) -> list[str]:
-    """Defects of links and ports of a host whose spec has no block that asks about them, by the rules of those blocks. Nothing where
-    the bus could not be read."""
+    """Return defects of links and ports on a host whose spec has no block for them, by the rules of those blocks. Empty if the bus
+    could not be read."""
     if HERE in spec.capabilities:
         return []
     try:
@@ -137,4 +138,4 @@ def unasked(spec: HostSpec, facts: Facts) -> list[str]:
 
 CHECKS = (pcie_links, nvlinks, port_state, fabric)
 HARDWARE = tuple(one.id for one in CHECKS)
-"""What export tells of a host beside its spec."""
+"""Checks whose results export shows beside a host's spec."""

@@ -1,4 +1,4 @@
-"""`host`: the house's own block of every spec (`gpu`, `reboot`), and what must hold before anything is changed."""
+"""`host`: the house's own block of every spec (`gpu`, `reboot`), and the checks that must pass before anything is changed."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class House(Fragment, frozen=True):
 
 
 SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
-"""What `gpuprov drain --by` takes, in words."""
+"""Values of `gpuprov drain --by`, in words."""
 HANGS = "no watchdog resets a host that hangs"
 WATCHDOG = "RuntimeWatchdogSec in /etc/systemd/system.conf has one do so, from when systemd runs"
 Ctx = Context[House]
 
 
 def gpu(driverless: Collection[str]) -> Check:
-    """The check of the GPUs, which knows what makes sense without them."""
+    """Return the check of the GPUs, which knows the capabilities that make sense without them."""
 
     @check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
     def asked(ctx: Ctx) -> Outcome:
@@ -100,8 +100,8 @@ def reboot_pending(ctx: Ctx) -> Outcome:
 
 @check("host.in_service", house.DRAINED)
 def in_service(ctx: Ctx) -> Outcome:
-    """What gpuprov has taken out of its scheduler it has given back. A host that is out, as while it is worked on, is not at fault:
-    that it gets jobs is not proven."""
+    """The host has been returned to its scheduler if gpuprov drained it. A drained host, as during maintenance, is not at fault: it is
+    only unproven that it gets jobs."""
     out = ctx.facts.get(house.DRAINED)
     if out is None:
         return not_asked("gpuprov has not drained it")
@@ -115,14 +115,14 @@ def in_service(ctx: Ctx) -> Outcome:
 
 
 def give_back(out: house.Drained) -> str:
-    """How a drained host goes back into service."""
+    """Return how to return a drained host to service."""
     more = " --command COMMAND" if out.by == "command" else ""
     return f"when it is as it should be: gpuprov undrain HOST INVENTORY --by {out.by}{more} --run {out.run}"
 
 
 @check("host.first_boot", FIRST_BOOT, moment="next-boot", fields=("on_failure",))
 def started_again(ctx: Ctx) -> Outcome:
-    """The bootloader starts its own default: no boot has failed, after which it starts what was before."""
+    """The bootloader starts its own default: no boot has failed and made it start the previous system."""
     known: FirstBoot = ctx.facts.get(FIRST_BOOT)
     expected = f"the default of {known.loader}'s menu"
     if known.counted == first_boot_tools.BACK:
@@ -145,7 +145,7 @@ def started_again(ctx: Ctx) -> Outcome:
 
 @check("host.supported", system.PLATFORM, system.OS_RELEASE, moment="preflight")
 def supported(ctx: Ctx) -> Outcome:
-    """The host runs Linux, of a distribution that gpuprov knows."""
+    """The host runs Linux, of a distribution that gpuprov supports."""
     platform = ctx.facts.get(system.PLATFORM)
     if platform.system != "Linux":
         return fail("Linux", platform.system, "gpuprov manages Linux hosts only; remove the host from the inventory")
@@ -178,8 +178,8 @@ def clock(ctx: Ctx) -> Outcome:
 
 @check("host.packages", packages.AUDIT, house.MARKER, system.OS_RELEASE, moment="preflight")
 def package_database(ctx: Ctx) -> Outcome:
-    """The package database is whole, or was left half-way by an apply that did not end, which the next one repairs: but where a
-    package's script asks what only a person may decide."""
+    """The package database is consistent, or was left half-way by an unfinished apply, which the next apply repairs, unless a
+    package's script asks for a person's decision."""
     complaint, release = ctx.facts.get(packages.AUDIT), ctx.facts.get(system.OS_RELEASE)
     names = half_configured.packages(complaint) if family(release) == "debian" else []
     if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):
@@ -190,17 +190,18 @@ def package_database(ctx: Ctx) -> Outcome:
 
 
 def rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
-    """The free space that each needs which needs some."""
+    """Return the free space that each capability needs, if it needs any."""
     return {one.name: one.room for one in capabilities if one.room}
 
 
 def space(capabilities: Sequence[Capability]) -> Check:
-    """The check of free space, which knows what the capabilities need."""
+    """Return the check of free space, which knows the needs of the capabilities."""
     usual = rooms(capabilities)
 
     @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
     def asked(ctx: Ctx) -> Outcome:
-        """/boot has room for a rebuilt initramfs, and /boot and /var what the site says that a capability needs (host_free_space)."""
+        """/boot has room for a rebuilt initramfs, and /boot and /var for what the site says that a capability needs
+        (host_free_space)."""
         return _space(ctx, usual)
 
     return asked
@@ -242,7 +243,7 @@ def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
 
 
 def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
-    """What the role `host` decides by."""
+    """Return the tables that the role `host` decides by."""
     return {
         "gpu_services": GPU_SERVICES,
         "max_clock_skew": overrides.MAX_CLOCK_SKEW,
@@ -252,7 +253,7 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
 
 
 def capability(capabilities: Sequence[Capability]) -> Capability:
-    """What belongs to no capability, for hosts that can have these."""
+    """Return the block that belongs to no capability, for hosts that can have these."""
     driverless = frozenset(one.name for one in capabilities if one.driverless)
     return Capability(
         name="host",

@@ -1,4 +1,4 @@
-"""What must hold of the login and the system below it, before anything else of a host can be judged or changed."""
+"""Checks of the login and the basic system, which must pass before anything else of a host can be judged or changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ctx = Context[Any]
 
 @check("host.root", LOGIN, gate=True)
 def root(ctx: Ctx) -> Outcome:
-    """gpuprov works as root on the host: it logs in as root or becomes root. Another user does not see all that is there."""
+    """gpuprov works as root on the host: it logs in as root or becomes root. Another user cannot see everything."""
     return _unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
 
 
@@ -30,7 +30,7 @@ def writable(ctx: Ctx) -> Outcome:
 
 @check("host.systemd", LOGIN, gate=True, evidence="cat /proc/1/comm; systemctl is-system-running")
 def systemd_runs(ctx: Ctx) -> Outcome:
-    """systemd runs the host: what gpuprov sets up comes back after a boot by systemd's units."""
+    """systemd runs the host: after a boot, its units restore what gpuprov sets up."""
     init = ctx.facts.get(LOGIN).init
     if init in ("", "systemd"):
         return ok("systemd") if init else skip("what runs as the first process is not known")
@@ -43,8 +43,8 @@ def systemd_runs(ctx: Ctx) -> Outcome:
 
 @check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
 def python(ctx: Ctx) -> Outcome:
-    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. What is
-    only read needs none."""
+    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. Read-only use
+    needs none."""
     answer = ctx.facts.get(PYTHON)
     return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
 
@@ -55,7 +55,7 @@ def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
 
 @cache
 def ansible_version() -> str:
-    """Of the ansible-core that apply runs."""
+    """Return the version of the ansible-core that apply runs."""
     return version("ansible-core")
 
 

@@ -1,4 +1,4 @@
-"""The house's check of NVSwitches, which concerns hosts whether their spec has fabric_manager or not."""
+"""The house's check of NVSwitches, which applies to hosts with and without fabric_manager in their spec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ctx = Context[Any]
 
 
 def nvswitch_fabric(driverless: Collection[str]) -> Check:
-    """The check of NVSwitches, which knows what makes sense without them."""
+    """Return the check of NVSwitches, which knows the capabilities that make sense without them."""
 
     @check(
         "host.fabric",
@@ -22,7 +22,7 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
         evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
     )
     def asked(ctx: Ctx) -> Outcome:
-        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks well."""
+        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks healthy."""
         return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
     return asked

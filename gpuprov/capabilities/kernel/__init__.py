@@ -52,9 +52,9 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What has no other owner: gpuprov's sysctls, limits that logins and services share, and the governor of gpuprov's unit.
-    Blacklists and module options are exported by the capabilities that contribute them; command line and modules-load are not
-    exported."""
+    """Return the settings without another owner: gpuprov's sysctls, limits that logins and services share, and the governor of
+    gpuprov's unit. Blacklists and module options are exported by the capabilities that contribute them; command line and modules-load
+    are not exported."""
     sysctls = {key: int(value) if is_whole(value) else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
     login = facts.get(boot.LOGIN_LIMITS)
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
@@ -70,7 +70,7 @@ def export(facts: Facts) -> Fragment | None:
 
 
 ROOM = Room(path="/boot", mib=100)
-"""One rebuilt initramfs stands beside the old one while it is written: 40 to 90 MiB with GPU firmware inside."""
+"""A rebuilt initramfs and the old one exist together while it is written: 40 to 90 MiB with GPU firmware inside."""
 
 CAPABILITY = Capability(
     name="kernel",

@@ -1,4 +1,4 @@
-"""What the role brings about: gpuprov's own files, the boot entries' command line, and the state of the running kernel."""
+"""Desired state of the role: gpuprov's own files, the boot entries' command line, and the state of the running kernel."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ UNIT = "gpuprov-cpu-governor.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MODULES = (*COMMON, "governor")
 OLD = f"{ABOVE}/kernel/governor.sh"
-"""What an earlier gpuprov had in their place."""
+"""The file that an earlier gpuprov had in their place."""
 FILES = (MODPROBE_FILE, DRACUT_FILE, MODULES_FILE, SYSCTL_FILE, LOGIN_FILE, SERVICE_FILE, GRUB_FILE, UNIT_FILE)
-"""Every file that the role may write; one that nothing asks for any more is removed."""
+"""Every file that the role may write; a file that is no longer needed is removed."""
 PROGRAM = at_boot("kernel", MODULES)
 Ctx = Context[Kernel]
 
 
 def words(kernel: Kernel) -> list[str]:
-    """The command line as a bootloader takes it."""
+    """Return the command line as a bootloader takes it."""
     return [f"{key}={value}" if value else key for key, value in kernel.command_line.items()]
 
 
 def texts(kernel: Kernel, *, debian: bool, dracut: bool) -> dict[str, str]:
-    """The text of each file that is asked for, by path."""
+    """Return the text of each needed file, by path."""
     made: dict[str, str] = {}
     options = [
         f"options {module} {key}={as_text(value)}"
@@ -87,7 +87,7 @@ After=systemd-modules-load.service tuned.service power-profiles-daemon.service c
 
 
 def limits(kernel: Kernel) -> dict[str, str]:
-    """systemd's default limits in the units in which it prints them: bytes, not KiB."""
+    """Return systemd's default limits in the units in which it prints them: bytes, not KiB."""
     return {
         f"DefaultLimit{key.upper()}": "infinity"
         if value == "unlimited"
@@ -97,13 +97,13 @@ def limits(kernel: Kernel) -> dict[str, str]:
 
 
 def missing(ctx: Ctx) -> list[str]:
-    """Words that the running kernel was started without."""
+    """Return parameters that the running kernel was started without."""
     running = ctx.facts.get(boot.COMMAND_LINE)
     return [word for word in words(ctx.fragment) if running.get(word.partition("=")[0]) != word.partition("=")[2]]
 
 
 def waits(ctx: Ctx) -> str:
-    """Reason why no unit can set the CPU frequency governor that is asked for; empty where one can, or none is asked for."""
+    """Return why no unit can set the requested CPU frequency governor; empty if a unit can, or none is requested."""
     if ctx.fragment.cpu_governor == "keep":
         return ""
     return elsewhere(ctx) or ("" if ctx.facts.get(cpu.FREQUENCY).policies else "no CPU has a governor")
@@ -114,12 +114,12 @@ def is_debian(facts: Facts) -> bool:
 
 
 def boot_entries_program(facts: Facts) -> str:
-    """Return what writes the boot entries, by its name for step boot."""
+    """Return the program that writes the boot entries, by its name for step boot."""
     return "update-grub" if is_debian(facts) else "grub2"
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The files, the unit that sets the governor at each boot with its program, and what of these should not be there."""
+    """Yield the files, the unit that sets the governor at each boot with its program, and the removal of those that are not needed."""
     kernel, why = ctx.fragment, waits(ctx)
     governs = kernel.cpu_governor != "keep" and not why
     made = texts(kernel, debian=is_debian(ctx.facts), dracut=ctx.facts.get(initramfs.DRACUT))

@@ -1,4 +1,4 @@
-"""Memory and processors: hugepages, the CPU frequency governor, NUMA balancing."""
+"""Checks of memory and processors: hugepages, the CPU frequency governor, NUMA balancing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ctx = Context[Kernel]
     evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
 )
 def hugepages(ctx: Ctx) -> Outcome:
-    """The kernel holds as many hugepages of each size as are asked for; sysctl and command line keep them for the next boot."""
+    """The kernel holds as many hugepages of each size as the spec asks for; sysctl and command line keep them for the next boot."""
     wanted = ctx.fragment.hugepages
     if not wanted:
         return not_asked()
@@ -59,7 +59,7 @@ def hugepages(ctx: Ctx) -> Outcome:
     evidence=cpu.FREQUENCY.evidence,
 )
 def governor(ctx: Ctx) -> Outcome:
-    """Every CPU has the frequency governor that is asked for."""
+    """Every CPU has the frequency governor that the spec asks for."""
     asked = ctx.fragment.cpu_governor
     if asked == "keep":
         return not_asked()
@@ -89,7 +89,7 @@ def governor(ctx: Ctx) -> Outcome:
 
 
 def elsewhere(ctx: Ctx) -> str:
-    """Reason why frequencies are not this host's to set; empty where they are."""
+    """Return why this host cannot set its frequencies; empty if it can."""
     if kind := ctx.facts.get(system.CONTAINER):
         return f"{kind} container: the frequency is the machine's"
     machine = ctx.facts.get(virtualization.MACHINE).kind
@@ -102,7 +102,7 @@ def elsewhere(ctx: Ctx) -> str:
 
 @check("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
 def numa_balancing(ctx: Ctx) -> Outcome:
-    """The kernel moves memory between NUMA nodes by itself, or does not; kernel.sysctl says the same of the next boot."""
+    """Automatic NUMA balancing of memory is on or off as the spec says; kernel.sysctl checks this for the next boot."""
     asked = ctx.fragment.numa_balancing
     found = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
     if asked == "keep":

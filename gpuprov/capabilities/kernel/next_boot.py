@@ -1,4 +1,4 @@
-"""What the kernel was started with, and what the next boot brings: command line, boot entries, initramfs."""
+"""Checks of the running kernel's start, and of the next boot: command line, boot entries, initramfs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES = {
     "redhat": ("/boot/loader/entries", 'grubby --update-kernel=ALL --args="{}"'),
     "suse": ("/boot/grub2/grub.cfg", "GRUB_CMDLINE_LINUX in /etc/default/grub; grub2-mkconfig -o /boot/grub2/grub.cfg"),
 }
-"""By family: what is changed for the boot entries, and how one makes them anew by hand."""
+"""The file that is changed for the boot entries, and the command that regenerates them by hand, by family."""
 IMAGES = {"debian": "/boot/initrd.img-{}", "redhat": "/boot/initramfs-{}.img", "suse": "/boot/initrd-{}"}
 
 
@@ -101,7 +101,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     evidence=modules.BUILT.evidence,
 )
 def modules_built(ctx: Context[Kernel]) -> Outcome:
-    """Each kernel that the next boots start has these modules, built for it."""
+    """Each kernel of the next boots has these modules, built for it."""
     names = [modules.underscored(name) for name in ctx.fragment.modules_built]
     if not names:
         return not_asked()

@@ -1,4 +1,4 @@
-"""Is the kernel's configuration in force: blacklists, module options, modules, sysctls, limits."""
+"""Checks of the kernel's current configuration: blacklists, module options, modules, sysctls, limits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IN_KIB = ("core", "data", "fsize", "memlock", "stack")
 
 
 def as_text(value: Scalar) -> str:
-    """A module option as modprobe.d writes it: true is 1."""
+    """Return a module option as modprobe.d writes it: true is 1."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """`key=found (not wanted)` for each wanted key that is missing or has another value."""
+    """Return `key=found (not wanted)` for each wanted key that is missing or has another value."""
     return [f"{key}={found.get(key, 'missing')}" for key, value in wanted.items() if found.get(key) != value]
 
 
@@ -49,7 +49,7 @@ def blacklist(ctx: Context[Kernel]) -> Outcome:
 
 @check("kernel.module_options", modules.MODPROBE, fields=("module_options",))
 def module_options(ctx: Context[Kernel]) -> Outcome:
-    """Every module option stands in modprobe's merged configuration with the wanted value."""
+    """Every module option has the wanted value in modprobe's merged configuration."""
     found = ctx.facts.get(modules.MODPROBE).options
     wrong, wanted_text = [], []
     for module, options in ctx.fragment.module_options.items():
@@ -72,7 +72,7 @@ def module_options(ctx: Context[Kernel]) -> Outcome:
     fields=("modules_load",),
 )
 def modules_load(ctx: Context[Kernel]) -> Outcome:
-    """Modules to load at boot are configured; on a host with a kernel of its own they are loaded now too."""
+    """Modules to load at boot are configured; on a host with its own kernel they are also loaded now."""
     wanted = [underscored(name) for name in ctx.fragment.modules_load]
     configured = ctx.facts.get(boot.MODULES_LOAD)
     missing = [name for name in wanted if name not in configured]
@@ -95,7 +95,7 @@ def modules_load(ctx: Context[Kernel]) -> Outcome:
 
 @check("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",))
 def sysctl(ctx: Context[Kernel]) -> Outcome:
-    """Every sysctl has the wanted value now, and stands in gpuprov's file for the next boot."""
+    """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
     wanted = {key: " ".join(str(value).split()) for key, value in ctx.fragment.sysctl.items()}
     if not wanted:
         return not_asked()
@@ -111,14 +111,14 @@ def sysctl(ctx: Context[Kernel]) -> Outcome:
 
 
 def _in_units(item: str, value: str) -> str:
-    """A limit of systemd's in the unit of limits.conf(5)."""
+    """Return a limit of systemd's in the unit of limits.conf(5)."""
     if item in IN_KIB and is_whole(value):
         return str(int(value) // 1024) if int(value) % 1024 == 0 else f"{value} bytes"
     return value.replace("infinity", "unlimited")
 
 
 def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
-    """systemd's limits in the units of limits.conf; where soft and hard differ, both."""
+    """Return systemd's limits in the units of limits.conf; both if soft and hard differ."""
     found = facts.get(systemd.DEFAULT_LIMITS)
     return {
         key: boot.soft_and_hard(_in_units(key, found.get(f"{key}soft", found[key])), _in_units(key, found[key]))

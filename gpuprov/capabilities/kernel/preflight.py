@@ -1,4 +1,4 @@
-"""What the host must be able to have before anything of its kernel's configuration is written."""
+"""Checks that the host supports its kernel's configuration, made before anything of it is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ctx = Context[Kernel]
     evidence="ls /boot",
 )
 def bootloader(ctx: Ctx) -> Outcome:
-    """There is a GRUB that takes a command line, where one is asked for."""
+    """A GRUB that accepts a command line is installed, if the spec asks for one."""
     if not ctx.fragment.command_line:
         return not_asked()
     absent = ctx.facts.get(boot.BOOTLOADER)
@@ -41,7 +41,7 @@ def bootloader(ctx: Ctx) -> Outcome:
     evidence="sysctl -a",
 )
 def sysctl_known(ctx: Ctx) -> Outcome:
-    """The kernel has every sysctl, or a module is still to be loaded that may bring it; and root can write it."""
+    """The kernel has every sysctl, or a module that may bring it is yet to be loaded; and root can write it."""
     if not ctx.fragment.sysctl:
         return not_asked()
     container = bool(ctx.facts.get(system.CONTAINER))
@@ -93,7 +93,7 @@ def hugepage_sizes(ctx: Ctx) -> Outcome:
     evidence="head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_available_governors; systemd-detect-virt",
 )
 def governor_offered(ctx: Ctx) -> Outcome:
-    """The frequency driver has the governor; a virtual machine and a container have no say in the frequency."""
+    """The frequency driver has the governor; a virtual machine or a container cannot set the frequency."""
     asked = ctx.fragment.cpu_governor
     if asked == "keep":
         return not_asked()

@@ -1,4 +1,4 @@
-"""What the role brings about: the node's files, and its labels as the cluster still lacks them."""
+"""Desired state of the role: the node's files, and the labels that it still lacks in the cluster."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gpuprov.resources import Absent, File, Resource, role_values
 
 
 def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
-    """The node's files, and none that the spec no longer asks for. kubernetes.files compares them by what they mean: a spec that
-    export made says more than the one that was applied."""
+    """Yield the node's files, and the removal of those that the spec no longer asks for. kubernetes.files compares them by meaning: a
+    spec made by export is more explicit than the one that was applied."""
     made = documents.documents(ctx.host, ctx.fragment)
     for name in catalogue.FILES:
         path = f"{kubernetes.DIRECTORY}/{name}"
@@ -24,12 +24,12 @@ def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
 
 
 def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
-    """What its resources are. `label`: the command that sets the labels."""
+    """Return the values of its resources. `label`: the command that sets the labels."""
     return {**role_values(desired(ctx), "files", "absent"), "label": label(ctx)}
 
 
 def label(ctx: Context[Kubernetes]) -> list[str]:
-    """kubectl's arguments; empty where the labels are right, or the site's."""
+    """Return kubectl's arguments; empty if the labels are right, or set by the site."""
     node = ctx.facts.get(kubernetes.NODE)
     if not ctx.fragment.label_node or node.labels is None:
         return []

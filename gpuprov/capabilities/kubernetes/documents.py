@@ -1,4 +1,4 @@
-"""What a node's files say: plain values by file name, and the same as the text that is written to the host."""
+"""Content of a node's files: plain values by file name, and the text of them that is written to the host."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gpuprov.spec.model import HostSpec
 
 GPU = "nvidia.com/gpu"
 RUNTIME = "nvidia"
-"""The runtime's name in the engines, and its RuntimeClass's."""
+"""The name of the runtime in the engines, and of its RuntimeClass."""
 DRIVER_ROOT = "/"
 CDI = ("cdi-annotations", "cdi-cri")
-"""What the operator has the plugin use where its value cdi.enabled is true:
+"""Device list strategies that the operator sets for the plugin if its value cdi.enabled is true:
 https://github.com/NVIDIA/gpu-operator/blob/main/controllers/object_controls.go"""
 Document = dict[str, Any]
 
 
 def shared(block: Kubernetes) -> TimeSlicing | MpsSharing | None:
-    """How the plugin shares GPUs; None where it does not."""
+    """Return how the plugin shares GPUs; None if it does not."""
     sharing = block.device_plugin.sharing
     return sharing.mps if sharing.mps.resources else sharing.time_slicing if sharing.time_slicing.resources else None
 
 
 def plugin_config(block: Kubernetes) -> Document:
-    """The plugin's own configuration: https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1"""
+    """Return the plugin's own configuration: https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1"""
     own = block.device_plugin
     flags = {
         "migStrategy": own.mig_strategy,
@@ -54,7 +54,7 @@ def plugin_config(block: Kubernetes) -> Document:
 
 
 def plugin_values(block: Kubernetes) -> Document:
-    """Values of the chart nvidia-device-plugin."""
+    """Return the values of the chart nvidia-device-plugin."""
     name = block.device_plugin.config
     return {
         "config": {"map": {name: text(plugin_config(block))}, "default": name},
@@ -65,7 +65,7 @@ def plugin_values(block: Kubernetes) -> Document:
 
 
 def operator_values(host: HostSpec, block: Kubernetes) -> Document:
-    """Values of the chart gpu-operator: on is what is asked of it, off what the host brings."""
+    """Return the values of the chart gpu-operator: on for what the spec asks of it, off for what the host provides."""
     asked, own = block.gpu_operator, block.device_plugin
     plugin: Document = {"enabled": block.plugin == "nvidia"}
     if block.plugin == "nvidia":
@@ -88,18 +88,18 @@ def operator_values(host: HostSpec, block: Kubernetes) -> Document:
 
 
 def mig_config(host: HostSpec) -> Document:
-    """The host's layout as a file of mig-parted's."""
+    """Return the host's layout as a mig-parted file."""
     return {"version": "v1", "mig-configs": {catalogue.LAYOUT: layout.parted(host)}}
 
 
 def runtime_class() -> Document:
-    """The RuntimeClass that the charts' pods ask for."""
+    """Return the RuntimeClass that the charts' pods request."""
     kind = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}
     return {**kind, "metadata": {"name": RUNTIME}, "handler": RUNTIME}
 
 
 def hami_values(block: Kubernetes) -> Document:
-    """Values of HAMi's chart. Its mode stands in a table of nodes, by name."""
+    """Return the values of HAMi's chart. Its mode is in a table of nodes, by name."""
     own = block.hami
     values: Document = {
         "deviceSplitCount": own.split_count,
@@ -121,7 +121,7 @@ def hami_values(block: Kubernetes) -> Document:
 
 
 def labels(host: HostSpec, block: Kubernetes) -> dict[str, str]:
-    """Every label that the node needs, and those that the spec adds."""
+    """Return every label that the node needs, and those that the spec adds."""
     made: dict[str, str] = {}
     if block.plugin == "nvidia":
         made[catalogue.PLUGIN_CONFIG] = block.device_plugin.config
@@ -136,13 +136,14 @@ def labels(host: HostSpec, block: Kubernetes) -> dict[str, str]:
 
 
 def unwanted(host: HostSpec, block: Kubernetes) -> dict[str, str]:
-    """Labels by which something would run on the node that is not of its strategy."""
+    """Return labels by which something outside the node's strategy would run on it."""
     others = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true"}
     return {key: value for key, value in others.items() if key not in labels(host, block)}
 
 
 def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]]) -> dict[str, int]:
-    """What NVIDIA's plugin makes of these GPUs: resource and count. A GPU: whether it is in MIG mode, its MIG devices' profiles."""
+    """Return the resources that NVIDIA's plugin offers for these GPUs, with counts. A GPU: whether it is in MIG mode, its MIG devices'
+    profiles."""
     strategy = block.device_plugin.mig_strategy
     found: Counter[str] = Counter()
     for on, profiles in gpus:
@@ -158,7 +159,7 @@ def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]])
 
 
 def summary(host: HostSpec, block: Kubernetes) -> Document:
-    """What the node will offer, for readers and for a comparison with the cluster."""
+    """Return a summary of what the node will offer, for readers and for a comparison with the cluster."""
     ways = shared(block)
     sharing = "none" if ways is None else "mps" if isinstance(ways, MpsSharing) else "time-slicing"
     told: Document = {"migStrategy": block.device_plugin.mig_strategy, "sharing": sharing}
@@ -169,7 +170,7 @@ def summary(host: HostSpec, block: Kubernetes) -> Document:
 
 
 def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
-    """Every file of the node, by name. Raises layout.NotExpressible where the MIG manager cannot be told the layout."""
+    """Return every file of the node, by name. Raises layout.NotExpressible if the layout cannot be expressed for the MIG manager."""
     made: dict[str, Document] = {}
     if block.plugin == "nvidia":
         made[catalogue.DEVICE_PLUGIN] = plugin_config(block)
@@ -191,7 +192,7 @@ def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """A document as YAML; text of several lines stands as such."""
+    """Return a document as YAML; multi-line text is written as a block."""
     import yaml  # 10 ms
 
     return yaml.dump(dict(document), Dumper=_dumper(), sort_keys=False, width=120, allow_unicode=True)
@@ -202,7 +203,7 @@ def _dumper() -> Any:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Writes lists below their key indented, as charts do."""
+        """Writes lists indented below their key, as charts do."""
 
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
             super().increase_indent(flow, False)

@@ -1,4 +1,4 @@
-"""Whether GPUs as they are, or as a spec wants them, suit the node's strategy: one judge for `check` and for `verify`."""
+"""Comparison of GPUs, as they are or as a spec wants them, with the node's strategy: one rule for `check` and for `verify`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Seen = tuple[bool, tuple[str, ...]]
 
 
 def seen(state: MigState) -> list[Seen]:
-    """The GPUs of a host."""
+    """Return the GPUs of a host."""
     return [
         (
             gpu.current,
@@ -30,7 +30,7 @@ def seen(state: MigState) -> list[Seen]:
 
 
 def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
-    """Why these GPUs do not go with the node's strategy, and the way out; empty where they do."""
+    """Return why these GPUs do not suit the node's strategy, and the fix; empty if they do."""
     on = [index for index, (enabled, _) in enumerate(gpus) if enabled]
     if not on:
         return "", ""
@@ -58,7 +58,7 @@ def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
 
 
 def _single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
-    """Strategy single wants every GPU in MIG mode, none empty, and one profile."""
+    """Return why the GPUs do not suit strategy single, which needs every GPU in MIG mode, none empty, and one profile."""
     if off := [index for index in range(len(gpus)) if index not in on]:
         return f"GPU {on[0]} is in MIG mode and GPU {off[0]} is not: strategy single wants all or none", MIXED
     if empty := [index for index in on if not gpus[index][1]]:

@@ -1,4 +1,4 @@
-"""The `kubernetes` block: one strategy for a node, in the words of the charts that it is for."""
+"""The `kubernetes` block: one strategy for a node, in the terms of the charts that it is for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SharedResource(Fragment, frozen=True):
 
 
 class TimeSlicing(Fragment, frozen=True):
-    """Pods take turns on a GPU, without limits of memory between them."""
+    """Pods take turns on a GPU, without memory limits between them."""
 
     ONE_OF = ("resources",)
 
@@ -74,14 +74,14 @@ class MpsSharing(Fragment, frozen=True):
 
 
 class Sharing(Fragment, frozen=True):
-    """How the plugin shares GPUs: one way for the whole node, or none."""
+    """GPU sharing by the plugin: one method for the whole node, or none."""
 
     time_slicing: TimeSlicing = TimeSlicing()
     mps: MpsSharing = MpsSharing()
 
 
 class DevicePlugin(Fragment, frozen=True):
-    """A configuration of NVIDIA's device plugin, as its ConfigMap has it."""
+    """A configuration of NVIDIA's device plugin, as in its ConfigMap."""
 
     config: Annotated[
         Word, msgspec.Meta(description="its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")
@@ -113,7 +113,7 @@ class DevicePlugin(Fragment, frozen=True):
 
 
 class GpuOperator(Fragment, frozen=True):
-    """Values for the GPU operator's chart. What the host brings, the operator must not bring too."""
+    """Values for the GPU operator's chart. The operator must not install what the host already provides."""
 
     WHEN_PRESENT = {"enabled": True}
 
@@ -159,7 +159,7 @@ class Gpushare(Fragment, frozen=True):
 
 
 class Kubernetes(Fragment, frozen=True):
-    """What a GPU node needs in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy.
+    """The needs of a GPU node in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy.
 
     With label_node the node is labelled by kubectl, with the kubelet's own credentials. Nothing else in the cluster is changed.
     """

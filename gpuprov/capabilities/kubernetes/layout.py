@@ -1,4 +1,4 @@
-"""The layout of the host's `mig` block: in the form of a mig-parted file, and what it makes of the GPUs of the spec."""
+"""The layout of the host's `mig` block: in the form of a mig-parted file, and its result for the GPUs of the spec."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Entry = dict[str, Any]
 
 
 class NotExpressible(Exception):
-    """A layout that a mig-parted file cannot say; one line."""
+    """A layout that a mig-parted file cannot express; one line."""
 
 
 def of_host(host: HostSpec) -> dict[str, Any] | None:
-    """The `mig` block as plain values; None where the host has none."""
+    """Return the `mig` block as plain values; None if the host has none."""
     block: Fragment | None = host.capabilities.get("mig")
     return None if block is None else msgspec.json.decode(msgspec.json.encode(block))
 
 
 def selected(block: dict[str, Any]) -> list[Entry] | None:
-    """The entries of the block's mig-parted file; None where it names none. Raises NotExpressible where it cannot be read."""
+    """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be read."""
     path, label = str(block.get("config_file", "")), str(block.get("selected", ""))
     if not path:
         return None
@@ -51,7 +51,7 @@ def _read(path: str, _changed: int) -> object:
 
 
 def parted(host: HostSpec) -> list[Entry]:
-    """The host's layout as the entries of a mig-parted file. Raises NotExpressible."""
+    """Return the host's layout as the entries of a mig-parted file. Raises NotExpressible."""
     block = of_host(host)
     if block is None:
         raise NotExpressible("the host has no mig block")
@@ -70,7 +70,7 @@ def parted(host: HostSpec) -> list[Entry]:
 
 
 def _disjoint(entries: list[Entry]) -> bool:
-    """Whether no GPU can be in two entries: mig-parted stops where they differ about one, a spec's later entry wins."""
+    """Return whether no GPU can be in two entries: mig-parted stops if they differ about a GPU, in a spec the later entry wins."""
     indexes = [index for entry in entries if entry["devices"] != "all" for index in entry["devices"]]
     filters = [one for entry in entries for one in entry.get("device-filter", ())]
     rest = sum(entry["devices"] == "all" and "device-filter" not in entry for entry in entries)
@@ -79,7 +79,7 @@ def _disjoint(entries: list[Entry]) -> bool:
 
 
 def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
-    """The entries by index, each GPU in the last one that names it. Raises NotExpressible where the GPUs are not counted."""
+    """Return the entries by index, each GPU in the last one that names it. Raises NotExpressible if the number of GPUs is unknown."""
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None or host.gpu is None or host.gpu.count is None:
         raise NotExpressible(
@@ -121,7 +121,7 @@ def _entries(entry: Entry, place: str) -> Iterable[Entry]:
 
 
 def device_filter(identifier: str) -> str:
-    """`10de:2330` as a mig-parted file has it: device, then vendor."""
+    """Return `10de:2330` as a mig-parted file has it: device, then vendor."""
     vendor, _, device = identifier.partition(":")
     return f"0x{device.upper()}{vendor.upper()}"
 
@@ -141,7 +141,8 @@ def _devices(instances: Any, place: str) -> dict[str, int]:
 
 
 def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
-    """For each GPU of the spec: whether it is in MIG mode, and the profiles of its MIG devices. None where the spec does not say."""
+    """Return for each GPU of the spec whether it is in MIG mode, and the profiles of its MIG devices. None if the spec does not define
+    them."""
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None or host.gpu is None or host.gpu.count is None:
         return None
@@ -158,7 +159,7 @@ def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
 
 
 def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
-    """One GPU in MIG mode, where the layout has any, however many GPUs there are and whichever it names."""
+    """Return one GPU in MIG mode, if the layout has any, however many GPUs there are and whichever it names."""
     try:
         entries = parted(host)
     except NotExpressible:
@@ -178,6 +179,6 @@ def _told(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
 
 
 def device_names(profile: str, compute: Iterable[int]) -> list[str]:
-    """The names of the MIG devices of a GPU instance: one for each of its compute instances."""
+    """Return the names of the MIG devices of a GPU instance: one for each of its compute instances."""
     whole = int(profile.partition("g.")[0])
     return [profile if size == whole else f"{size}c.{profile}" for size in compute] or [profile]

@@ -1,4 +1,4 @@
-"""Is the host what a GPU node needs: a kubelet that lives, NVIDIA's runtime in its engine, nobody else who manages the GPUs."""
+"""Checks of the host as a GPU node: a running kubelet, NVIDIA's runtime in its engine, and no other manager of the GPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 
 @check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")
 def kubelet(ctx: Ctx) -> Outcome:
-    """The kubelet lives, and starts at boot."""
+    """The kubelet is running, and starts at boot."""
     found = ctx.facts.get(kubernetes.NODE).services
     if not found:
         return skip("no kubelet on this host: the node has not joined a cluster, or its kubelet is none of systemd's")
@@ -49,7 +49,7 @@ def kubelet(ctx: Ctx) -> Outcome:
     evidence=f"containerd config dump; crio status config; cat {CONFIG}",
 )
 def runtime(ctx: Ctx) -> Outcome:
-    """The engine that pods run in has NVIDIA's runtime, and takes GPUs in the way that the device plugin names them."""
+    """The engine that pods run in has NVIDIA's runtime, and accepts GPUs in the form in which the device plugin names them."""
     if ctx.fragment.gpu_operator.enabled and ctx.fragment.gpu_operator.toolkit:
         return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
@@ -81,7 +81,7 @@ def runtime(ctx: Ctx) -> Outcome:
 
 
 def without_cdi(version: str, said: bool | None) -> str:
-    """Why containerd takes no CDI devices; empty where it does."""
+    """Return why containerd takes no CDI devices; empty if it does."""
     if engines.number(version) < engines.CDI_SINCE["containerd"]:
         return f"containerd {version} knows no CDI"
     if said is False or (said is None and engines.number(version) < (2,)):
@@ -152,7 +152,7 @@ def replicas(ctx: Ctx) -> Outcome:
 
 @check("kubernetes.kubectl", kubernetes.NODE, fields=("label_node",), moment="preflight", evidence="command -v kubectl")
 def asked(ctx: Ctx) -> Outcome:
-    """Where the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
+    """If the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
     found = ctx.facts.get(kubernetes.NODE)
     if not ctx.fragment.label_node:
         return not_asked("the site sets the labels")
@@ -174,7 +174,7 @@ def asked(ctx: Ctx) -> Outcome:
     evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.DRIVER_ROOT}/usr/bin/nvidia-smi",
 )
 def one_driver(ctx: Ctx) -> Outcome:
-    """The GPU operator's driver container is not there where the spec installs a driver on the host."""
+    """The GPU operator's driver container is absent if the spec installs a driver on the host."""
     if "nvidia_driver" not in ctx.host.capabilities:
         return not_asked("no nvidia_driver in the spec")
     if kubernetes.DRIVER in ctx.facts.get(kubernetes.NODE).managers:

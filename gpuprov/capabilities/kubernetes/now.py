@@ -1,4 +1,4 @@
-"""Is it as rendered: the files, the GPUs that the strategy is for, and what the cluster says of the node."""
+"""Checks that the host is as rendered: the files, the GPUs that the strategy is for, and the node's state in the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
     moment="next-boot",
 )
 def files(ctx: Ctx) -> Outcome:
-    """Every file of the node says what the spec asks for, and none is left of what it no longer asks for."""
+    """Every file of the node matches the spec, and no file that it no longer asks for is left."""
     found = ctx.facts.get(kubernetes.FILES)
     try:
         wanted = documents.documents(ctx.host, ctx.fragment)
@@ -47,7 +47,7 @@ def files(ctx: Ctx) -> Outcome:
 
 
 def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
-    """How a file differs in what it means; empty where it does not."""
+    """Return how a file differs in its meaning; empty if it does not."""
     if text is None or wanted is None:
         return "is absent" if wanted is not None else "is left over" if text is not None else ""
     try:
@@ -65,7 +65,7 @@ def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
 
 
 def gpus_of(ctx: Ctx) -> tuple[list[fit.Seen], Outcome | None]:
-    """The GPUs as NVML has them; or why that cannot be told."""
+    """Return the GPUs as NVML has them; or the outcome if that cannot be determined."""
     state, container = ctx.facts.get(mig.STATE), ctx.facts.get(system.CONTAINER)
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return [], skip("no NVIDIA GPU on the PCI bus")
@@ -78,7 +78,7 @@ def gpus_of(ctx: Ctx) -> tuple[list[fit.Seen], Outcome | None]:
 
 @check("kubernetes.mig_strategy", *GPUS, fields=("device_plugin", "hami"), evidence="nvidia-smi -L")
 def mig_strategy(ctx: Ctx) -> Outcome:
-    """The GPUs are in the MIG mode, and cut up in the way, that the node's strategy is for."""
+    """The GPUs are in the MIG mode, and partitioned in the way, that the node's strategy is for."""
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
@@ -91,7 +91,7 @@ def mig_strategy(ctx: Ctx) -> Outcome:
 
 
 def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
-    """What the node's plugin makes of the GPUs: resource and count."""
+    """Return the resources that the node's plugin offers for the GPUs, with counts."""
     if block.plugin == "nvidia":
         return documents.allocatable(block, gpus)
     if block.plugin == "gpushare":
@@ -106,7 +106,7 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     evidence="kubectl get nodes -o custom-columns=NAME:.metadata.name,ALLOCATABLE:.status.allocatable; nvidia-smi -L",
 )
 def allocatable(ctx: Ctx) -> Outcome:
-    """The cluster may give out as many GPUs, MIG devices and shares as follow from the host's GPUs and the spec."""
+    """The cluster can allocate as many GPUs, MIG devices and shares as follow from the host's GPUs and the spec."""
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
@@ -137,7 +137,7 @@ def allocatable(ctx: Ctx) -> Outcome:
 
 
 def shown(resources: dict[str, int]) -> str:
-    """`nvidia.com/gpu: 8`."""
+    """Return `nvidia.com/gpu: 8`."""
     return ", ".join(f"{name}: {count}" for name, count in sorted(resources.items())) or "no GPU resources"
 
 

@@ -27,12 +27,12 @@ FOLLOWING = (
 
 
 def snake(name: str) -> str:
-    """`renameByDefault` as a spec has it."""
+    """Return `renameByDefault` as a spec has it."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=ID)(?=[A-Z])", "_", name).lower()
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What gpuprov's files on the host ask for; None without them."""
+    """Return the block that gpuprov's files on the host came from; None without them."""
     try:
         return _block({name: reading.yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
@@ -57,7 +57,7 @@ def _block(read: dict[str, Any]) -> Fragment | None:
 
 
 def plugin(read: object, name: object) -> dict[str, Any]:
-    """The block of a plugin's configuration."""
+    """Return the block of a plugin's configuration."""
     made: dict[str, Any] = {"config": name} if name else {}
     flags = at(read, "flags") or {}
     own = {**flags, **(at(flags, "plugin") or {})}
@@ -71,13 +71,13 @@ def plugin(read: object, name: object) -> dict[str, Any]:
 
 
 def operator(read: object) -> dict[str, Any]:
-    """The block of an operator's values."""
+    """Return the block of an operator's values."""
     parts = {"driver": "driver", "toolkit": "toolkit", "mig_manager": "migManager", "dcgm_exporter": "dcgmExporter"}
     return {"enabled": True, **{name: at(read, key, "enabled") is True for name, key in parts.items()}}
 
 
 def hami(read: object) -> dict[str, Any]:
-    """The block of HAMi's values, and the node's name where a mode is given for it."""
+    """Return the block of HAMi's values, and the node's name if a mode is given for it."""
     values = at(read, "devicePlugin") or {}
     keys = {
         "split_count": "deviceSplitCount",

@@ -1,4 +1,4 @@
-"""What a node cannot be, known without any host: two strategies at once, and settings that the plugins ignore."""
+"""Rules for a node that hold on any host: no two strategies at once, and no settings that the plugins ignore."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HERE = "kubernetes"
 SHARING: Path = (HERE, "device_plugin", "sharing")
 OPERATOR: Path = (HERE, "gpu_operator")
 STARTS = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true", catalogue.HAMI_NODE: "on"}
-"""Labels that start a plugin or a daemon. Others than HAMi use a label gpu too."""
+"""Labels that start a plugin or a daemon. The label gpu is also used by others than HAMi."""
 
 
 problem = under()
 
 
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Everything that is wrong with the block, on this host."""
+    """Yield every problem of the block on this host."""
     yield from plugins(block)
     yield from sharing(host, block)
     yield from beside(host, block)
@@ -47,7 +47,7 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """One name of a configuration, one content: a cluster's ConfigMap has each name once."""
+    """Yield configurations of the same name with different content: a cluster's ConfigMap has each name once."""
     first: dict[str, tuple[str, Kubernetes]] = {}
     for host in hosts:
         block = host.capabilities.get(HERE)
@@ -65,7 +65,7 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
-    """One device plugin per node: what is said of another would have no effect."""
+    """Yield problems of more than one device plugin per node: settings for another would have no effect."""
     if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
         told = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
         yield problem(SHARING, told, "plugin: nvidia, or leave it out")
@@ -83,7 +83,7 @@ def plugins(block: Kubernetes) -> Iterable[Problem]:
 
 
 def sharing(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Time slicing or MPS, of whole resources, within the limits."""
+    """Yield problems of time slicing or MPS: of whole resources, within the limits."""
     own = block.device_plugin.sharing
     if own.mps.resources and own.time_slicing.resources:
         yield problem(SHARING, "has mps and time_slicing: the plugin takes mps and ignores the other", "leave one out")
@@ -98,7 +98,7 @@ def sharing(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 def resources(
     block: Kubernetes, path: Path, way: TimeSlicing | MpsSharing, wanted: Sequence[SharedResource]
 ) -> Iterable[Problem]:
-    """Each resource: once, of the node, with fields that the plugin honours."""
+    """Yield problems of each resource: named once, of the node, with fields that the plugin honours."""
     names = [one.name for one in wanted]
     for number, one in enumerate(wanted):
         here: Path = (*path, "resources", number)
@@ -122,7 +122,7 @@ def resources(
 
 
 def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """The plugin's MPS: whole GPUs only, as many clients as it allows."""
+    """Yield problems of the plugin's MPS: whole GPUs only, as many clients as it allows."""
     path: Path = (*SHARING, "mps")
     if block.device_plugin.mig_strategy != "none":
         told = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
@@ -140,7 +140,7 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """What other capabilities of the host do not go with."""
+    """Yield conflicts with other capabilities of the host."""
     own = block.device_plugin.sharing
     if "mps" in host.capabilities:
         hint = "take mps out of the spec, or the sharing out of kubernetes"
@@ -168,7 +168,7 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Nothing is brought twice, by the host and by the operator."""
+    """Yield what both the host and the operator would install."""
     own = block.gpu_operator
     asked = {
         "driver": ("nvidia_driver", "installs the driver"),
@@ -210,7 +210,7 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """HAMi's own MIG mode."""
+    """Yield problems of HAMi's own MIG mode."""
     if block.plugin != "hami" or block.hami.mode != "mig":
         return
     path: Path = (HERE, "hami", "mode")
@@ -224,7 +224,7 @@ def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Labels that mean something already, and labels that a kubelet may not set."""
+    """Yield labels that already have a meaning, and labels that a kubelet may not set."""
     own = documents.labels(host, msgspec.structs.replace(block, labels={}))
     for key, value in block.labels.items():
         path: Path = (HERE, "labels", key)

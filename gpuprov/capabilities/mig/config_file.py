@@ -1,4 +1,4 @@
-"""A mig-parted file (`version: v1`) on the controller: one of its configurations, read with the file's own meaning.
+"""A mig-parted file (`version: v1`) on the controller: one of its configurations, interpreted as mig-parted does.
 
 https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go
 """
@@ -21,7 +21,7 @@ KEYS = ("version", "mig-configs")
 
 
 class Trouble(NamedTuple):
-    """What is wrong, and with which field of the spec."""
+    """An error, and the field of the spec that causes it."""
 
     field: str
     message: str
@@ -29,14 +29,14 @@ class Trouble(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The entries under the label, or what keeps them from being read."""
+    """The entries under the label, or the errors that keep them from being read."""
 
     entries: list[dict[str, Any]]
     troubles: tuple[Trouble, ...] = ()
 
 
 def read(path: str, label: str) -> Selected:
-    """The file's configuration of this label, or its only one. Never raises."""
+    """Return the file's configuration of this label, or its only one. Never raises."""
     try:
         known = os.stat(path)
         loaded = _load(path, known.st_mtime_ns, known.st_size)

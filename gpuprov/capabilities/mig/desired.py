@@ -1,4 +1,5 @@
-"""What the role brings about: what each GPU needs, whom it concerns, what is stopped meanwhile, and the unit for each boot."""
+"""Desired state of the role: the changes to each GPU, the affected processes, the services stopped meanwhile, and the unit for each
+boot."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
 MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "users")
-"""Those of gpuprov/onhost/mig, beside the two that make it a program."""
+"""Modules of gpuprov/onhost/mig, beside the two that make it a program."""
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
-"""As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""
+"""Files of the program as a rendered project has them, beside the rest of the role; pynvml.py is nvidia-ml-py's."""
 FOLDER = f"{ABOVE}/mig"
 MODELS, UNIT_FILE = f"{FOLDER}/models.json", f"/etc/systemd/system/{mig.UNIT}"
 PATHS = (*(f"{FOLDER}/{name}" for name in PROGRAM), MODELS, UNIT_FILE, mig_program.WANTED)
@@ -38,7 +39,7 @@ QUIET = (
     *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-gridd.service"),
     "nvidia-fabricmanager.service",
 )
-"""Of the services that hold GPUs, those that see nothing of MIG, and whose end would disturb what computes on other instances."""
+"""Services that hold GPUs but do not see MIG, and whose end would disturb programs on other instances."""
 TOP = """# The mode is lost at a boot from Hopper on, the instances on every GPU:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
 """
@@ -52,13 +53,13 @@ Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
 
 
 def unit(spec: HostSpec) -> str:
-    """The unit that has the program bring it back."""
+    """Return the unit that restores the layout with the program."""
     command = f"{PYTHON} -B -m mig boot --wait 120 --services {','.join(host.services(spec))}"
     return at_boot.unit(ORDER, f"ExecStart={command}\nTimeoutStartSec=300", top=TOP)
 
 
 def asked(block: Mig) -> dict[str, Any]:
-    """What the program is told. Raises ProbeFailed where the file on this machine cannot be read."""
+    """Return the program's request. Raises ProbeFailed if the file on this machine cannot be read."""
     parted = None
     if block.config_file:
         found = config_file.read(block.config_file, block.selected)
@@ -69,14 +70,14 @@ def asked(block: Mig) -> dict[str, Any]:
 
 
 def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
-    """The services that are stopped for a change: those that watch the GPUs, which read their MIG devices when they start and may
-    keep instances from being destroyed, and of the others, such as MPS's daemons, those whose instances go."""
+    """Return the services that are stopped for a change: those that watch the GPUs, which read their MIG devices when they start and
+    may keep instances from being destroyed, and, of the others such as MPS's daemons, those whose instances are removed."""
     watching = [one for one in host.services(spec) if "*" not in one and one not in QUIET]
     return watching + [one for one in ending if one not in (*watching, *QUIET)]
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The unit, the program that it starts, and what that reads."""
+    """Yield the unit, the program that it starts, and the file that the program reads."""
     yield from (Program(f"{FOLDER}/{name}", name) for name in PROGRAM)
     yield File(MODELS, json.dumps(gpus.models_by_nvml_id()) + "\n")
     yield File(UNIT_FILE, unit(ctx.host))
@@ -87,12 +88,14 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`wanted`: what the program is told, which step mig keeps for each boot when it came about; what its other resources are.
+    """Return the role's values. `wanted`: the program's request, which step mig keeps for each boot once it has been applied; and its
+    other resources.
 
-    `steps`: what it would do. `later`: why nobody can say what the GPUs are; `waits`: the driver comes with a boot. `problem`: why it
-    cannot be. `resets`: a mode changes by a reset; `drain`: something that must go is in use. `stop`: services that are stopped for
-    it, unless all are for a reset; `watching`: who will not see it. `may_reset`: a GPU can be reset from here. `leave`: services
-    whose own role starts them again; `cdi`: where containers find the new devices, if anywhere.
+    `steps`: the changes that the program would make. `later`: why the state of the GPUs is unknown; `waits`: the driver comes with a
+    boot. `problem`: why the layout is impossible. `resets`: a mode changes by a reset; `drain`: something that must go is in use.
+    `stop`: services that are stopped for it, unless all are for a reset; `watching`: services that will not see it. `may_reset`: a GPU
+    can be reset from here. `leave`: services whose own role starts them again; `cdi`: where containers find the new devices, if
+    anywhere.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
     resources = [one for one in desired(ctx) if not (isinstance(one, File) and one.path == mig_program.WANTED)]
@@ -129,7 +132,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 def _nodes(ctx: Ctx) -> list[str]:
-    """The device nodes of instances that are not there, or not with the driver's mode."""
+    """Return the device nodes of instances that are missing, or lack the driver's mode."""
     lacking = [one for one in ctx.facts.get(mig.CAPABILITIES) if one.mode != one.wanted and not (one.mode and one.kept)]
     return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
 

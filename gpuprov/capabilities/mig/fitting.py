@@ -1,4 +1,4 @@
-"""Whether the instances of a `mig` block can be on the GPUs that it names, as far as the catalogue knows them."""
+"""Rules on whether the instances of a `mig` block fit the GPUs that it names, as far as the catalogue knows them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _problem = under(HERE)
 
 
 def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
-    """What cannot be on the GPUs that each entry names, as far as their model is known."""
+    """Yield what does not fit the GPUs that each entry names, as far as their model is known."""
     try:
         entries = host.entries(block)
     except mig_layout.LayoutError:
@@ -46,7 +46,7 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
 
 
 def _inside(block: Mig, path: Path) -> Path:
-    """The place of a GPU instance's profile in a layout: its key, where the instances are written as counts."""
+    """Return the path of a GPU instance's profile in a layout: its key, if the instances are written as counts."""
     if path[1] != "layout":
         return path[:2]
     if len(path) < 5:
@@ -61,7 +61,7 @@ def _inside(block: Mig, path: Path) -> Path:
 
 
 def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
-    """The models that an entry is for; without a model in the spec, those that it names itself."""
+    """Return the models that an entry is for; without a model in the spec, those that it names itself."""
     if entry.parted:
         wanted = [ids[0] for text in entry.filters if (ids := mig_layout.filter_ids(text))]
         return [one for one in (gpu,) if one and (not entry.filters or {*wanted} & _ids(one))]
@@ -79,7 +79,7 @@ def _ids(gpu: Gpu) -> set[int]:
 def fit_problems(
     path: Path, said: str, gpu: Gpu, instances: Sequence[mig_layout.Instance], driver: str
 ) -> Iterable[Problem]:
-    """Profiles that the model does not have, that its driver does not have, and sets that do not fit."""
+    """Yield profiles that the model or its driver does not have, and sets that do not fit."""
     model = model_of(gpu)
     known = [profile.name for profile in model.profiles]
     unknown = [name for name in dict.fromkeys(one.profile for one in instances) if name not in known]
@@ -102,7 +102,7 @@ def fit_problems(
 
 
 def _instead(name: str, known: list[str]) -> str:
-    """The profile of as many slices and the same attributes; else those that resemble it; else all."""
+    """Return the profile with as many slices and the same attributes; else those that resemble it; else all."""
     wanted = mig_layout.parse_profile(name)
     alike = [
         one

@@ -1,4 +1,4 @@
-"""The `mig` block: which GPUs are in MIG mode, and how each is cut up."""
+"""The `mig` block: which GPUs are in MIG mode, and how each is partitioned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Selector = (
 
 
 class GpuInstance(Fragment, frozen=True, omit_defaults=True):
-    """GPU instances of one profile, where their place or their compute instances matter."""
+    """GPU instances of one profile, if their placement or their compute instances matter."""
 
     profile: Profile
     placement: Annotated[int, msgspec.Meta(ge=0, le=63, description="the first memory slice")] | None = None
@@ -58,11 +58,11 @@ Instances = Annotated[
         extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},
     ),
 ]
-"""ProfileCounts or GpuInstances. The rules tell them apart, so that a finding has the place of what is wrong inside."""
+"""ProfileCounts or GpuInstances. The rules tell them apart, so that a finding points to the faulty field inside."""
 
 
 class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
-    """What the GPUs that `gpus` names should be."""
+    """The desired mode and instances of the GPUs in `gpus`."""
 
     gpus: Annotated[
         Literal["all"] | tuple[Selector, ...],
@@ -103,11 +103,11 @@ class Mig(Fragment, frozen=True):
 
 
 def plain_layout(block: Mig) -> list[dict[str, Any]]:
-    """The layout as plain dicts, as the program on the host takes it."""
+    """Return the layout as plain dicts, as the program on the host takes it."""
     return [plain_entry(entry) for entry in block.layout]
 
 
 def plain_entry(entry: LayoutEntry) -> dict[str, Any]:
-    """An entry as a plain dict, without what is at its default."""
+    """Return an entry as a plain dict, without fields at their defaults."""
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
     return found

@@ -1,4 +1,4 @@
-"""What the `mig` block asks of the GPUs that a host has, and what each of them still needs."""
+"""The desired state of a host's GPUs under the `mig` block, and the changes that each still needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuprov.spec.model import HostSpec
 
 
 class Needs(NamedTuple):
-    """What one GPU needs to be its target, as the program on the host works it out, too. `problem`: why it cannot be."""
+    """The changes that bring a GPU to its target, as the program on the host computes them, too. `problem`: why that is impossible."""
 
     gpu: MigGpu
     target: mig_layout.Target
@@ -32,18 +32,18 @@ class Needs(NamedTuple):
 
     @property
     def mode(self) -> bool:
-        """Whether its MIG mode is not as wanted, now or after its next reset."""
+        """Return whether its MIG mode differs from the spec, now or after its next reset."""
         return self.change.mode
 
     @property
     def instances(self) -> bool:
-        """Whether its instances are not as wanted."""
+        """Return whether its instances differ from the spec."""
         made = self.change
         return bool(made.destroy or made.create or made.cut or made.add or made.blind)
 
 
 def entries(block: Mig) -> list[mig_layout.Entry]:
-    """The entries of the layout, or of the configuration selected in config_file. Raises LayoutError."""
+    """Return the entries of the layout, or of the configuration selected in config_file. Raises LayoutError."""
     if not block.config_file:
         return mig_layout.normalise(block.mode, plain_layout(block))
     found = config_file.read(block.config_file, block.selected)
@@ -53,12 +53,12 @@ def entries(block: Mig) -> list[mig_layout.Entry]:
 
 
 def enables(block: Mig) -> bool:
-    """Whether any GPU is asked to be in MIG mode. Raises LayoutError."""
+    """Return whether any GPU is to be in MIG mode. Raises LayoutError."""
     return any(entry.enabled for entry in entries(block))
 
 
 def seen(gpu: MigGpu) -> mig_layout.Gpu:
-    """A GPU as layouts name it."""
+    """Return a GPU as layouts name it."""
     known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     return mig_layout.Gpu(
         index=gpu.index,
@@ -73,7 +73,7 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
 
 
 def without(gpu: MigGpu) -> str:
-    """A GPU that has no MIG, in words; and what its model needs for it, where it could."""
+    """Describe a GPU that has no MIG; and what its model needs for MIG, if it supports it."""
     known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     oldest = [one.version for one in known.mig.min_vbios] if known else []
     why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
@@ -81,19 +81,20 @@ def without(gpu: MigGpu) -> str:
 
 
 def left_out(block: Mig, found: MigState) -> list[MigGpu]:
-    """GPUs that an entry for all GPUs would cut up, had the driver not said that they have no MIG, which their model has."""
+    """Return the GPUs that an entry for all GPUs would partition, but for which the driver reports no MIG, although their model has
+    it."""
     meant = any(entry.gpus is None and entry.enabled for entry in entries(block))
     known = {gpu: catalogue.by_pci_id(gpu.pci, gpu.subsystem) for gpu in found.gpus if meant and not gpu.capable}
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
 def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
-    """By index, what each GPU should be; one without MIG, and one that no entry names, is absent. Raises LayoutError."""
+    """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises LayoutError."""
     return mig_layout.targets(entries(block), [seen(gpu) for gpu in found.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
-    """Profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none where neither knows."""
+    """Return profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none if neither knows."""
     own = tuple(_profile(one.name, one.slices, one.size, one.starts, one.count) for one in gpu.profiles if one.starts)
     if own:
         return own, max(start + one.size for one in own for start in one.starts)
@@ -108,12 +109,12 @@ def _profile(name: str, slices: int, size: int, starts: tuple[int, ...], count: 
 
 
 def present(one: GpuInstance) -> tuple[int, ...]:
-    """The sizes of a GPU instance's compute instances, largest first."""
+    """Return the sizes of a GPU instance's compute instances, largest first."""
     return tuple(sorted((part.slices for part in one.compute), reverse=True))
 
 
 def card(gpu: MigGpu) -> state.Card:
-    """A GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has a name that nobody knows."""
+    """Return a GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has an unknown name."""
     instances = tuple(
         state.Present(
             one.id,
@@ -134,38 +135,38 @@ def as_user(user: User) -> state.User:
 
 
 def needs(gpu: MigGpu, target: mig_layout.Target, users: Sequence[User] = ()) -> Needs:
-    """What a GPU needs, moving nothing that is in use where that can be. Raises LayoutError (`card`)."""
+    """Return the changes that a GPU needs, moving nothing that is in use if possible. Raises LayoutError (`card`)."""
     return Needs(gpu, target, plan.change(card(gpu), target, [as_user(one) for one in users]))
 
 
 def resets(gpu: MigGpu) -> bool:
-    """Whether a change of MIG mode resets the GPU: on Ampere, and on no later architecture."""
+    """Return whether a change of MIG mode resets the GPU: on Ampere, and on no later architecture."""
     known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     return known is not None and known.arch == "Ampere"
 
 
 def services(spec: HostSpec) -> list[str]:
-    """The units that apply may stop for a change and starts again; names may be patterns."""
+    """Return the units that apply may stop for a change and starts again; names may be patterns."""
     return [OURS, *gpu_services(spec.site)]
 
 
 def is_service(unit: str, spec: HostSpec) -> bool:
-    """Whether a unit is one of those."""
+    """Return whether a unit is among `services`."""
     return is_gpu_service(unit, spec.site)
 
 
 def concerns(one: Needs, user: User) -> bool:
-    """Whether a GPU's change takes away what a process uses."""
+    """Return whether a GPU's change removes something that a process uses."""
     return one.change.concerns(as_user(user))
 
 
 def named(one: GpuInstance) -> str:
-    """`3g.40gb at 4`, with its compute instances where they are not one that has all slices."""
+    """Return `3g.40gb at 4`, with its compute instances unless there is one with all slices."""
     return state.named(one.profile, one.start, mig_layout.parse_profile(one.profile).slices, present(one))
 
 
 def changes(one: Needs) -> list[Change]:
-    """What apply does about it."""
+    """Return the changes that apply makes to a GPU."""
     gpu, made = one.gpu, one.change
     mode = ["enabled" if on else "disabled" for on in (gpu.current, one.target.enabled)]
     told = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if one.mode else []

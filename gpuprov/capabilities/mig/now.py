@@ -1,4 +1,4 @@
-"""Are the GPUs cut up as the block says: mode, GPU instances, compute instances, CDI devices, device files."""
+"""Checks that the GPUs are partitioned as the block says: mode, GPU instances, compute instances, CDI devices, device files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIELDS = ("mode", "layout", "config_file", "selected")
 
 
 def unreadable(ctx: Ctx) -> Outcome | None:
-    """The answer where nobody can say how the GPUs are; None where it can be said."""
+    """Return the outcome if the state of the GPUs cannot be determined; None if it can."""
     state = ctx.facts.get(mig.STATE)
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to cut up")
@@ -39,7 +39,7 @@ def unreadable(ctx: Ctx) -> Outcome | None:
 
 
 def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
-    """What each GPU needs that the block is about; or the answer where that cannot be said."""
+    """Return the changes that each GPU of the block needs; or the outcome if that cannot be determined."""
     if answer := unreadable(ctx):
         return answer
     state = ctx.facts.get(mig.STATE)
@@ -60,7 +60,7 @@ def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
 
 
 def users(ctx: Ctx) -> tuple[mig.User, ...]:
-    """Who is on the GPUs."""
+    """Return the processes that use the GPUs."""
     return mig.users(ctx.facts.get(mig.STATE), ctx.facts.get(mig.HOLDERS), ctx.facts.get(mig.CAPABILITIES))
 
 
@@ -71,8 +71,8 @@ def users(ctx: Ctx) -> tuple[mig.User, ...]:
     evidence="nvidia-smi --query-gpu=pci.bus_id,mig.mode.current,mig.mode.pending --format=csv",
 )
 def mode(ctx: Ctx) -> Outcome:
-    """Each GPU is in the MIG mode that is asked for, and no other mode waits for its next reset. Told: GPUs that `all` leaves out, as
-    the driver says that they have no MIG, and whose model has it."""
+    """Each GPU is in the MIG mode that the spec asks for, and no other mode waits for its next reset. GPUs that `all` leaves out
+    because the driver reports that they have no MIG, although their model has it, are reported."""
     found = wanted(ctx)
     if isinstance(found, Outcome):
         return found
@@ -111,7 +111,7 @@ def _mode(gpu: mig.MigGpu) -> str:
 
 @check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
 def instances(ctx: Ctx) -> Outcome:
-    """Each GPU has exactly the GPU instances and compute instances that are asked for, each at its place where one is named."""
+    """Each GPU has exactly the GPU instances and compute instances that the spec asks for, each at its place if one is given."""
     found = wanted(ctx)
     if isinstance(found, Outcome):
         return found
@@ -127,7 +127,7 @@ def instances(ctx: Ctx) -> Outcome:
 
 
 def told(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
-    """The words of each GPU; those of which the same is said, together."""
+    """Return the words of each GPU; GPUs with the same words together."""
     alike: dict[str, list[mig.MigGpu]] = {}
     for gpu, text in words:
         alike.setdefault(text, []).append(gpu)
@@ -156,7 +156,7 @@ def _there(gpu: mig.MigGpu) -> str:
 
 @check("mig.cdi", *(*STATE, CDI), evidence="nvidia-ctk cdi list; nvidia-smi -L")
 def devices(ctx: Ctx) -> Outcome:
-    """Containers can have every MIG device: the CDI specification names each, where the spec asks for container_toolkit."""
+    """Every MIG device is available to containers: the CDI specification names each, if the spec asks for container_toolkit."""
     if "container_toolkit" not in ctx.host.capabilities:
         return not_asked("the spec has no container_toolkit")
     if answer := unreadable(ctx):
@@ -180,7 +180,7 @@ def devices(ctx: Ctx) -> Outcome:
 
 @check("mig.capabilities", *(*STATE, mig.CAPABILITIES), evidence=mig.CAPABILITIES.evidence)
 def capabilities(ctx: Ctx) -> Outcome:
-    """Users without root can use each instance: its device file in /dev/nvidia-caps is there, and they may read it."""
+    """Users without root can use each instance: its device file in /dev/nvidia-caps exists, and they may read it."""
     if answer := unreadable(ctx):
         return answer
     known = ctx.facts.get(mig.CAPABILITIES)

@@ -1,4 +1,4 @@
-"""How the GPUs of a host are cut up, and how they would be: what a plan shows as pictures."""
+"""Current and future partitions of a host's GPUs, which a plan shows as pictures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gpuprov.probe.host import pci, system
 from gpuprov.spec.model import HostSpec
 
 READS = now.HOST_STATE
-"""The probes of which partitions are drawn."""
+"""The probes that partitions are drawn from."""
 Fate = Literal["stays", "created", "destroyed", "cut anew"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU instance: its first memory slice, and how many it has. `fate`: whether it is there before and after."""
+    """A GPU instance: its first memory slice, and the number of its slices. `fate`: whether it exists before and after."""
 
     start: int
     size: int
@@ -32,7 +32,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Partition(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that changes. `grid`: its memory slices, 0 where nobody knows them before MIG is on; then `after` is empty."""
+    """A GPU that changes. `grid`: its memory slices, 0 if their number is unknown before MIG is on; then `after` is empty."""
 
     index: int
     gpu: str
@@ -45,8 +45,8 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
-    """The GPUs whose MIG mode or instances apply would change; none where that cannot be said. Where the driver comes in the same
-    apply, those of the PCI bus, by their models: with MIG off, since no GPU tells its mode without a driver."""
+    """Return the GPUs whose MIG mode or instances apply would change; none if that cannot be determined. If the driver comes in the
+    same apply, return those of the PCI bus, by their models: with MIG off, since no GPU reports its mode without a driver."""
     block = spec.capabilities.get("mig")
     if not isinstance(block, Mig):
         return ()
@@ -59,7 +59,7 @@ def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
 
 
 def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
-    """Return what the GPUs of a host will need once it has the driver that its spec asks for; empty where it has one."""
+    """Return the changes that the GPUs of a host will need once it has the driver that its spec asks for; empty if it has one."""
     coming = "nvidia_driver" in spec.capabilities and not facts.get(system.CONTAINER)
     if not coming or not facts.get(mig.STATE).complaint:
         return []
@@ -70,7 +70,7 @@ def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs
 
 
 def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
-    """Return a GPU as NVML will show it; None for a model that nobody knows. NVML has device and vendor in one number."""
+    """Return a GPU as NVML will show it; None for an unknown model. NVML has device and vendor in one number."""
     (vendor, device), (owner, board) = (one.upper().split(":") for one in (function.identifier, function.subsystem))
     identifier, subsystem = f"0x{device}{vendor}", f"0x{board}{owner}"
     model = catalogue.by_pci_id(identifier, subsystem)

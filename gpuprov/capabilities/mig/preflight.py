@@ -1,4 +1,4 @@
-"""Can the host's GPUs be cut up so, and whose work would end: decided before anything is changed."""
+"""Checks that the host's GPUs support the layout, and whose work would end, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ctx = Context[Mig]
 
 
 def driverless(ctx: Ctx) -> str:
-    """Why the GPUs cannot be asked before apply, where that is no fault: the driver comes with the same apply."""
+    """Return why the GPUs cannot be read before apply, if that is no fault: the driver comes with the same apply."""
     state = ctx.facts.get(mig.STATE)
     if not state.complaint:
         return ""
@@ -63,7 +63,7 @@ def _without(state: mig.MigState) -> str:
     evidence="nvidia-smi; fuser -v /dev/nvidia* /dev/nvidia-caps/*",
 )
 def clients(ctx: Ctx) -> Outcome:
-    """No user's process is on an instance that must go or a GPU whose MIG mode changes; where that is a reset, none is on any GPU."""
+    """No user's process is on an instance that must go or a GPU whose MIG mode changes; if that takes a reset, none is on any GPU."""
     if reason := driverless(ctx):
         return skip(reason)
     found = unreadable(ctx) or wanted(ctx)
@@ -90,7 +90,7 @@ def clients(ctx: Ctx) -> Outcome:
     evidence="systemd-detect-virt --vm; cat /sys/bus/pci/devices/*/reset_method",
 )
 def resettable(ctx: Ctx) -> Outcome:
-    """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors allow it to no VM."""
+    """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors do not allow that to any VM."""
     if reason := driverless(ctx):
         return skip(reason)
     found = unreadable(ctx) or wanted(ctx)

@@ -1,4 +1,4 @@
-"""How a host's GPUs are cut up, written as a `mig` block and as a mig-parted configuration."""
+"""Export of the partitions of a host's GPUs as a `mig` block and as a mig-parted configuration."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from gpuprov.spec.model import Fragment
 NO_DRIVER = "libnvidia-ml.so"
 """In the complaint of a host without the driver's library."""
 Cut = tuple[bool, tuple[tuple[str, tuple[int, ...]], ...]]
-"""Whether a GPU is in MIG mode, and its instances: profile, sizes of compute instances."""
+"""The mode of a GPU (True for MIG), and its instances: profile, sizes of compute instances."""
 
 
 def doubts(facts: Facts) -> list[str]:
-    """GPUs whose MIG mode waits for a reset: what runs there now is neither what was asked for nor what the next boot brings."""
+    """Return the GPUs whose MIG mode waits for a reset: their current state is neither the requested one nor that of the next boot."""
     words = {True: "enabled", False: "disabled"}
     return [
         f"GPU {gpu.index}: MIG is {words[gpu.current]}, and {words[gpu.pending]} is pending until its next reset"
@@ -33,7 +33,7 @@ def doubts(facts: Facts) -> list[str]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The block; None where no GPU is in MIG mode and gpuprov does not keep one out of it."""
+    """Return the block; None if no GPU is in MIG mode and gpuprov does not keep any GPU out of it."""
     state = facts.get(mig.STATE)
     if state.complaint and NO_DRIVER not in state.complaint and pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)):
         raise ProbeFailed(state.complaint)
@@ -48,9 +48,9 @@ def export(facts: Facts) -> Fragment | None:
 
 
 def parted(facts: Facts) -> list[dict[str, Any]]:
-    """The entries of a mig-parted configuration; none where no GPU has MIG.
+    """Return the entries of a mig-parted configuration; none if no GPU has MIG.
 
-    mig-parted counts MIG devices and says no places. Raises ProbeFailed for what its counts would read otherwise.
+    mig-parted counts MIG devices and gives no placements. Raises ProbeFailed if its counts would be read differently.
     """
     state = facts.get(mig.STATE)
     if state.complaint:
@@ -69,7 +69,7 @@ def parted(facts: Facts) -> list[dict[str, Any]]:
 
 
 def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
-    """GPUs with MIG by how they are cut up. Raises ProbeFailed for what no spec can say."""
+    """Return the GPUs with MIG, grouped by their partitions. Raises ProbeFailed for partitions that no spec can express."""
     found: dict[Cut, list[int]] = {}
     if state.unread:
         raise ProbeFailed("; ".join(state.unread))
@@ -93,7 +93,7 @@ def _chosen(state: mig.MigState, indexes: Sequence[int]) -> Any:
 
 
 def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """MIG devices as mig-parted names and counts them."""
+    """Return MIG devices as mig-parted names and counts them."""
     names = []
     for profile, compute in instances:
         whole = mig_layout.parse_profile(profile).slices
@@ -106,7 +106,7 @@ def _sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
-    """Whether the counts, read again, are these instances."""
+    """Return whether the counts, read back, give these instances."""
     (entry,) = mig_layout.normalise("enabled", [{"gpus": "all", "instances": counts}])
     read = Counter((one.profile, _sizes(one.profile, one.compute)) for one in entry.instances)
     return read == Counter(instances)

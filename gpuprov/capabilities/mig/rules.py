@@ -1,4 +1,4 @@
-"""What is wrong with a `mig` block before any host is asked: by the catalogue, the driver's version and the other blocks."""
+"""Rules for a `mig` block that hold on any host: by the catalogue, the driver's version and the other blocks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def contradictions(block: Mig) -> Iterable[Problem]:
 
 
 def shape_problems(block: Mig) -> Iterable[Problem]:
-    """What cannot be read in the layout, or in the file that stands for it."""
+    """Yield what cannot be read in the layout, or in the file that replaces it."""
     for number, entry in enumerate(block.layout):
         path: Path = (HERE, "layout", number)
         kind: Any = ProfileCounts if isinstance(entry.instances, dict) else GpuInstances
@@ -89,7 +89,7 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
 
 
 def named_profiles(instances: Any) -> list[str]:
-    """The texts that stand where a profile's name belongs."""
+    """Return the texts in place of a profile's name."""
     listed = (
         instances if isinstance(instances, dict) else [one.get("profile") for one in instances if isinstance(one, dict)]
     )
@@ -97,7 +97,7 @@ def named_profiles(instances: Any) -> list[str]:
 
 
 def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
-    """A GPU without MIG, and a driver that is too old for MIG on this GPU."""
+    """Yield problems of a GPU without MIG, and of a driver that is too old for MIG on this GPU."""
     if not gpu.mig.capable:
         severity = "warning" if gpu.mig.confidence == "unconfirmed" else "error"
         message = f"mig: {gpu.key} has no MIG"
@@ -109,7 +109,8 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
 
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
-    """On NVSwitches of A100, Fabric Manager's modes for virtual machines do not go with MIG; from H100 on they do.
+    """Yield a problem if Fabric Manager's modes for virtual machines are combined with MIG on NVSwitches of A100; from H100 on they
+    are compatible.
 
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     """
@@ -121,7 +122,7 @@ def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
 
 
 def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
-    """Names that are no GPU of these hosts, and GPUs that one entry names twice."""
+    """Yield names that match no GPU of these hosts, and GPUs that one entry names twice."""
     count = spec.gpu.count if spec.gpu else None
     for number, entry in enumerate(block.layout):
         for place, name in enumerate(entry.gpus if entry.gpus != "all" else ()):
@@ -152,7 +153,7 @@ def parted_indexes(block: Mig) -> Iterator[tuple[int, list[int]]]:
 
 
 def _is_hardware(name: str) -> bool:
-    """Whether it is a PCI address or a UUID, which no catalogue knows."""
+    """Return whether a name is a PCI address or a UUID, which no catalogue knows."""
     return name.upper().startswith("GPU-") or mig_layout.is_address(name) is not None
 
 

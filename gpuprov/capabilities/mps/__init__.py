@@ -18,7 +18,7 @@ from gpuprov.spec.model import Fragment
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The daemons that gpuprov's units run, by what they were started with and what they answer."""
+    """Return the daemons that gpuprov's units run, by their start options and their answers."""
     state = facts.get(mps.MPS)
     enabled = sorted(name for name, (_, on) in state.units.items() if on)
     running = {daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service"): daemon for daemon in state.daemons}
@@ -69,7 +69,7 @@ def _written(text: str) -> dict[str, Any]:
 
 
 def _units(files: dict[str, str]) -> dict[str, str]:
-    """Services that are clients, by gpuprov's drop-ins."""
+    """Return the services that are clients, by gpuprov's drop-ins."""
     found = {}
     for path, text in files.items():
         lines = [

@@ -1,4 +1,4 @@
-"""Do clients find their daemon: login shells, services, containers; and is there shared memory for them."""
+"""Checks that clients find their daemon (login shells, services, containers), and that there is shared memory for them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DROP_IN = "50-gpuprov-mps.conf"
 
 
 def drop_in(unit: str) -> str:
-    """gpuprov's own settings of a service that is a client."""
+    """Return the path of gpuprov's drop-in for a service that is a client."""
     return f"/etc/systemd/system/{unit}.d/{DROP_IN}"
 
 
 def environment_file(daemon: str) -> str:
-    """What a daemon's clients set; its unit writes it at each start."""
+    """Return the environment file of a daemon's clients; its unit writes it at each start."""
     return f"{catalogue.RUNTIME}/{daemon}.env"
 
 
 def instances(ctx: Ctx) -> list[str]:
-    """Daemons and partitions that have an environment of their own."""
+    """Return daemons and partitions that have an environment of their own."""
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
     names = (
@@ -39,7 +39,7 @@ def instances(ctx: Ctx) -> list[str]:
 
 @check("mps.profile", mps.MPS, fields=("profile",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
 def profile(ctx: Ctx) -> Outcome:
-    """Login shells set the daemon's directories, if they are to be clients; else nothing of gpuprov's does."""
+    """Login shells set the daemon's directories, if they are to be clients; otherwise no file of gpuprov's does."""
     files = ctx.facts.get(mps.MPS).files
     there, asked = catalogue.PROFILE in files, ctx.fragment.profile
     if there != asked:
@@ -56,7 +56,8 @@ def profile(ctx: Ctx) -> Outcome:
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
-    """Each service that is a client has the environment of its daemon and starts behind it; no other has a drop-in of gpuprov's."""
+    """Each service that is a client has the environment of its daemon and starts after it; no other service has a drop-in of
+    gpuprov's."""
     files, told, changes = ctx.facts.get(mps.MPS).files, [], []
     for unit, name in ctx.fragment.units.items():
         if f"EnvironmentFile={environment_file(name)}" not in files.get(drop_in(unit), "").splitlines():
@@ -83,7 +84,7 @@ def units(ctx: Ctx) -> Outcome:
     evidence=f"cat {catalogue.RUNTIME}/*.env",
 )
 def environment(ctx: Ctx) -> Outcome:
-    """Every daemon has written the environment of its clients as it is now, and the snippet for containers where one is asked for."""
+    """Every daemon has written the current environment of its clients, and the snippet for containers if the spec asks for one."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -110,7 +111,8 @@ def environment(ctx: Ctx) -> Outcome:
 
 @check("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")
 def shm(ctx: Ctx) -> Outcome:
-    """/dev/shm is at least as large as asked for: clients and server share pinned memory through it. The units enlarge it at start."""
+    """/dev/shm is at least as large as the spec asks for: clients and server share pinned memory through it. The units enlarge it at
+    start."""
     size = ctx.fragment.shm_size
     there = ctx.facts.get(mps.MPS).shm
     if not size:

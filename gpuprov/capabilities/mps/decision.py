@@ -1,4 +1,4 @@
-"""What a host gets MPS's programs from: decided once, for preflight and for the role."""
+"""Decision on the source of MPS's programs for a host, made once for preflight and for the role."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBES = (mps.MPS, mps.INDEX, *DRIVER, system.OS_RELEASE)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The package that brings the programs, and its version; empty where none is needed: `why`. `problem`: why there is none."""
+    """The package that brings the programs, and its version; empty if none is needed: `why`. `problem`: why there is none."""
 
     package: str = ""
     version: str = ""
@@ -30,12 +30,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def install(self) -> list[str]:
-        """As a package manager is asked for it."""
+        """The package and version in the package manager's syntax."""
         return [f"{self.package}={self.version}"] if self.package else []
 
 
 def decide(ctx: Ctx) -> Decision:
-    """The control program is there, or comes with the driver, or the repositories have it in the driver's version."""
+    """Decide: the control program is installed, or comes with the driver, or the repositories have it in the driver's version."""
     if ctx.facts.get(mps.MPS).program or ctx.fragment.scope == "none":
         return Decision(why="nothing to install")
     if "nvidia_driver" in ctx.host.capabilities:

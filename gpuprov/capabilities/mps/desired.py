@@ -1,4 +1,4 @@
-"""What the role brings about: MPS's programs, the daemons' unit and configuration, what tells clients of them, and the daemons."""
+"""Desired state of the role: MPS's programs, the daemons' unit and configuration, the clients' environment, and the daemons."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WantedBy=multi-user.target
 
 
 def plain(spec: HostSpec, block: Mps) -> dict[str, Any]:
-    """What the program on the host is told: mps.json."""
+    """Return the content of mps.json, the input of the program on the host."""
     return {
         "version": 1,
         "scope": block.scope,
@@ -77,7 +77,7 @@ def plain(spec: HostSpec, block: Mps) -> dict[str, Any]:
 
 
 def profile(block: Mps) -> str:
-    """What makes login shells clients of the one daemon."""
+    """Return the profile that makes login shells clients of the one daemon."""
     file = environment_file(next(iter(group_names(block)), "host"))
     return f"""{HEADER}# Programs of login shells use MPS; the daemon's unit writes the file at each start.
 if [ -r {file} ]; then
@@ -89,7 +89,7 @@ fi
 
 
 def client(block: Mps, name: str) -> str:
-    """What makes a service a client of a daemon, or of a partition of it."""
+    """Return the drop-in that makes a service a client of a daemon, or of a partition of it."""
     daemon, _, number = name.rpartition("-")
     unit = catalogue.UNIT.replace("@", f"@{daemon if block.static_partitions and is_whole(number) else name}")
     return f"""{HEADER}[Unit]
@@ -103,7 +103,7 @@ EnvironmentFile={environment_file(name)}
 
 
 def files(spec: HostSpec, block: Mps) -> Iterator[tuple[str, str]]:
-    """Path and text of each."""
+    """Yield path and text of each file."""
     yield catalogue.STATE, json.dumps(plain(spec, block), indent=4, sort_keys=True) + "\n"
     yield TMPFILES, f"{HEADER}# Sockets of the default directory are not cleaned away.\nx {catalogue.PIPES['v2']}\n"
     if block.profile:
@@ -112,9 +112,9 @@ def files(spec: HostSpec, block: Mps) -> Iterator[tuple[str, str]]:
 
 
 def units(ctx: Ctx) -> Iterator[Unit]:
-    """The units of the wanted daemons, and those of others, which are to be off. The name of a MIG device's is known by its daemon
-    alone: without one nobody can say which units are too many. None where devices cannot have these daemons, which mps.daemons tells.
-    """
+    """Yield the units of the wanted daemons, and those of others, which are to be off. The name of a MIG device's unit is known only
+    from its daemon: without a daemon, superfluous units cannot be determined. None if devices cannot have these daemons, which
+    mps.daemons reports."""
     state, block = ctx.facts.get(mps.MPS), ctx.fragment
     rows, problem = wanted(block, state)
     if problem and state.gpus:
@@ -151,7 +151,7 @@ def states(ctx: Ctx) -> dict[str, Loaded]:
 
 
 def contents(ctx: Ctx) -> Iterator[File | Absent]:
-    """The daemons' unit, its program and what this reads, and what tells clients of the daemons."""
+    """Yield the daemons' unit, its program and the program's input, and the files that configure clients of the daemons."""
     made = dict(files(ctx.host, ctx.fragment))
     yield from (File(path, text) for path, text in {**made, **mps_program.texts(), UNIT_FILE: UNIT}.items())
     if catalogue.PROFILE not in made:
@@ -159,27 +159,27 @@ def contents(ctx: Ctx) -> Iterator[File | Absent]:
 
 
 def left(ctx: Ctx) -> list[str]:
-    """Drop-ins of services that are clients no more. No spec says their paths, so that only the probe of MPS finds them, and mps.units
-    tells of them."""
+    """Return the drop-ins of services that are no longer clients. No spec contains their paths, so that only the probe of MPS finds
+    them, and mps.units reports them."""
     known = {path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")}
     return sorted(known - dict(files(ctx.host, ctx.fragment)).keys())
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The files, and the daemons' units."""
+    """Yield the files, and the daemons' units."""
     yield from contents(ctx)
     yield from units(ctx)
 
 
 def paths(host: HostSpec, block: Mps) -> Iterator[str]:
-    """Every path that the role may write."""
+    """Yield every path that the role may write."""
     yield from dict(files(host, block))
     yield from (catalogue.PROFILE, UNIT_FILE, *mps_program.texts())
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. What its resources are; step mps brings the program along, and has the daemons run. `wanted`: what it is
-    told. `coming`: driver or MIG devices change before the daemons do, in this run."""
+    """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along, and has the
+    daemons run. `wanted`: the program's input. `coming`: driver or MIG devices change before the daemons do, in this run."""
     own = mps_program.texts()
     values = role_values((one for one in contents(ctx) if one.path not in own), "files", "units", "absent")
     return {

@@ -42,8 +42,8 @@ class Group(Fragment, frozen=True, omit_defaults=True):
 class Mps(Fragment, frozen=True):
     """MPS control daemons as services: one for the host, for each GPU, for each group of GPUs or for each MIG device.
 
-    Daemons that are not wanted any more are stopped and removed. One that has clients is never restarted; limits are changed
-    while it runs, for the clients that come later.
+    Daemons that are no longer wanted are stopped and removed. A daemon with clients is never restarted; limits are changed while it
+    runs, for clients that start later.
     """
 
     scope: Annotated[
@@ -135,7 +135,7 @@ class Mps(Fragment, frozen=True):
 
     @property
     def exclusive(self) -> bool:
-        """Whether the GPUs should be in compute mode EXCLUSIVE_PROCESS."""
+        """Return whether the GPUs should be in compute mode EXCLUSIVE_PROCESS."""
         return self.compute_mode == "exclusive_process" or (self.compute_mode == "auto" and self.scope != "mig")
 
 
@@ -147,12 +147,12 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def group_names(fragment: Mps) -> list[str]:
-    """What the groups' daemons are called."""
+    """Return the names of the groups' daemons."""
     return [group.name or f"group{number}" for number, group in enumerate(fragment.groups)]
 
 
 def canonical(selector: int | str) -> str:
-    """An index as a number, a PCI address with its domain in four digits; a UUID as it is."""
+    """Return an index as a number, a PCI address with its domain in four digits; a UUID as it is."""
     text = str(selector)
     if is_whole(text):
         return str(int(text))
@@ -163,17 +163,18 @@ def canonical(selector: int | str) -> str:
 
 
 def selects(selector: int | str, gpu: Gpu) -> bool:
-    """Whether a selector names this GPU."""
+    """Return whether a selector names this GPU."""
     wanted = canonical(selector)
     return wanted in (str(gpu.index), gpu.address) or (wanted.startswith("GPU-") and gpu.uuid.startswith(wanted))
 
 
 STATE = (MPS, CONTAINER, pci.NVIDIA_FUNCTIONS)
-"""What tells of the daemons."""
+"""Probes of the daemons."""
 
 
 def wanted(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
-    """The daemons for the GPUs that the host has now; or why there can be none. Of MIG devices the name is not known here."""
+    """Return the daemons for the GPUs that the host has now; or why there can be none. The names of MIG devices' daemons are unknown
+    here."""
     if fragment.scope == "none":
         return [], ""
     if not state.gpus:
@@ -190,7 +191,7 @@ def wanted(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
 
 
 def without_gpu(facts: Facts) -> str:
-    """Why there is nothing to ask: no GPU, or a container whose machine has no driver loaded; empty elsewhere."""
+    """Return why these checks do not apply: no GPU, or a container whose machine has no driver loaded; empty otherwise."""
     if not pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)):
         return "no NVIDIA GPU on the PCI bus"
     kind, state = facts.get(CONTAINER), facts.get(MPS)
@@ -200,7 +201,7 @@ def without_gpu(facts: Facts) -> str:
 
 
 def listed(state: MpsState) -> str:
-    """The GPUs that there are, by all of their names."""
+    """Return the host's GPUs, by all of their names."""
     return ", ".join(f"{gpu.index} ({gpu.address}, {gpu.uuid})" for gpu in state.gpus)
 
 
@@ -224,7 +225,7 @@ def _groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
 
 
 def limit_for(fragment: Mps, device: str, state: MpsState) -> str:
-    """The memory limit of a device; empty for none."""
+    """Return the memory limit of a device; empty for none."""
     limits = fragment.pinned_memory_limit
     gpu = next((gpu for gpu in state.gpus if gpu.uuid == device), None)
     named = next((value for key, value in limits.items() if key != "all" and gpu and selects(key, gpu)), "")
@@ -232,13 +233,13 @@ def limit_for(fragment: Mps, device: str, state: MpsState) -> str:
 
 
 def shown(limit: str) -> str:
-    """A memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
+    """Return a memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
     number = int(limit[:-1] or 0) if limit else 0
     return f"{number // 1024}G" if limit.endswith("M") and number >= 1024 else limit
 
 
 def daemon_pattern(fragment: Mps, count: int | None) -> str:
-    """A pattern of the names that daemons of this block can have."""
+    """Return a pattern of the names that daemons of this block can have."""
     part = r"(-[0-9]+)?" if fragment.static_partitions else ""
     if fragment.scope == "groups":
         return f"({'|'.join(map(re.escape, group_names(fragment)))}){part}"

@@ -1,4 +1,5 @@
-"""Are the daemons as wanted: one for each, alive, answering, with its limits, its user's server, its GPUs in their compute mode."""
+"""Checks of the daemons as they are now: one for each, running, responding, with its limits, its user's server, its GPUs in their
+compute mode."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ LOG = "journalctl -u 'gpuprov-mps@*' -n 30"
 
 
 def unit(name: str) -> str:
-    """The unit of a daemon."""
+    """Return the unit of a daemon."""
     return catalogue.UNITS.replace("*", name)
 
 
 def pairs(ctx: Ctx) -> Iterable[tuple[Wanted, Daemon]]:
-    """Each wanted daemon that runs, with its process."""
+    """Yield each wanted daemon that runs, with its process."""
     state = ctx.facts.get(mps.MPS)
     for one in wanted(ctx.fragment, state)[0]:
         for daemon in state.daemons:
@@ -36,12 +37,12 @@ def pairs(ctx: Ctx) -> Iterable[tuple[Wanted, Daemon]]:
 
 
 def called(one: Wanted, daemon: Daemon) -> str:
-    """What a daemon is called."""
+    """Return the name of a daemon."""
     return one.name or daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
 
 
 def unjudged(ctx: Ctx) -> Outcome | None:
-    """The answer where there is nothing to compare: no GPU, or devices that cannot have these daemons."""
+    """Return the outcome if there is nothing to compare: no GPU, or devices that cannot have these daemons."""
     if reason := without_gpu(ctx.facts):
         return skip(reason)
     problem = wanted(ctx.fragment, ctx.facts.get(mps.MPS))[1]
@@ -49,7 +50,7 @@ def unjudged(ctx: Ctx) -> Outcome | None:
 
 
 def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
-    """Whether a daemon that is not wanted is gpuprov's own, or has a device of a wanted one: without UUIDs it may have any."""
+    """Return whether an unwanted daemon is gpuprov's own, or has a device of a wanted one: without UUIDs it may have any."""
     known = all(device.startswith(("GPU-", "MIG-")) for device in daemon.devices)
     overlaps = not daemon.devices or not known or bool(taken & set(daemon.devices))
     return daemon.unit.startswith("gpuprov-mps@") or (bool(taken) and overlaps)
@@ -57,7 +58,7 @@ def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
 
 @check("mps.daemons", *STATE, fields=("scope", "groups"), evidence="systemctl status 'gpuprov-mps@*'")
 def daemons(ctx: Ctx) -> Outcome:
-    """One control daemon of its unit answers for each wanted set of devices, and no other daemon has one of them."""
+    """One control daemon of its unit answers for each wanted set of devices, and no other daemon has any of these devices."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -91,7 +92,7 @@ def daemons(ctx: Ctx) -> Outcome:
 
 
 def differences(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[tuple[str, str, str]]:
-    """Limits of a daemon that are others than the spec's: what, found, wanted."""
+    """Yield limits of a daemon that differ from the spec's: name, actual, wanted."""
     fragment, state = ctx.fragment, ctx.facts.get(mps.MPS)
     percentage = f"{fragment.active_thread_percentage}.0"
     if daemon.percentage != percentage:
@@ -115,7 +116,7 @@ def differences(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[tuple[str, st
     evidence=f"echo get_default_active_thread_percentage | {catalogue.CONTROL}",
 )
 def limits(ctx: Ctx) -> Outcome:
-    """Every daemon says the limits that the spec has: they are lost with a daemon, and anybody can change them."""
+    """Every daemon reports the limits of the spec: they are lost with a daemon, and any user can change them."""
     if answer := unjudged(ctx):
         return answer
     found = list(pairs(ctx))
@@ -137,7 +138,7 @@ def limits(ctx: Ctx) -> Outcome:
 
 @check("mps.static_partitions", *STATE, fields=("static_partitions",), evidence=f"echo lspart | {catalogue.CONTROL}")
 def static_partitions(ctx: Ctx) -> Outcome:
-    """Every GPU has the SM partitions that the spec has, and no other."""
+    """Every GPU has exactly the SM partitions of the spec."""
     if answer := unjudged(ctx):
         return answer
     value = sorted(ctx.fragment.static_partitions)
@@ -164,7 +165,8 @@ def static_partitions(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=index,compute_mode --format=csv",
 )
 def compute_mode(ctx: Ctx) -> Outcome:
-    """The daemons' GPUs are in the compute mode asked for, which their units set at each start; GPUs in MIG mode are in Default."""
+    """The daemons' GPUs are in the compute mode that the spec asks for, which their units set at each start; GPUs in MIG mode are in
+    Default."""
     if answer := unjudged(ctx):
         return answer
     state = ctx.facts.get(mps.MPS)
@@ -186,7 +188,7 @@ def compute_mode(ctx: Ctx) -> Outcome:
 
 @check("mps.servers", *STATE, fields=("user",), evidence=f"echo get_server_list | {catalogue.CONTROL}")
 def servers(ctx: Ctx) -> Outcome:
-    """With a user, each daemon has that user's server and nobody else's: a daemon serves one user at a time, and others wait."""
+    """With a user, each daemon has that user's server and no other: a daemon serves one user at a time, and others wait."""
     if answer := unjudged(ctx):
         return answer
     state, user = ctx.facts.get(mps.MPS), ctx.fragment.user
@@ -220,7 +222,7 @@ def servers(ctx: Ctx) -> Outcome:
 
 @check("mps.clients", *(mps.MPS, nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS), fields=("clients",))
 def clients(ctx: Ctx) -> Outcome:
-    """The driver and the GPUs that are there take as many clients on a device as are planned; on a MIG device its share of them."""
+    """The host's driver and GPUs allow the planned number of clients on a device; on a MIG device its share of them."""
     planned, branch = ctx.fragment.clients, branch_now(ctx.facts)
     models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     limit = min(

@@ -1,4 +1,4 @@
-"""Can the host have these daemons: programs for its driver, features, GPUs. Decided before anything is changed."""
+"""Checks that the host supports these daemons: programs for its driver, features, GPUs, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ctx = Context[Mps]
     evidence=f"command -v {catalogue.CONTROL}",
 )
 def programs(ctx: Ctx) -> Outcome:
-    """The control program is there, or comes with the driver, or the repositories have it in the driver's version."""
+    """The control program is installed, or comes with the driver, or the repositories have it in the driver's version."""
     decision = decide(ctx)
     if decision.problem:
         return fail(catalogue.CONTROL, decision.problem, decision.hint)
@@ -54,7 +54,7 @@ def user(ctx: Ctx) -> Outcome:
 
 @check("mps.features", *DRIVER, pci.NVIDIA_FUNCTIONS, moment="preflight", evidence="cat /proc/driver/nvidia/version")
 def features(ctx: Ctx) -> Outcome:
-    """The driver, as it is or as the spec wants it, and the GPUs have the protocol and the partitions that are asked for."""
+    """The driver, as installed or as the spec wants it, and the GPUs support the requested protocol and partitions."""
     branch = branch_wanted(ctx.host, ctx.facts)
     models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     asked: list[tuple[catalogue.Feature, str, bool]] = [
@@ -72,7 +72,8 @@ def features(ctx: Ctx) -> Outcome:
 
 @check("mps.gpus", mps.MPS, moment="preflight", evidence="nvidia-smi -L")
 def devices(ctx: Ctx) -> Outcome:
-    """Every GPU that is named, by limits too, is there, in one group, and in MIG mode only where the daemons are for MIG devices."""
+    """Every GPU that the spec names, in limits too, is present, in one group, and in MIG mode only if the daemons are for MIG
+    devices."""
     state = ctx.facts.get(mps.MPS)
     if not state.gpus:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")

@@ -1,4 +1,4 @@
-"""What cannot be, whatever the host: groups, MIG, driver branch, GPU model, client limits, environments of clients."""
+"""Rules for `mps` that hold on any host: groups, MIG, driver branch, GPU model, client limits, environments of clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """Everything that is wrong with the block, on this host."""
+    """Yield every problem of the block on this host."""
     yield from grouping(host, block)
     yield from beside_mig(host, block)
     yield from features(host, block)
@@ -36,7 +36,7 @@ def rules(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def grouping(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """Groups go with scope groups, overlap nowhere, and name GPUs that the host has."""
+    """Yield problems of groups: they go with scope groups, do not overlap, and name GPUs that the host has."""
     if block.scope == "groups" and not block.groups:
         yield problem(("groups",), " is empty, and scope is groups", "groups: [{gpus: [0, 1]}, {gpus: [2, 3]}]")
     if block.groups and block.scope != "groups":
@@ -58,13 +58,13 @@ def grouping(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def unknown_index(path: Path, selector: str, count: int | None) -> Iterable[Problem]:
-    """An index behind the last GPU of the spec."""
+    """Yield a problem for an index beyond the last GPU of the spec."""
     if is_whole(selector) and count is not None and int(selector) >= count:
         yield problem(path, f" is {selector}, and the host has {counted(count, 'GPU')}", f"allowed: 0 to {count - 1}")
 
 
 def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """MIG devices have daemons of their own, in compute mode DEFAULT."""
+    """Yield problems with MIG: its devices have daemons of their own, in compute mode DEFAULT."""
     if block.scope == "mig":
         on = mig_indexes(host)
         if not on:
@@ -91,7 +91,7 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def mig_indexes(host: HostSpec) -> set[str]:
-    """Selectors of the GPUs that the block mig puts into MIG mode: `all`, or each as it is written; of a file nothing but that."""
+    """Return selectors of the GPUs that the block mig puts into MIG mode: `all`, or each as it is written; for a file only `all`."""
     block: Any = host.capabilities.get("mig")
     if block is None or block.mode == "disabled":
         return set()
@@ -108,7 +108,7 @@ def mig_indexes(host: HostSpec) -> set[str]:
 
 
 def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """What the driver branch and the GPU model have."""
+    """Yield features that the driver branch or the GPU model lacks."""
     branch, gpu = asked_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
     if block.protocol == "v3" and (why := catalogue.lacks("v3", branch, gpu)):
         yield problem(("protocol",), f" is v3: {why}", "protocol: v2, or a newer nvidia_driver.version")
@@ -137,7 +137,7 @@ def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """Memory limits by GPU, and how many clients a device takes."""
+    """Yield problems of memory limits by GPU, and of the number of clients that a device takes."""
     count = host.gpu.count if host.gpu else None
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     memory = max(gpu.memory_gb, default=0) if gpu else 0
@@ -167,7 +167,7 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 
 def smallest(host: HostSpec) -> int:
-    """The fewest compute slices of a MIG device in the spec's layout; 0 where it names none."""
+    """Return the fewest compute slices of a MIG device in the spec's layout; 0 if it names none."""
     found = []
     for entry in getattr(host.capabilities.get("mig"), "layout", ()):
         instances: Any = entry.instances
@@ -178,7 +178,7 @@ def smallest(host: HostSpec) -> int:
 
 
 def environments(host: HostSpec, block: Mps) -> Iterable[Problem]:
-    """Clients are told of a daemon that there is, and of one only."""
+    """Yield problems of clients' environments: each names an existing daemon, and only one."""
     several = block.scope not in ("host", "none") and not (block.scope == "groups" and len(block.groups) == 1)
     if block.profile and (several or block.static_partitions):
         told = " is true, and login shells cannot tell which of several daemons or partitions is theirs"

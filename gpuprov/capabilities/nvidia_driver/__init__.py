@@ -1,4 +1,4 @@
-"""`nvidia_driver`: one version, resolved first, installed as a set, built for every kernel, held, proven."""
+"""`nvidia_driver`: one version, resolved first, installed as a set, built for every kernel, held and verified."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gpuprov.spec.problem import Problem, under
 HERE = "nvidia_driver"
 problem = under(HERE)
 NEUTRAL_BRANCH = "580"
-"""Judges a flavour where the spec names no branch: 580 has both flavours and knows every GPU of the catalogue."""
+"""The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the catalogue."""
 
 
 def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
@@ -77,7 +77,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
-    """How a superchip's GPU memory is given to the kernel: a mode that the driver does not know, and Kubernetes without it."""
+    """Yield problems of how a superchip's GPU memory is given to the kernel: an unknown mode, and Kubernetes without the parameter."""
     known = data.coherent_memory()
     given = driver.module_parameters.get(known.key)
     since = known.min_branch
@@ -98,7 +98,7 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
 
 
 def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
-    """A CUDA version that does not exist, or that the driver which is named cannot run."""
+    """Yield a problem for a CUDA version that does not exist, or that the named driver cannot run."""
     if not driver.cuda:
         return
     known = list(cuda.floors())
@@ -123,7 +123,7 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
-    """A mirror without its repository, a repository that the source does not use, and what is wrong with the repository itself."""
+    """Yield problems of a mirror without its repository, a repository that the source does not use, and the repository itself."""
     given = driver.repository.url
     if driver.source == "mirror" and not given:
         hint = "repository: {url: https://..., key_file: ...}, or source: nvidia"
@@ -135,7 +135,7 @@ def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def without_flavour(branch: str, modules_wanted: str) -> str:
-    """Why no GPU can run with these modules on the branch; empty when some can."""
+    """Return why no GPU can run with these modules on the branch; empty if some can."""
     facts = data.drivers_file().modules
     first, last = int(facts.open_first_branch.branch), int(facts.open_only_since.branch)
     if modules_wanted == "open" and int(branch) < first:
@@ -146,15 +146,16 @@ def without_flavour(branch: str, modules_wanted: str) -> str:
 
 
 def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
-    """Parameters under every name that the module has on some distribution; a name that a host does not have is without effect."""
+    """Return the parameters under every name that the module has on some distribution; a name that a host does not have is without
+    effect."""
     if not driver.module_parameters:
         return None
     return Kernel(module_options={name: dict(driver.module_parameters) for name in MODULE_NAMES})
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The driver whose kernel modules are installed, of the source whose whole set is there. A mirror of NVIDIA's repository
-    cannot be told from it."""
+    """Return the driver whose kernel modules are installed, of the source whose complete set is installed. A mirror of NVIDIA's
+    repository cannot be distinguished from it."""
     if driver := runfile.exported(facts):
         return gsp.exported(driver)
     release, installed = facts.get(system.OS_RELEASE), versions(facts)

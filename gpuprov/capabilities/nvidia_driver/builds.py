@@ -1,4 +1,5 @@
-"""Has every kernel that can boot what the driver's modules need: headers, modules that fit, and DKMS for the next one."""
+"""Checks that every kernel that can boot has what the driver's modules need: headers, matching modules, and DKMS for the next
+kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def headers(ctx: Ctx) -> Outcome:
 
 
 def without(ctx: Ctx) -> str:
-    """The kernels that are left out, in words."""
+    """Return the kernels that are left out, in words."""
     left = " ".join(kernel.release for kernel in spares(ctx.fragment, ctx.facts))
     return f"; left out, without headers and neither running nor next: {left}" if left else ""
 
@@ -63,7 +64,7 @@ def without(ctx: Ctx) -> str:
     evidence="dkms status; modinfo -k $(uname -r) -F vermagic nvidia",
 )
 def modules_built(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages, and built for this kernel."""
+    """Every kernel that can boot has the NVIDIA module on disk, in the same version as the packages, and built for this kernel."""
     wanted = installed_version(ctx.fragment, ctx.facts)
     if not wanted:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")

@@ -28,7 +28,7 @@ SAME = ("version", "cuda", "kernel_modules", "source")
     moment="preflight",
 )
 def build_family(ctx: Ctx) -> Outcome:
-    """Modules are packed on hosts of the Debian family only: others have no program for it."""
+    """Modules are packed only on hosts of the Debian family: others have no program for it."""
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if not ctx.fragment.build_host or kind in (None, "debian"):
         return not_asked(f"modules come from {ctx.fragment.build_host}") if ctx.fragment.build_host else not_asked()
@@ -44,7 +44,7 @@ def build_family(ctx: Ctx) -> Outcome:
     evidence=PREBUILT.evidence,
 )
 def built_once(ctx: Ctx) -> Outcome:
-    """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel comes without."""
+    """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel lacks them."""
     found = ctx.facts.get(PREBUILT)
     if not served(ctx.host, ctx.fragment):
         if found:
@@ -82,7 +82,7 @@ def built_once(ctx: Ctx) -> Outcome:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Which hosts name a build host that cannot be one. Without the `whole` inventory a host that is not there is not judged."""
+    """Yield the hosts that name an unsuitable build host. Without the `whole` inventory a build host that is missing is not judged."""
     drivers = {host.name: d for host in hosts if isinstance(d := host.capabilities.get(HERE), NvidiaDriver)}
     for name, driver in drivers.items():
         builder = driver.build_host

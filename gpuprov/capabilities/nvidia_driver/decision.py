@@ -1,4 +1,5 @@
-"""Which driver a host should have, from which package source, for which kernels; and why the loaded one has to leave the kernel."""
+"""Decision which driver a host should have, from which package source, for which kernels, and why the loaded driver must be
+unloaded."""
 
 from __future__ import annotations
 
@@ -36,16 +37,16 @@ from gpuprov.spec.overrides import manages_components
 
 Ctx = Context[NvidiaDriver]
 RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING)
-"""What the version is decided by."""
+"""Probes that decide the version."""
 TRANSACTION = (*RESOLVING, INSTALLED, BUILDING, LOCKING)
-"""What the transaction is derived from."""
+"""Probes that decide the transaction."""
 SOURCE = "nvidia"
-"""What the driver's package source is called, behind gpuprov-."""
+"""The name of the driver's package source, after gpuprov-."""
 COMPONENTS = "contrib, non-free and non-free-firmware"
 
 
 def chosen(driver: NvidiaDriver, facts: Facts) -> str:
-    """The source that `auto` means on this host; empty where its distribution is not known."""
+    """Return the source that `auto` means on this host; empty if its distribution is unknown."""
     release = facts.get(system.OS_RELEASE)
     distribution = find_distribution(release.id, release.version)
     if driver.source != "auto" or distribution is None:
@@ -54,7 +55,8 @@ def chosen(driver: NvidiaDriver, facts: Facts) -> str:
 
 
 def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
-    """gpuprov's own package source that the distribution's driver has no use for: it is not seen, and goes with the transaction."""
+    """Return gpuprov's own package source if the distribution's driver has no use for it: it is ignored, and removed with the
+    transaction."""
     kind = family(facts.get(system.OS_RELEASE))
     if kind is None or driver.repository.url or chosen(driver, facts) != "distribution":
         return []
@@ -62,7 +64,7 @@ def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
 
 
 def seen(driver: NvidiaDriver, facts: Facts) -> Index:
-    """What is offered, without a source that is to leave."""
+    """Return the offered packages, without a source that is to be removed."""
     index, kind = facts.get(INDEX), family(facts.get(system.OS_RELEASE))
     if not leaving(driver, facts) or kind != "debian":
         return index
@@ -72,13 +74,13 @@ def seen(driver: NvidiaDriver, facts: Facts) -> Index:
 
 
 def decided(ctx: Ctx) -> Decision:
-    """What this host should have, of what its package index has."""
+    """Return the driver that this host should have, out of its package index."""
     built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
     return decide(ctx.fragment, ctx.facts, seen(ctx.fragment, ctx.facts), followers(ctx.host, ctx.facts), built)
 
 
 def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
-    """Whether the host's own package sources have any whole set that its GPUs run with."""
+    """Return whether the host's own package sources have any complete set that its GPUs run with."""
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     sets = package_names(driver, facts).sets
     answer = resolve.decide("any", "auto", on_bus, kernel_module_table(), sets, seen(driver, facts), {})
@@ -86,7 +88,7 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
 
 
 def repository(ctx: Ctx) -> dict[str, object]:
-    """The package source that is put in place, or fixed; empty where the host's own are to do."""
+    """Return the package source to add or correct; empty if the host's own are to be used."""
     asked, kind = package_sources.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
     if asked is None or kind is None:
         return {}
@@ -98,7 +100,7 @@ def repository(ctx: Ctx) -> dict[str, object]:
 
 
 def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The file of Debian's components that its driver is in, where the host lacks them and the site lets gpuprov add them."""
+    """Return the file of Debian's components that contain its driver, if the host lacks them and the site lets gpuprov add them."""
     release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     there = any(rule["name"] in index for rule in rules)
@@ -115,14 +117,15 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _signed_by(told: Mapping[str, Any], address: str, suite: str) -> str:
-    """The key that the host's own source of this archive is trusted by: apt reads no list where another source of it says another."""
+    """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of it names
+    another key."""
     place = sources.served(address, told)
     rows = [row for row in told["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
     return next((row["signed_by"] for row in rows if sources.served(row["url"], told) == place), "")
 
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:
-    """What has to come before the driver can be resolved; empty where it can be now."""
+    """Return what must come before the driver can be resolved; empty if it can be resolved now."""
     if ctx.fragment.source == "runfile":
         return ""
     index = ctx.facts.get(INDEX)
@@ -139,7 +142,8 @@ def waits_for(ctx: Ctx, decision: Decision) -> str:
 
 
 def spare(ctx: Ctx) -> list[str]:
-    """Kernels that nothing is built for: without headers, which nobody offers any more, and neither running nor started next."""
+    """Return the kernels that nothing is built for: without headers, which are no longer offered, and neither running nor started
+    next."""
     offered = {**ctx.facts.get(INDEX), **ctx.facts.get(BUILDING).offered}
     if (
         ctx.fragment.build != "dkms"
@@ -158,13 +162,13 @@ def spare(ctx: Ctx) -> list[str]:
 
 
 def kernels(ctx: Ctx) -> list[modules.KernelModules]:
-    """The kernels that modules are put in place for."""
+    """Return the kernels that modules are installed for."""
     left = spare(ctx)
     return [one for one in build_targets(ctx.facts) if one.release not in left]
 
 
 def installs_runfile(ctx: Ctx, decision: Decision) -> bool:
-    """Whether NVIDIA's installer has to run: for another version, another file of it, or the other flavour."""
+    """Return whether NVIDIA's installer must run: for another version, another file of it, or the other flavour."""
     if ctx.fragment.source != "runfile":
         return False
     mine, is_open = ctx.facts.get(runfile.RUNFILE), decision.flavour == "open"
@@ -173,14 +177,14 @@ def installs_runfile(ctx: Ctx, decision: Decision) -> bool:
 
 
 def loaded(ctx: Ctx) -> nvidia.LoadedDriver:
-    """The driver in the kernel; none in a container, where it is the machine's."""
+    """Return the driver in the kernel; none in a container, where it is the machine's."""
     return nvidia.LoadedDriver("", open=False) if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.DRIVER)
 
 
 def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
-    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
+    """Return why the loaded driver must be unloaded; empty if it may stay or none is loaded.
 
-    Where the packages are not known yet, as before the first fetch of their lists, the spec's own number says whether it may stay.
+    If the packages are not known yet, as before the first fetch of their lists, the spec's own number decides whether it may stay.
     """
     now, number = loaded(ctx), ctx.fragment.version
     if not now.version:

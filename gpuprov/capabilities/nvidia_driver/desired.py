@@ -1,4 +1,4 @@
-"""What the role brings about: a package source, the one transaction, what is held, modules for each kernel, a driver loaded anew."""
+"""Desired state of the role: a package source, one transaction, holds, modules for each kernel, a reloaded driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuprov.shared import certificates
 
 Ctx = Context[NvidiaDriver]
 PLACE = "/var/cache/gpuprov"
-"""Where a .run file lies on a host until it is installed."""
+"""The directory of a .run file on a host until it is installed."""
 HINT = (
     "remove what stands in the way, or release it where it is held; of headers of a kernel that no repository has any more, remove "
     "that kernel; else name another version"
@@ -34,9 +34,9 @@ mok_certificate={CERTIFICATE_FILE}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source, `repository` and `components`: that source. `leaving`: sources that are not seen, and
-    leave. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the
-    decision, its transaction, what is held, and whether the loaded driver has to leave the kernel."""
+    """Return the role's values. `later`: what waits for a package source, `repository` and `components`: that source. `leaving`:
+    sources that are ignored, and removed. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the
+    decision, its transaction, its holds, and whether the loaded driver must be unloaded."""
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
@@ -125,21 +125,22 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def packages(values: Mapping[str, Any]) -> Iterable[Packages]:
-    """The one transaction, tools of the build included; none where the driver is decided later, or another host's modules come."""
+    """Yield the one transaction, including build tools; nothing if the driver is decided later, or another host's modules are
+    installed."""
     if "prebuilt" not in values["asserting"] and "try_install" in values:
         trial = {"install": values["try_install"], "remove": values["try_remove"]}
         yield packages_of(values, is_driver=True, **trial)
 
 
 def _without_headers(spare: list[str]) -> str:
-    """What to say of old kernels that nothing is built for; empty without any."""
+    """Return the message about old kernels that nothing is built for; empty if there are none."""
     said = f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
     way = "remove that kernel, or install its headers from the distribution's archive of old packages"
     return f"{said}. Fix: {way}" if spare else ""
 
 
 def _sums(facts: Facts) -> str:
-    """Of the build host's modules that are installed, where they are as it packed them."""
+    """Return the checksums of the build host's installed modules, if they are as it packed them."""
     whole = [one for one in facts.get(PREBUILT) if one.sums == one.recorded and all(one.files.values())]
     return whole[0].sums if len(whole) == 1 else ""
 
@@ -153,8 +154,8 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
 
 
 def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]:
-    """`options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first version that
-    has them; `place`: where its file, which comes from `of`, lies on the host."""
+    """Return `options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first
+    version that has them; `place`: the path on the host of its file, which comes from `of`."""
     driver = ctx.fragment
     if driver.source != "runfile":
         return {}

@@ -30,7 +30,7 @@ BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where 
 
 
 class Runfile(Fragment, frozen=True):
-    """NVIDIA's .run file: where it is, and its checksum."""
+    """NVIDIA's .run file: its location and its checksum."""
 
     url: Annotated[
         str,
@@ -45,7 +45,7 @@ class Runfile(Fragment, frozen=True):
 
 
 class NvidiaDriver(Fragment, frozen=True):
-    """One driver version, its whole package set from one source, built for every installed kernel and held.
+    """One driver version, its complete package set from one source, built for every installed kernel and held.
 
     Version any keeps what is installed, else takes the newest production or long-term support branch that the host's repositories have
     and its GPUs run with.
@@ -136,7 +136,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def served(host: HostSpec, driver: NvidiaDriver) -> bool:
-    """Whether another host builds this one's modules."""
+    """Return whether another host builds this host's modules."""
     return driver.build_host not in ("", host.name)
 
 
@@ -144,7 +144,7 @@ BASE_PROBES = (system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, PACKAGES, NEXT_BOOT)
 
 
 def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
-    """The driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
+    """Return the driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
     release = facts.get(system.OS_RELEASE)
     source = "auto" if driver.source == "runfile" else driver.source
     found = driver_packages(release.id, release.version, source, driver.build)
@@ -152,7 +152,7 @@ def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
 
 
 def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
-    """The same, where there must be some."""
+    """Return the same, where there must be some."""
     names = offered(driver, facts)
     if names is None:
         release = facts.get(system.OS_RELEASE)
@@ -166,13 +166,13 @@ def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
 
 
 def versions(facts: Facts) -> dict[str, str]:
-    """The installed packages that concern the driver, with their versions."""
+    """Return the installed packages that concern the driver, with their versions."""
     return {name: package.version for name, package in facts.get(PACKAGES).items()}
 
 
 def followers(host: HostSpec, facts: Facts) -> tuple[resolve.Rules, ...]:
-    """Rules for the packages that the spec wants in the driver's version under names of their own: Fabric Manager and the library
-    that DCGM reads NVSwitches by, or IMEX."""
+    """Return rules for the packages that the spec wants in the driver's version under their own names: Fabric Manager and the library
+    by which DCGM reads NVSwitches, or IMEX."""
     release = facts.get(system.OS_RELEASE)
 
     def on_bus() -> list[str]:
@@ -188,8 +188,8 @@ def decide(
     beside: tuple[resolve.Rules, ...] = (),
     built: Precompiled | None = None,
 ) -> Decision:
-    """What this host should have. Without an index only an installed whole set can be the answer. `built`: precompiled modules, of
-    which every kernel that can boot must have its own."""
+    """Return the driver that this host should have. Without an index only a complete installed set qualifies. `built`: precompiled
+    modules, of which every kernel that can boot must have its own."""
     if index is None and not beside and built is None:  # many checks ask for it
         return facts.once("nvidia_driver.decide", driver, lambda: _decide(driver, facts, None, (), None))
     return _decide(driver, facts, index, beside, built)
@@ -248,14 +248,14 @@ def _of_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
 
 
 def build_targets(facts: Facts) -> tuple[KernelModules, ...]:
-    """The kernels that modules must exist for: every one that can boot, or, in a container, every one with headers."""
+    """Return the kernels that need modules: every one that can boot, or, in a container, every one with headers."""
     kernels = facts.get(modules.KERNELS)
     return tuple(kernel for kernel in kernels if kernel.bootable) or kernels
 
 
 def spares(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
-    """Kernels that can boot and that nothing is built for: without headers, neither running, nor started next, nor the newest.
-    Modules that are built elsewhere need no headers, so that there is no spare kernel."""
+    """Return kernels that can boot and that nothing is built for: without headers, neither running, nor started next, nor the newest.
+    Modules that are built elsewhere need no headers, so no kernel is spare then."""
     if driver.build != "dkms" or driver.build_host:
         return ()
     kernels = build_targets(facts)
@@ -265,13 +265,13 @@ def spares(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
 
 
 def built_here(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
-    """The kernels that this driver's modules must exist for."""
+    """Return the kernels that need this driver's modules."""
     left = spares(driver, facts)
     return tuple(kernel for kernel in build_targets(facts) if kernel not in left)
 
 
 def needed(driver: NvidiaDriver, facts: Facts, flavour: str) -> list[str]:
-    """The names of the set on this host: for the branch whose kernel modules are installed, else for the wanted one."""
+    """Return the names of the set on this host: for the branch whose kernel modules are installed, else for the wanted one."""
     sets = package_names(driver, facts).sets
     rules, installed = sets[flavour], versions(facts)
     kernel = resolve.kernel_package({flavour: rules}, installed).get(flavour, "")

@@ -1,6 +1,5 @@
-"""`NVreg_EnableGpuFirmware: 0` is in force with proprietary kernel modules alone, though open ones show it as well:
-https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820
-"""
+"""`NVreg_EnableGpuFirmware: 0` takes effect with proprietary kernel modules only, though open ones show it as well:
+https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820"""
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ from gpuprov.spec.problem import Problem
 
 KEY = "NVreg_EnableGpuFirmware"
 MODE = 0xF
-"""The bits of its value that say whether the firmware is used, of which none is no: nv-reg.h of
+"""Bits of the parameter's value that control use of the firmware; all zero means off: nv-reg.h of
 https://github.com/NVIDIA/open-gpu-kernel-modules"""
 WHY = "open kernel modules always run with GSP firmware"
 WITHOUT = "kernel_modules: proprietary, where branch and GPU have them; or leave the parameter out"
 
 
 def switched_off(driver: NvidiaDriver) -> bool:
-    """Whether the spec asks for GPUs that run without GSP firmware."""
+    """Return whether the spec asks for GPUs that run without GSP firmware."""
     value = shown_value(driver.module_parameters.get(KEY, ""))
     return is_whole(value) and int(value) & MODE == 0
 
 
 def exported(driver: NvidiaDriver) -> NvidiaDriver:
-    """What a host has, without the parameter where it has no effect."""
+    """Return the host's driver, without the parameter if it has no effect."""
     if driver.kernel_modules != "open" or not switched_off(driver):
         return driver
     left = {name: value for name, value in driver.module_parameters.items() if name != KEY}
@@ -38,7 +37,7 @@ def exported(driver: NvidiaDriver) -> NvidiaDriver:
 
 
 def problems(driver: NvidiaDriver, gpu: Gpu | None, branch: str) -> Iterable[Problem]:
-    """The parameter, where the modules will be open whatever the host is."""
+    """Yield a problem for the parameter if the modules will be open on any host."""
     flavour = driver.kernel_modules
     if flavour == "auto" and gpu and (branch or gpu.kernel_modules.flavour == "open-required"):
         flavour = drivers.kernel_modules_for(gpu, branch or drivers.branches()[-1].branch)

@@ -1,4 +1,4 @@
-"""Which packages of the driver a host has, and of which version."""
+"""The installed packages of the driver, and their version."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpuprov.shared import package_lists, resolve
 
 
 def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
-    """The installed packages that must share the driver's version: the set, under whatever branch's names, and whatever else
-    came from its source."""
+    """Return the installed packages that must share the driver's version: the set, under any branch's names, and whatever else came
+    from its source."""
     names = package_names(driver, facts)
     rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
     mine = resolve.other_names(list(rules), versions(facts))
@@ -22,7 +22,7 @@ def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
 
 
 def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
-    """The installed package that the kernel modules come from."""
+    """Return the installed package that the kernel modules come from."""
 
     def found() -> Package | None:
         names = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
@@ -32,7 +32,7 @@ def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
 
 
 def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
-    """The driver version of the installed modules: of their package, or the runfile's; empty if there are none."""
+    """Return the driver version of the installed modules: of their package, or the runfile's; empty if there are none."""
     if driver.source == "runfile":
         return driver.version
     package = module_package(driver, facts)
@@ -40,7 +40,7 @@ def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
 
 
 def header_metapackages(driver: NvidiaDriver, facts: Facts) -> list[str]:
-    """The metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings, where DKMS
-    is to build for those. None where kernels are held: its newest version would have DKMS build for one that is kept away."""
+    """Return the metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings, if
+    DKMS is to build for those. None if kernels are held: the newest headers would have DKMS build for a kernel that is kept away."""
     comes = driver.build == "dkms" and driver.kernel_upgrades != "hold"
     return package_lists.header_metapackages(facts.get(PACKAGES)) if comes else []

@@ -1,4 +1,4 @@
-"""`kernel_upgrades`: what becomes of the driver when the distribution brings a new kernel, told before that kernel boots."""
+"""`kernel_upgrades`: the state of the driver once the distribution brings a new kernel, checked before that kernel boots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIELD = "kernel_upgrades"
 
 
 def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
-    """What a policy contradicts."""
+    """Yield what contradicts a policy."""
     path, told = (HERE, FIELD), f"nvidia_driver.{FIELD} is {driver.kernel_upgrades}"
     elsewhere = served(host, driver) or driver.build == "precompiled"
     if driver.kernel_upgrades == "hold" and not driver.hold:
@@ -57,7 +57,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
-    """The kernel of the next boot has the driver's modules and an initramfs, and a new one comes only as the policy has it."""
+    """The kernel of the next boot has the driver's modules and an initramfs, and a new kernel is installed only as the policy
+    allows."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
         return none_boots(ctx.facts)
@@ -89,7 +90,7 @@ def of_next_boot(ctx: Ctx) -> Outcome:
 
 
 def _lacking(ctx: Ctx, ahead: Coming, one: KernelModules, wanted: str) -> Outcome | None:
-    """What one of the kernels that start has not."""
+    """Return the failure that names what a kernel lacks that boots next or after that; None if it lacks nothing."""
     running, told = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.told})" if ahead.told else ""
     which = "the next boot's" if one is ahead.kernel else "the one that boots after the next"
     bare = not one.initramfs and any(other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable)
@@ -109,7 +110,7 @@ def _lacking(ctx: Ctx, ahead: Coming, one: KernelModules, wanted: str) -> Outcom
 
 
 def why(ctx: Ctx, kernel: KernelModules) -> str:
-    """Of a build that failed, as its log says it."""
+    """Return why a kernel has no modules: the failure of its build, as its log shows it, or missing headers."""
     for log in ctx.facts.get(DKMS_LOGS):
         if log.kernel == kernel.release:
             return f": its build failed ({log.complaint or 'the log names no error'}; {log.path})"
@@ -123,7 +124,8 @@ def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
 
 
 def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
-    """What to do until these kernels have their modules, where one of them boots next: for the finding that this one follows from."""
+    """Return what to do until these kernels have their modules, if one of them boots next: for the failure that this one follows
+    from."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     first = next((one for one in (ahead.each if ahead else ()) if one.release in lacking), None)
     told = _stay(ctx, first, running) if first else ""
@@ -131,7 +133,7 @@ def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
 
 
 def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
-    """How another kernel is started, which has all that it needs; nothing where there is none."""
+    """Return how to start another kernel that has all it needs; empty if there is none."""
     others = [one for one in built_here(ctx.fragment, ctx.facts) if one.bootable and one is not kernel]
     able = [one.release for one in others if one.nvidia and not one.alien and one.initramfs]
     back = running if running in able else max(able, key=package_lists.rpm_order, default="")
@@ -151,7 +153,8 @@ def _choices(ctx: Ctx) -> dict[str, str]:
 
 
 def repair(ctx: Ctx) -> str:
-    """What comes first where a kernel's package waits to be configured, as after a failed build: apply refuses to go on from there."""
+    """Return the command that comes first if a kernel's package waits to be configured, as after a failed build: apply refuses to
+    continue from there."""
     known = ctx.facts.get(PACKAGES)
     if all(known[name].whole for name in images(ctx.facts)):
         return ""
@@ -166,7 +169,7 @@ def repair(ctx: Ctx) -> str:
     evidence="dpkg -l 'linux-image*'; rpm -qa 'kernel*'",
 )
 def holdable(ctx: Ctx) -> Outcome:
-    """Where kernels are to be held, the packages that bring them are known."""
+    """If kernels are to be held, the packages that bring them are known."""
     if ctx.fragment.kernel_upgrades != "hold":
         return not_asked("kernels need not be held")
     if coming(ctx.facts) is None:

@@ -1,4 +1,4 @@
-"""Virtual machines: does this one give its GPUs what the driver needs, and which driver do they need."""
+"""Checks of virtual machines: whether this VM gives its GPUs what the driver needs, and which driver they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OF_MACHINE = "the driver is that of the machine that it is on"
 
 
 def described(machine: Machine) -> str:
-    """The machine in words: `Azure (Hyper-V), UEFI`."""
+    """Return the machine in words: `Azure (Hyper-V), UEFI`."""
     found = catalogue.hypervisor(machine.kind)
     name = found.name if found else machine.kind or "bare metal"
     cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
@@ -27,7 +27,7 @@ def described(machine: Machine) -> str:
 
 
 def room(machine: Machine) -> str:
-    """How this kind of machine gets room for the memory of GPUs."""
+    """Return how to make room for the memory of GPUs on this kind of machine."""
     cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
     if cloud and machine.kind:
         return catalogue.CLOUD.format(name=cloud)
@@ -38,7 +38,7 @@ def room(machine: Machine) -> str:
 
 
 def outside(ctx: Ctx) -> str:
-    """Why nothing is to be asked of this host: it has no GPU, or is a container."""
+    """Return why these checks do not apply to this host: it has no GPU, or is a container."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return NO_GPU
     container = ctx.facts.get(system.CONTAINER)
@@ -46,7 +46,7 @@ def outside(ctx: Ctx) -> str:
 
 
 def outside_vm(ctx: Ctx) -> str:
-    """The same, where only virtual machines are asked."""
+    """Return the same, for checks of virtual machines only."""
     return outside(ctx) or ("" if ctx.facts.get(MACHINE).kind else BARE_METAL)
 
 
@@ -57,7 +57,7 @@ def outside_vm(ctx: Ctx) -> str:
     evidence="lspci -vv -d 10de: | grep Region; systemd-detect-virt; ls -d /sys/firmware/efi",
 )
 def memory(ctx: Ctx) -> Outcome:
-    """The machine gave each GPU addresses for its registers and for the window on its memory: without, the driver refuses it."""
+    """The machine gave each GPU addresses for its registers and for the window on its memory, without which the driver refuses it."""
     if why := outside(ctx):
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
@@ -79,7 +79,7 @@ def memory(ctx: Ctx) -> Outcome:
     evidence="lspci -vvv -d 10de: | grep -A1 'Vendor Specific'; nvidia-smi -q | grep 'Virtualization Mode'",
 )
 def vgpu(ctx: Ctx) -> Outcome:
-    """No GPU is a vGPU: that needs the guest driver of NVIDIA's vGPU software, which this block does not install."""
+    """No GPU is a vGPU: a vGPU needs the guest driver of NVIDIA's vGPU software, which this block does not install."""
     if why := outside_vm(ctx):
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
@@ -107,7 +107,7 @@ def vgpu(ctx: Ctx) -> Outcome:
     evidence="systemd-detect-virt --vm; grep -o -m1 hypervisor /proc/cpuinfo",
 )
 def hypervisor(ctx: Ctx) -> Outcome:
-    """A driver that starts no GeForce where it sees a hypervisor is not asked for, or the hypervisor hides itself."""
+    """The spec does not ask for a driver that refuses to start a GeForce under a hypervisor, or the hypervisor hides itself."""
     if why := outside_vm(ctx):
         return skip(why)
     found, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)
@@ -128,7 +128,7 @@ def hypervisor(ctx: Ctx) -> Outcome:
 
 
 def is_geforce(identifier: str) -> bool:
-    """Whether the catalogue knows the function as a GeForce."""
+    """Return whether the catalogue knows the function as a GeForce."""
     gpu = gpus.by_pci_id(identifier)
     return gpu is not None and gpus.is_of(gpu, "GeForce")
 
@@ -140,7 +140,7 @@ def is_geforce(identifier: str) -> bool:
     evidence="cat /sys/bus/pci/devices/*/reset_method; nvidia-smi -r",
 )
 def reset(ctx: Ctx) -> Outcome:
-    """What the spec asks for can be put in force: in a VM that may not reset its GPUs, MIG mode changes by a reboot only."""
+    """The requested settings can take effect: in a VM that may not reset its GPUs, MIG mode changes only by a reboot."""
     if why := outside_vm(ctx):
         return skip(why)
     machine = ctx.facts.get(MACHINE)

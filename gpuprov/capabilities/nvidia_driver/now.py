@@ -1,4 +1,4 @@
-"""Is the driver as wanted: packages, holds, kernel modules, user space, parameters."""
+"""Checks of the driver as it is now: packages, holds, kernel modules, user space, parameters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
 
 @check("nvidia_driver.packages", *BASE_PROBES, fields=("version",), evidence=LISTED)
 def packages(ctx: Ctx) -> Outcome:
-    """Every package of the driver set is installed, whole, and at one version that the spec asks for."""
+    """Every package of the driver set is installed completely, at one version that the spec asks for."""
     decision = decide(ctx.fragment, ctx.facts)
     wanted = needed(ctx.fragment, ctx.facts, decision.flavour)
     found = ctx.facts.get(PACKAGES)
@@ -107,7 +107,7 @@ def held(ctx: Ctx) -> Outcome:
     evidence="cat /proc/driver/nvidia/version; dkms status",
 )
 def loaded(ctx: Ctx) -> Outcome:
-    """The loaded kernel module is of the version of its package: a mismatch breaks every new program."""
+    """The loaded kernel module has the version of its package: a mismatch breaks every newly started program."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: the module cannot load")
     if container := ctx.facts.get(system.CONTAINER):
@@ -145,7 +145,7 @@ def loaded(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi; cat /proc/driver/nvidia/version; ldconfig -p | grep -E 'libcuda|libnvidia-ml'",
 )
 def user_space(ctx: Ctx) -> Outcome:
-    """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
+    """The libraries that programs load have the packages' version, and nvidia-smi gets an answer if there is a GPU."""
     libraries = ctx.facts.get(nvidia.LIBRARIES)
     present = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
     if ctx.fragment.source == "runfile":
@@ -168,7 +168,7 @@ def user_space(ctx: Ctx) -> Outcome:
 
 
 def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
-    """What is wrong with nvidia-smi's answer; None where it is right, or where no GPU could answer."""
+    """Return the failure of nvidia-smi's answer; None if it is right, or if no GPU could answer."""
     kind = ctx.facts.get(system.CONTAINER)
     running = ctx.facts.get(nvidia.DRIVER).version
     smi = ctx.facts.get(nvidia.SMI)
@@ -204,7 +204,7 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     evidence="modprobe -c | grep '^options nvidia'; cat /proc/driver/nvidia/params",
 )
 def module_parameters(ctx: Ctx) -> Outcome:
-    """Each parameter is configured for the module that loads, which heeds it, and the loaded module took it."""
+    """Each parameter is configured for the module that loads, which supports it, and is in effect in the loaded module."""
     wanted = {key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()}
     if not wanted:
         return not_asked()

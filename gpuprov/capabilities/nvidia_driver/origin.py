@@ -1,4 +1,4 @@
-"""Where the driver comes from: the wanted source, the repository and its key; and which CUDA it runs."""
+"""Origin of the driver: the wanted source, the repository and its key; and the CUDA version that it runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Ctx = Context[NvidiaDriver]
     "nvidia_driver.source", *BASE_PROBES, fields=("source",), evidence="apt-cache policy 'nvidia-*'; rpm -qi '*nvidia*'"
 )
 def source(ctx: Ctx) -> Outcome:
-    """The packages of the set come from the wanted source, and no package of another source's set is beside them."""
+    """The packages of the set come from the wanted source, and no package of another source's set is installed."""
     wanted = chosen(ctx.fragment, ctx.facts)
     names = package_names(ctx.fragment, ctx.facts)
     flavour = decide(ctx.fragment, ctx.facts).flavour
@@ -67,7 +67,7 @@ def source(ctx: Ctx) -> Outcome:
 
 
 def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mapping[str, Any]:
-    """The rule that a package of this name and version is in the set by."""
+    """Return the rule by which a package of this name and version is in the set."""
     return resolve.fitting(rules, version).get(name, {})
 
 
@@ -102,8 +102,8 @@ def repository(ctx: Ctx) -> Outcome:
     evidence="cat /etc/os-release; uname -m",
 )
 def source_offered(ctx: Ctx) -> Outcome:
-    """The wanted source has a driver for this distribution and architecture, and its key is known, or it is there already: it, or
-    a mirror of it whose packages are on offer."""
+    """The wanted source has a driver for this distribution and architecture, and its key is known; or it is already configured, itself
+    or as a mirror whose packages are on offer."""
     release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
     told = release.name or f"{release.id} {release.version}"
     distribution = find_distribution(release.id, release.version)
@@ -137,7 +137,7 @@ def source_offered(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=driver_version --format=csv,noheader; gpuprov catalog cuda",
 )
 def cuda(ctx: Ctx) -> Outcome:
-    """The installed driver runs the CUDA that is asked for, and so does the loaded one."""
+    """The installed driver runs the CUDA version that the spec asks for, and so does the loaded one."""
     wanted = ctx.fragment.cuda
     if not wanted:
         return not_asked()

@@ -27,7 +27,7 @@ HERE = "nvidia_driver"
 
 
 def problems(driver: NvidiaDriver) -> Iterable[Problem]:
-    """What precompiled modules contradict."""
+    """Yield what contradicts precompiled modules."""
     if driver.build != "precompiled":
         return
     path, told = (HERE, "build"), "nvidia_driver.build is precompiled"
@@ -42,7 +42,7 @@ def problems(driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
-    """The packages of modules that a kernel needs, for the driver that is installed."""
+    """Return the packages of modules that a kernel needs, for the installed driver."""
     names, mine = package_names(ctx.fragment, ctx.facts), module_package(ctx.fragment, ctx.facts)
     given = {flavour: names.precompiled.get(flavour, ())}
     rules = package_lists.precompiled_sets({flavour: []}, given, [kernel])[flavour]
@@ -57,8 +57,8 @@ def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
     evidence="dpkg -l 'linux-modules-nvidia-*' 'linux-image-*'; rpm -qa 'kmod-nvidia*' 'kernel*'; apt-mark showhold",
 )
 def precompiled(ctx: Ctx) -> Outcome:
-    """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot; that is held, and so are the
-    kernels, for a new one would boot without a driver."""
+    """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot, which is held, as are the
+    kernels, since a new one would boot without a driver."""
     names, found, present = package_names(ctx.fragment, ctx.facts), ctx.facts.get(PACKAGES), versions(ctx.facts)
     beside = names.built_otherwise(present)
     if ctx.fragment.build == "dkms":

@@ -1,4 +1,4 @@
-"""Can the driver be put there: decided before anything is changed."""
+"""Checks that the driver can be installed, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def resolvable(ctx: Ctx) -> Outcome:
 
 
 def ended(problem: str, index: Index) -> str:
-    """What became of a package that is said to be lacking, and that apt lists all the same."""
+    """Return what replaced a package that is reported as missing, although apt lists it."""
     name = next((one for one in index.moved if re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", problem)), "")
     return f"; {name} is a transitional package there, for {index.moved[name]}" if name else ""
 
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:
-    """Why GPUs on the bus cannot run with what was decided."""
+    """Return why GPUs on the bus cannot run with the decided driver."""
     found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
     models = {model.key: model for model in found if model}
     flavour: gpus.Flavour = "open" if decision.flavour == "open" else "proprietary"
@@ -158,7 +158,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     evidence="ls /boot /lib/modules; apt-cache policy dkms; dnf info dkms; zypper info dkms",
 )
 def build_tools(ctx: Ctx) -> Outcome:
-    """There is a kernel to put modules in place for, and DKMS and compilers are there or offered, where they build them."""
+    """There is a kernel to install modules for, and DKMS and compilers are installed or offered, if they build them."""
     if not kernels(ctx):
         hint = "install a kernel, or, in a container, the headers package of the machine's kernel"
         return fail(
@@ -186,7 +186,7 @@ def build_tools(ctx: Ctx) -> Outcome:
     evidence="cat /etc/dnf/dnf.conf /etc/dnf/plugins/versionlock.conf /etc/zypp/zypp.conf",
 )
 def holdable(ctx: Ctx) -> Outcome:
-    """What is held stays where it is: the package manager heeds its locks."""
+    """Held packages stay at their version: the package manager honours its locks."""
     complaint = ctx.facts.get(LOCKING)
     if not ctx.fragment.hold or ctx.fragment.source == "runfile":
         return not_asked("nothing is held")
@@ -219,7 +219,7 @@ def space(ctx: Ctx) -> Outcome:
     evidence=nvidia.CLIENTS.evidence,
 )
 def clients(ctx: Ctx) -> Outcome:
-    """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""
+    """No user's process holds a GPU if its driver would be unloaded; services are stopped and started again."""
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
     decision = decided(ctx)

@@ -1,4 +1,4 @@
-"""`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages ask other questions."""
+"""`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages work differently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HERE = "nvidia_driver"
 problem = under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
-"""As NVIDIA calls its files: https://download.nvidia.com/XFree86/Linux-x86_64/"""
+"""File names as NVIDIA gives them: https://download.nvidia.com/XFree86/Linux-x86_64/"""
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")
 UNTRIED = 550
@@ -37,12 +37,12 @@ NOTHING = "nothing to hold: no upgrade moves what no package owns; see nvidia_dr
 
 
 def wanted(driver: NvidiaDriver) -> bool:
-    """Whether the driver comes from a .run file."""
+    """Return whether the driver comes from a .run file."""
     return driver.source == "runfile"
 
 
 def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
-    """What a .run file needs, and what it contradicts."""
+    """Yield what a .run file lacks, and what contradicts it."""
     given, path = driver.runfile, (HERE, "runfile")
     if not wanted(driver):
         return
@@ -77,7 +77,7 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
 
 
 def exported(facts: Facts) -> NvidiaDriver | None:
-    """The driver that a runfile brought; where gpuprov did not install it, the rules ask for the file and its checksum."""
+    """Return the driver that a runfile installed; if gpuprov did not install it, the rules ask for the file and its checksum."""
     mine = facts.get(runfile.RUNFILE)
     if not mine.version:
         return None
@@ -93,7 +93,7 @@ def exported(facts: Facts) -> NvidiaDriver | None:
 
 
 def driver_packages(facts: Facts) -> dict[str, Package]:
-    """Installed packages of any driver: each would overwrite files of the .run file's, or has."""
+    """Return the installed packages of any driver: each would overwrite files of the .run file, or already has."""
     release = facts.get(system.OS_RELEASE)
     names, sources = of_any_driver(release.id, release.version)
     found = facts.get(PACKAGES)
@@ -103,7 +103,7 @@ def driver_packages(facts: Facts) -> dict[str, Package]:
 
 
 def alone(ctx: Ctx) -> Outcome:
-    """Whether no package of a driver is there."""
+    """Return the outcome of whether no package of a driver is installed."""
     found = driver_packages(ctx.facts)
     if found:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
@@ -113,7 +113,8 @@ def alone(ctx: Ctx) -> Outcome:
 
 
 def leftovers(ctx: Ctx) -> Outcome:
-    """Packages and a .run file overwrite each other's files: the one is taken away before the other comes."""
+    """Return the outcome for leftovers: packages and a .run file overwrite each other's files, so one is removed before the other is
+    installed."""
     return alone(ctx)
 
 
@@ -204,7 +205,7 @@ ANSWERS: Mapping[str, Answer] = {
 
 
 def either(one: Check) -> Check:
-    """The check, which asks its question of a .run file's driver where the spec wants that."""
+    """Return the check, which examines a .run file's driver if the spec asks for that."""
     answer = ANSWERS.get(one.id)
     if answer is None:
         return one
@@ -223,7 +224,7 @@ def either(one: Check) -> Check:
     evidence=f"cat {runfile.OURS}; head -n 1 {RECORD}",
 )
 def recorded(ctx: Ctx) -> Outcome:
-    """The driver was installed from the file that has the checksum of the spec."""
+    """The driver was installed from the file whose checksum the spec gives."""
     if not wanted(ctx.fragment):
         return not_asked()
     mine, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
@@ -239,7 +240,7 @@ def recorded(ctx: Ctx) -> Outcome:
 
 @check("nvidia_driver.runfile_alone", *BASE_PROBES, fields=("source",), moment="next-boot", evidence=LISTED)
 def runfile_alone(ctx: Ctx) -> Outcome:
-    """Beside a runfile's driver no package of one is installed: an upgrade that brings libnvidia-... would replace its files."""
+    """No driver package is installed beside a runfile's driver: an upgrade that brings libnvidia-... would replace its files."""
     return alone(ctx) if wanted(ctx.fragment) else not_asked("the driver comes from packages")
 
 

@@ -1,4 +1,4 @@
-"""What the kernel modules are signed with, and whether a machine with Secure Boot will load them."""
+"""Signatures of the kernel modules, and whether a machine with Secure Boot will load them."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def secure_boot(ctx: Ctx) -> Outcome:
 
 
 def _signed_elsewhere(ctx: Ctx) -> Outcome:
-    """Ubuntu's precompiled modules are signed as its kernel is, NVIDIA's for dnf with a key that no firmware has by itself
-    (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
+    """Return the outcome for precompiled modules: Ubuntu's are signed as its kernel is, NVIDIA's for dnf with a key that no firmware
+    has by itself (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
         return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
     hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
@@ -85,7 +85,7 @@ def _signed_elsewhere(ctx: Ctx) -> Outcome:
     evidence="dkms --version; apt-cache policy dkms; dnf info dkms; zypper info dkms",
 )
 def signing_tool(ctx: Ctx) -> Outcome:
-    """DKMS can be told the site's key: it reads drop-ins of its settings since 3.0.4."""
+    """DKMS can be given the site's key: it reads drop-ins of its settings since 3.0.4."""
     if not ctx.fragment.signing.key_file:
         return not_asked("DKMS signs with its own key")
     if served(ctx.host, ctx.fragment):
@@ -110,8 +110,8 @@ def signing_tool(ctx: Ctx) -> Outcome:
     evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; mokutil --list-enrolled; cat /etc/dkms/framework.conf.d/*.conf",
 )
 def signed(ctx: Ctx) -> Outcome:
-    """The modules of every kernel that can boot are signed with the site's key, and so will DKMS sign those of the next one. Without
-    such a key, and with Secure Boot on, those of the kernels that start next are signed with one that is enrolled."""
+    """The modules of every kernel that can boot are signed with the site's key, and DKMS will sign those of the next kernel with it.
+    Without such a key, and with Secure Boot on, those of the kernels that start next are signed with an enrolled key."""
     wanted, found = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
     elsewhere = served(ctx.host, ctx.fragment)
     if not wanted.key_file or (elsewhere and (found.written or found.key)):
@@ -149,7 +149,7 @@ def signed(ctx: Ctx) -> Outcome:
 
 
 def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
-    """Without a key of the site's: whether Secure Boot lets the modules of the kernels that start next be loaded."""
+    """Return the outcome without a key of the site: whether Secure Boot allows loading the modules of the kernels that start next."""
     ahead = coming(ctx.facts)
     if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(house.SECURE_BOOT) or ahead is None:
         return not_asked("DKMS signs with its own key")
@@ -175,7 +175,7 @@ def _by_others(ctx: Ctx, found: Iterable[Signature]) -> Outcome:
 
 
 def _kept(key: str, certificate: bool, *, pair: bool | None) -> str:
-    """What is wrong with the key on the host."""
+    """Return what is wrong with the key on the host; empty if nothing is."""
     if not key:
         return f"{KEY_FILE} is not on the host"
     if key != KEY_STATE:

@@ -1,4 +1,4 @@
-"""Which steps of the role a host needs, in their order; what is held after its transaction, and which kernels are held along."""
+"""The steps of the role that a host needs, in order; what is held after its transaction, and which kernels are held with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuprov.probe.software.prebuilt import SUFFIX
 
 
 def asserting(ctx: Ctx, moves: Transaction) -> list[str]:
-    """Of act 1, which changes nothing."""
+    """Return the steps of act 1, which changes nothing."""
     elsewhere = served(ctx.host, ctx.fragment)
     return _those(
         ("spare", deciding.spare(ctx)),
@@ -26,7 +26,7 @@ def asserting(ctx: Ctx, moves: Transaction) -> list[str]:
 
 
 def installing(ctx: Ctx, decision: Decision, moves: Transaction) -> list[str]:
-    """Of act 2, in their order."""
+    """Return the steps of act 2, in order."""
     driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
     reload, moving = deciding.reload_reasons(ctx, decision), moves.install or moves.remove
     signs = driver.signing.key_file and not elsewhere
@@ -67,8 +67,9 @@ AFTER = frozenset(("pack", "prebuilt", "forget_kernels", "leave", "unload"))
 
 
 def stages(steps: Iterable[str]) -> dict[str, Any]:
-    """The steps before the driver is put in place, and those after it. `key`: the step that settles the site's key, if one does. `of`:
-    what the driver is put in place from, here, if it is. A build host packs before another host takes it, since both do so last."""
+    """Return the steps before the driver is installed, and those after it. `key`: the step that settles the site's key, if one does.
+    `of`: what the driver is installed from here (precompiled, dkms or runfile), if it is. A build host packs before another host takes
+    the modules, since both do so last."""
     each = list(steps)
     of = next((name for name in ("precompiled", "dkms") if name in each), "runfile" if "registered" in each else "")
     key = next((name for name in ("key", "no_key") if name in each), "")
@@ -81,7 +82,8 @@ def _those(*steps: tuple[str, object]) -> list[str]:
 
 
 def holds_kernels(ctx: Ctx) -> bool:
-    """Whether new kernels have to wait: the spec says so, or one would boot without modules, as nothing builds them there."""
+    """Return whether new kernels are held: the spec says so, or a new kernel would boot without modules, as nothing builds them
+    there."""
     elsewhere = served(ctx.host, ctx.fragment) or ctx.fragment.build == "precompiled"
     return (
         ctx.fragment.hold and (elsewhere or ctx.fragment.kernel_upgrades == "hold") and ctx.fragment.source != "runfile"
@@ -89,8 +91,8 @@ def holds_kernels(ctx: Ctx) -> bool:
 
 
 def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
-    """`hold` and `release` of packages; `record`: of the kernels that are held for the modules' sake the file that remembers them.
-    What the admin held is not among them, and is not released."""
+    """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake. Packages that the
+    admin held are not among them, and are not released."""
     known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
     keeps = holds_kernels(ctx)
     kernels = sorted(known) if keeps else ours
@@ -109,6 +111,6 @@ def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
 
 
 def _signatures(ctx: Ctx, remove: Iterable[str]) -> list[str]:
-    """Ubuntu's packages that hold the signatures of precompiled modules: they are released where those leave."""
+    """Return Ubuntu's packages that hold the signatures of precompiled modules: they are released when those modules are removed."""
     leave = any(name.startswith("linux-modules-nvidia-") for name in remove)
     return [name for name in installed(ctx) if leave and name.startswith("linux-signatures-nvidia-")]

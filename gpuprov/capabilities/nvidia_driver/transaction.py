@@ -1,4 +1,4 @@
-"""The one transaction that brings a host its driver: which packages come, move and leave, and what the modules are built with."""
+"""The one transaction that installs a host's driver: which packages come, move and go, and which tools build the modules."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gpuprov.probe.software.prebuilt import SUFFIX
 from gpuprov.shared import package_lists
 
 MATCHED = "kernel(-(uek64k|uek|64k|rt(-64k)?))?(-debug)?-devel-matched"
-"""What needs a kernel in exactly its own version, from EL 9 on, and comes with DKMS: where the kernel alone is held, it is in the way
-of every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a package alike
+"""Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is held, they
+block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar package
 https://github.com/leifliddy/asahi-fedora-builder/issues/23"""
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """`before`: what the modules are built with. `install` and `remove`: the one transaction. `whole`: every package that moves with
-    the set, `present`: those that may be held under an older version. `unmovable`: what would be left behind at the old version.
-    `lacking`: what nobody offers that the modules are built with."""
+    """`before`: tools that build the modules. `install` and `remove`: the one transaction. `whole`: every package that moves with the
+    set, `present`: those that may be held under an older version. `unmovable`: packages that would be left behind at the old version.
+    `lacking`: build tools that are offered nowhere."""
 
     before: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prebuilt(facts: Facts) -> list[str]:
-    """Installed packages of modules that another host built."""
+    """Return the installed packages of modules that another host built."""
     return [
         name
         for name, one in facts.get(PACKAGES).items()
@@ -50,19 +50,20 @@ def prebuilt(facts: Facts) -> list[str]:
 
 
 def installed(ctx: Ctx) -> dict[str, str]:
-    """Package versions by name. The build host's package counts as the one that it stands for only while a build host is wanted."""
+    """Return package versions by name. The build host's package counts as the package that it replaces only while a build host is
+    wanted."""
     found, mine = ctx.facts.get(PACKAGES), served(ctx.host, ctx.fragment)
     stands = {name for name, one in found.items() if one.name == name + SUFFIX}
     return {name: one.version for name, one in found.items() if mine or name not in stands}
 
 
 def tools(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
-    """What the modules are compiled with, beside headers."""
+    """Return the tools that compile the modules, besides headers."""
     return [*names.dkms, *names.compilers.get(flavour, ())]
 
 
 def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
-    """What a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to come."""
+    """Return what a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to come."""
     have, build = versions(ctx.facts), ctx.facts.get(BUILDING)
     bare = [one.release for one in kernels(ctx) if not one.headers]
     headers = package_lists.header_packages(names.headers, bare, build.offered)
@@ -73,20 +74,20 @@ def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
 
 
 def lacking(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
-    """DKMS and compilers that neither are there nor offered."""
+    """Return DKMS and compilers that are neither installed nor offered."""
     build = ctx.facts.get(BUILDING)
     known = {*versions(ctx.facts), *build.there, *build.offered, *ctx.facts.get(INDEX)}
     return [name for name in tools(ctx, names, flavour) if name not in known]
 
 
 def locks(ctx: Ctx) -> list[str]:
-    """What dnf holds packages with, where it is missing."""
+    """Return the package with which dnf holds packages, if it is missing."""
     return [LOCK_PLUGIN] if ctx.fragment.hold and ctx.facts.get(LOCKING) == NO_LOCK_PLUGIN else []
 
 
 def images(facts: Facts) -> dict[str, bool]:
-    """Installed packages that bring a kernel which boots, or need it in their version, or its headers, for which DKMS would build; and
-    whether each is held."""
+    """Return the installed packages that bring a bootable kernel, or need it in their version, or its headers, for which DKMS would
+    build; and whether each is held."""
     found = facts.get(PACKAGES)
     headers = package_lists.header_metapackages(found)
     return {
@@ -97,7 +98,7 @@ def images(facts: Facts) -> dict[str, bool]:
 
 
 def transaction(ctx: Ctx, decision: Decision) -> Transaction:
-    """What brings the host to a decision that has no problem."""
+    """Return the transaction for a decision without a problem."""
     names, have = package_names(ctx.fragment, ctx.facts), installed(ctx)
     if ctx.fragment.source == "runfile":
         return Transaction(
@@ -149,7 +150,7 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
 
 
 def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
-    """Packages of NVIDIA's repository under the names of the distribution's, which the transaction would not replace."""
+    """Return packages of NVIDIA's repository under the names of the distribution's, which the transaction would not replace."""
     names, mine = package_names(ctx.fragment, ctx.facts), decision.packages
     if chosen(ctx.fragment, ctx.facts) != "distribution" or not mine:
         return []
@@ -159,7 +160,7 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
 
 
 def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
-    """The version that each moves to: the modules' own where there is one, else the newest of the same driver version."""
+    """Return the version that each package moves to: the modules' own if it exists, else the newest of the same driver version."""
     form = re.compile(rf"([0-9]+:)?{re.escape(version)}(-|\Z)")
     found = {name: full if full in index.get(name, []) else "" for name in native}
     near = {name: next((one for one in index.get(name, []) if form.match(one)), "") for name in found}

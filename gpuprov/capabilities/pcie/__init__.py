@@ -44,13 +44,13 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
 
 
 def contribute(host: HostSpec, block: Pcie) -> Kernel | None:
-    """The IOMMU's parameters."""
+    """Return the IOMMU's parameters."""
     found = catalogue.words(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
     return Kernel(command_line=found) if found else None
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What gpuprov's own unit sets, as far as the functions have it now."""
+    """Return the settings of gpuprov's own unit, as far as the functions have them now."""
     state = facts.get(PCIE)
     if not state.config or state.file != "enabled":
         return None

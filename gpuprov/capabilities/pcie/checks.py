@@ -1,4 +1,4 @@
-"""Are IOMMU, ACS, registers and interrupts as asked for, and will they be after a reboot."""
+"""Checks of IOMMU, ACS, registers and interrupts, now and after a reboot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HIDDEN = "take the field out of pcie: what runs the virtual machine hides the ca
 
 
 def hcas(ctx: Ctx) -> tuple[Function, ...]:
-    """The functions of RDMA devices that are no NVLink bridges."""
+    """Return the functions of RDMA devices that are not NVLink bridges."""
     known = {device.address for device in rdma.hcas(ctx.facts.get(rdma.DEVICES))}
     return tuple(one for one in ctx.facts.get(PCIE).of("hca") if one.address in known)
 
@@ -32,12 +32,12 @@ def unreadable(functions: Iterable[Function]) -> list[str]:
 
 
 def conventional(functions: Iterable[Function]) -> list[str]:
-    """Those without the PCI Express capability, which has DevCtl."""
+    """Return the addresses of functions without the PCI Express capability, which contains DevCtl."""
     return [one.address for one in functions if one.control is None]
 
 
 def differing(functions: Iterable[Function], **wanted: str) -> list[Difference]:
-    """What the boot unit's program would set."""
+    """Return what the boot unit's program would set."""
     return list(differences(tuple(functions), wanted))
 
 
@@ -54,7 +54,7 @@ def changes_of(wrong: Iterable[Difference], register: str) -> list[Change]:
     evidence="cat /proc/cmdline; head -v /sys/bus/pci/devices/*/iommu_group/type",
 )
 def iommu(ctx: Ctx) -> Outcome:
-    """GPUs and HCAs are in IOMMU groups of the wanted type; kernel.boot_entries says the same of the next boot."""
+    """GPUs and HCAs are in IOMMU groups of the wanted type; kernel.boot_entries checks this for the next boot."""
     mode, state = ctx.fragment.iommu, ctx.facts.get(PCIE)
     if mode == "keep":
         return not_asked()
@@ -146,7 +146,7 @@ def _computed(state: State) -> Outcome:
     evidence="lspci -vvv | grep -E '^[0-9a-f]|MaxReadReq'",
 )
 def max_read_request(ctx: Ctx) -> Outcome:
-    """The maximum read request of each HCA, and of each GPU, is the wanted one."""
+    """The maximum read request of each HCA, and of each GPU, has the wanted value."""
     state = ctx.facts.get(PCIE)
     sets = [
         (ctx.fragment.max_read_request, hcas(ctx), "HCA", "max_read_request"),
@@ -201,7 +201,7 @@ def relaxed_ordering(ctx: Ctx) -> Outcome:
     evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat /proc/irq/${i##*/}/smp_affinity_list; done",
 )
 def affinity(ctx: Ctx) -> Outcome:
-    """Interrupts of each HCA may be served by CPUs of its own NUMA node only, and irqbalance leaves them there."""
+    """Interrupts of each HCA may be served only by CPUs of its own NUMA node, and irqbalance leaves them there."""
     state = ctx.facts.get(PCIE)
     if ctx.fragment.affinity == "keep":
         return not_asked()
@@ -234,7 +234,7 @@ def affinity(ctx: Ctx) -> Outcome:
 
 @check("pcie.boot", PCIE, fields=("acs",), moment="next-boot", evidence=f"rdma_topo check; cat {catalogue.GRUB}")
 def masks_at_boot(ctx: Ctx) -> Outcome:
-    """GRUB has the masks of ACS that rdma_topo works out."""
+    """GRUB has the masks of ACS that rdma_topo computes."""
     state = ctx.facts.get(PCIE)
     if ctx.fragment.acs != "rdma_topo":
         return not_asked()

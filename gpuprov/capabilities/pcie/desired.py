@@ -1,4 +1,4 @@
-"""What the role brings about: what is set at each boot, the unit that sets it, irqbalance's policy, and the masks of rdma_topo."""
+"""Desired state of the role: settings at each boot, the unit that applies them, irqbalance's policy, and the masks of rdma_topo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
-"""Every file that the role may write; one that nothing asks for any more is removed."""
+"""Every file that the role may write; a file that is no longer needed is removed."""
 UNIT = unit(
     f"""
 Description=PCI Express settings of GPUs and HCAs
@@ -53,12 +53,12 @@ exit 0
 
 
 def registers(block: Pcie) -> bool:
-    """Whether setpci is needed."""
+    """Return whether setpci is needed."""
     return bool(settings(block).keys() - {"affinity"})
 
 
 def differs(ctx: Ctx) -> str:
-    """What the unit has to set now; where nothing is there yet to compare, all of it."""
+    """Return what the unit has to set now; all of it if there is nothing to compare yet."""
     wanted = settings(ctx.fragment)
     functions = set_here(ctx.facts.get(PCIE).functions.values(), container=bool(ctx.facts.get(system.CONTAINER)))
     try:
@@ -68,12 +68,12 @@ def differs(ctx: Ctx) -> str:
 
 
 def is_balanced(ctx: Ctx) -> bool:
-    """Whether irqbalance leaves the interrupts of HCAs where the unit puts them."""
+    """Return whether irqbalance leaves the interrupts of HCAs where the unit puts them."""
     return ctx.fragment.affinity == "local" and ctx.facts.get(PCIE).balances
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The unit, what it reads and runs, and irqbalance's policy; and what of these should not be there."""
+    """Yield the unit, the files that it reads and runs, and irqbalance's policy; and the removal of those that are not needed."""
     asked = lines(ctx.fragment)
     texts = {catalogue.DROP_IN: DROP_IN} if is_balanced(ctx) else {}
     programs: dict[str, str] = {}
@@ -93,8 +93,9 @@ def configuration(asked: tuple[str, ...]) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`packages` to install; what its resources are, `unit` on and `off`; `differs`: what the unit has to set.
-    `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
+    """Return the role's values. `packages` to install; the values of its resources, `unit` on and `off`; `differs`: what the unit has
+    to set. `balancer`: what to restart. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a
+    reboot."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     asked, balanced = lines(block), is_balanced(ctx)
     masks, topo = block.acs == "rdma_topo", state.topo

@@ -18,7 +18,7 @@ ReadRequest = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 class Pcie(Fragment, frozen=True):
     """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each boot.
 
-    What a reboot or a reset of a function loses is set by a boot unit, with setpci, and read back.
+    Settings that a reboot or a reset of a function loses are applied by a boot unit, with setpci, and read back.
     """
 
     iommu: Annotated[
@@ -60,7 +60,8 @@ class Pcie(Fragment, frozen=True):
 
 
 def lines(block: Pcie) -> tuple[str, ...]:
-    """The configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks are the kernel command line's."""
+    """Return the configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks belong to the kernel command
+    line."""
     asked = {
         "acs": block.acs if block.acs == "disabled" else "",
         "max_read_request": str(block.max_read_request or ""),
@@ -72,12 +73,12 @@ def lines(block: Pcie) -> tuple[str, ...]:
 
 
 def settings(block: Pcie) -> dict[str, str]:
-    """Those lines as the program of the boot unit has them."""
+    """Return these lines as the program of the boot unit has them."""
     return dict(line.split() for line in lines(block))
 
 
 def model(host: HostSpec) -> str:
-    """The catalogue's key of the GPUs, however the spec names them."""
+    """Return the catalogue's key of the GPUs, however the spec names them."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     return gpu.key if gpu else ""
 
@@ -86,5 +87,5 @@ Ctx = Context[Pcie]
 
 
 def guest(ctx: Ctx) -> str:
-    """The hypervisor that the host is a virtual machine of; empty on bare metal, and in a container, whose machine is another."""
+    """Return the hypervisor of the virtual machine; empty on bare metal, and in a container, whose machine is another."""
     return "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(virtualization.MACHINE).kind

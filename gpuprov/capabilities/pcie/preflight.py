@@ -1,4 +1,4 @@
-"""Can the host have the PCIe settings that are asked for."""
+"""Check that the host supports the requested PCIe settings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpuprov.probe.host.pcie import Pcie as State
 
 KEEP = "pcie: {acs: keep}"
 TO = {"redhat": "grubby", "suse": "/etc/default/grub"}
-"""Where a command line goes on hosts whose GRUB has no drop-ins."""
+"""The place of the command line on hosts whose GRUB has no drop-ins."""
 VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd", "arm": "arm"}
-"""Processors as /proc/cpuinfo names them, by whose IOMMU they come with."""
+"""Vendors as /proc/cpuinfo names them, with the IOMMU of their processors."""
 
 
 @check(
@@ -30,7 +30,7 @@ VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"
     evidence="lspci -nn; systemd-detect-virt --vm; cat /sys/kernel/security/lockdown",
 )
 def hardware(ctx: Ctx) -> Outcome:
-    """Nothing is asked that this machine cannot have, or that would harm it."""
+    """The spec asks for nothing that this machine does not support, or that would harm it."""
     for expected, found, hint in (*_acs(ctx), *_registers(ctx), *_devices(ctx), *_processor(ctx)):
         return fail(expected, found, hint)
     asked = lines(ctx.fragment)

@@ -30,7 +30,7 @@ __all__ = ["CAPABILITY", "Persistence"]
     fields=("mode",),
 )
 def mode_on(ctx: Context[Persistence]) -> Outcome:
-    """Every GPU on the bus reports persistence mode Enabled, but for those that vfio-pci has."""
+    """Every GPU on the bus reports persistence mode Enabled, except GPUs bound to vfio-pci."""
     found = pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     if not found:
         return skip("no NVIDIA GPU on the PCI bus")

@@ -1,4 +1,4 @@
-"""Which way of persistence the host gets, and what the role brings about for it."""
+"""The host's method of persistence, and the desired state of the role for it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ PATHS = (LEGACY_FILE, DROP_IN)
 
 
 def runfile(ctx: Ctx) -> bool:
-    """NVIDIA's .run file brings the daemon without a unit, and no package of it may stand beside."""
+    """Return whether NVIDIA's .run file brings the daemon: without a unit, and no package of it may be installed beside it."""
     driver = ctx.host.capabilities.get("nvidia_driver")
     return getattr(driver, "source", "") == "runfile"
 
 
 def brought(ctx: Ctx) -> bool:
-    """NVIDIA's and Ubuntu's driver packages depend on the daemon's, which has the driver's version; Debian's do not."""
+    """Return whether a driver package brings the daemon: NVIDIA's and Ubuntu's depend on its package, which has the driver's version;
+    Debian's do not."""
     driver = ctx.host.capabilities.get("nvidia_driver")
     if driver is None or runfile(ctx):
         return False
@@ -50,13 +51,13 @@ def brought(ctx: Ctx) -> bool:
 
 
 def own(ctx: Ctx) -> bool:
-    """Whether the daemon would come as Debian's own package."""
+    """Return whether the daemon would come as Debian's own package."""
     there = bool(ctx.facts.get(persistence.PERSISTENCED).unit)
     return ctx.facts.get(system.OS_RELEASE).id == "debian" and not (there or brought(ctx) or runfile(ctx))
 
 
 def available(ctx: Ctx) -> bool:
-    """Whether the host has the daemon, or gets it."""
+    """Return whether the host has the daemon, or gets it."""
     found = ctx.facts.get(persistence.PERSISTENCED)
     return bool(found.unit) or brought(ctx) or (own(ctx) and (found.installed or bool(found.offered)))
 
@@ -73,7 +74,7 @@ def by_daemon(ctx: Ctx) -> bool:
     evidence=persistence.PERSISTENCED.evidence,
 )
 def offered(ctx: Ctx) -> Outcome:
-    """The host has nvidia-persistenced, or gets it, where the spec wants the daemon."""
+    """The host has nvidia-persistenced, or gets it, if the spec wants the daemon."""
     if not by_daemon(ctx) or available(ctx):
         return ok(f"{DAEMON if by_daemon(ctx) else LEGACY}")
     hint = (
@@ -87,7 +88,8 @@ def offered(ctx: Ctx) -> Outcome:
 
 
 def drop_in(unit: tuple[str, ...]) -> str:
-    """What Ubuntu's unit lacks: it has no [Install] section, and starts the daemon with the mode left off. Empty where it does."""
+    """Return what Ubuntu's unit lacks: it has no [Install] section, and starts the daemon with the mode off. Empty if it lacks
+    nothing."""
     start = next(
         (line.partition("=")[2] for line in unit if line.startswith("ExecStart=") and line != "ExecStart="), ""
     )
@@ -99,12 +101,12 @@ def drop_in(unit: tuple[str, ...]) -> str:
 
 
 def units(ctx: Ctx) -> tuple[str, str]:
-    """The unit that is on, and the one that is off."""
+    """Return the unit that is on, and the one that is off."""
     return (DAEMON, LEGACY) if by_daemon(ctx) else (LEGACY, DAEMON)
 
 
 def waits(ctx: Ctx) -> str:
-    """Reason why neither unit can do anything on this host; empty where it can."""
+    """Return why neither unit can do anything on this host; empty if it can."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return "no NVIDIA GPU on the PCI bus: the daemon has nothing to hold"
     if container := ctx.facts.get(system.CONTAINER):
@@ -113,7 +115,7 @@ def waits(ctx: Ctx) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """The units, the one that is on and the one that is off, and the files that make them so."""
+    """Yield the unit that is on, the one that is off, and the files that make them so."""
     daemon = by_daemon(ctx)
     texts = {
         LEGACY_FILE: "" if daemon else LEGACY_UNIT,
@@ -128,8 +130,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: the daemon's package; `download`: what is fetched before anything changes; what its resources are. `unit`: what is
-    to run, `state` how it is brought to that; empty where the driver has no GPU yet that it could hold."""
+    """Return the role's values. `install`: the daemon's package; `download`: what is fetched before anything changes; the values of
+    its resources. `unit`: the unit that is to run, `state` how it is brought to that; empty if the driver has no GPU yet that it could
+    hold."""
     found, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))
     missing = by_daemon(ctx) and own(ctx) and not found.installed
     runs = next((one for one in resources if isinstance(one, Unit) and one.active), None) if found.gpus else None

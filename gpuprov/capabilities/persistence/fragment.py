@@ -14,11 +14,11 @@ LEGACY = OURS
 LEGACY_FILE = f"/etc/systemd/system/{LEGACY}"
 DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
 IDLE = "--no-persistence-mode"
-"""Ubuntu's unit starts the daemon so: it is there, and every GPU's mode stays off."""
+"""An option of Ubuntu's unit: the daemon runs, and every GPU's mode stays off."""
 
 
 class Persistence(Fragment, frozen=True):
-    """nvidia-persistenced, or `nvidia-smi -pm 1` at boot where there is no daemon."""
+    """nvidia-persistenced, or `nvidia-smi -pm 1` at boot if there is no daemon."""
 
     mode: Annotated[
         Literal["auto", "daemon", "legacy"],

@@ -1,4 +1,5 @@
-"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that outlive a boot, NCCL."""
+"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that survive a reboot,
+NCCL."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from gpuprov.spec.model import HostSpec
 
 
 def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
-    """Modules that the inbox stack loads at boot, and the memory that may be locked.
+    """Return the modules that the inbox stack loads at boot, and the limit on locked memory.
 
-    DOCA-OFED's openibd loads its own modules, and the unit of software devices theirs.
+    DOCA-OFED's openibd loads its own modules; the unit of software devices loads theirs.
     """
     modules: tuple[str, ...] = ()
     if block.fabric != "soft" and block.own_stack == "inbox":

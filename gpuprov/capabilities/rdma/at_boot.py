@@ -1,4 +1,4 @@
-"""A unit of gpuprov's that sets something at each boot: what it needs on the host, and whether it has to run now."""
+"""A systemd unit of gpuprov's that applies settings at each boot: its files on the host, and whether it has to run now."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpuprov.capabilities.at_boot import ABOVE, COMMON, files
 RDMA = "rdma"
 UNITS = "/etc/systemd/system"
 EVERY = (*COMMON, "devices", "network", "roce", "roce_ports", "erdma", "erdma_state", "soft")
-"""The modules of gpuprov/onhost/at_boot that set RDMA."""
+"""Modules of gpuprov/onhost/at_boot that configure RDMA."""
 OLD = (*(f"{ABOVE}/rdma/{name}.sh" for name in ("roce", "roce-read", "soft")), f"{ABOVE}/erdma/erdma.sh")
-"""What an earlier gpuprov had in their place."""
+"""Files that an earlier gpuprov installed in their place."""
 PLACES = (*files(RDMA, EVERY), *OLD)
-"""What no unit needs is not there."""
+"""Every file a unit may have; those that no unit needs are removed."""
 
 
 class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`text`: the unit's own; `modules`: its program's; `files`: other texts by path. `differs`: what is not as asked for now, in
-    words; empty if nothing differs. `speaks`: the name that the program puts before what it says; `way_out`: what
-    to do where the unit fails."""
+    """`text`: the unit file; `modules`: those of its program; `files`: other texts by path. `differs`: current differences from the
+    spec, in words; empty if there are none. `speaks`: the name with which the program prefixes its output; `way_out`: the fix if the
+    unit fails."""
 
     unit: str
     text: str
@@ -32,5 +32,5 @@ class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def configuration(lines: tuple[str, ...], about: str) -> str:
-    """The text of a unit's configuration."""
+    """Return the text of a unit's configuration."""
     return "\n".join([f"{HEADER}# {about}", *lines]) + "\n"

@@ -1,4 +1,4 @@
-"""Which of a host's RDMA devices the `rdma` block is about. Every part asks here, as the programs at boot do; none names a device by
+"""Selection of the RDMA devices that the `rdma` block covers. Every part uses it, as do the programs at boot; none selects a device by
 number."""
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ __all__ = ("IWARP", "selected", "selectors", "speaks", "unmet", "words")
 
 
 def unmet(block: Rdma, devices: tuple[RdmaDevice, ...]) -> list[Selector]:
-    """The selectors that mean no device."""
+    """Return the selectors that match no device."""
     return onhost.unmet(selectors(block), devices)

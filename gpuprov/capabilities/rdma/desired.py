@@ -1,4 +1,4 @@
-"""What the role brings about: packages, what sets something at boot, limits of services, opensm, /etc/nccl.conf."""
+"""Desired state of the role: packages, settings at boot, limits of services, opensm, /etc/nccl.conf."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from gpuprov.resources.packages import packages_of
 
 Ctx = Context[Rdma]
 PARTS = (soft, roce, erdma)
-"""Of these at most one is asked for: each belongs to a fabric."""
+"""Parts that belong to a fabric; a host has at most one of them."""
 OWN = (*(path for part in PARTS for path in part.FILES), infiniband.ORDER, *at_boot.PLACES)
-"""Files of units and programs, each of which one fabric has; what is not asked for is not there."""
+"""Files of units and programs, each of which belongs to one fabric; those that are not needed are removed."""
 BY_UNIT = ("soft", "roce", "erdma")
-"""Fields that such a unit sets at each boot."""
+"""Fields that such a unit applies at each boot."""
 
 
 def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:
-    """Return the part that sets devices at boot; None where none does."""
+    """Return the part that configures devices at boot; None if there is none."""
     return next((one for part in PARTS if (one := part.at_boot(ctx))), None)
 
 
 def configured(ctx: Ctx) -> Iterator[Resource]:
-    """The unit that sets devices at boot with its program, those of other fabrics off and gone; opensm and openibd."""
+    """Yield the unit that configures devices at boot and its program, other fabrics' units as off and removed, opensm, and openibd."""
     asked, why = asked_part(ctx), ofed.waits(ctx)
     texts = {**(asked.files if asked else {}), **infiniband.files(ctx)}
     texts |= {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {}
@@ -64,7 +64,7 @@ def configured(ctx: Ctx) -> Iterator[Resource]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """That, and what the role writes when the devices are there: limits of services, nccl.conf."""
+    """Yield `configured`, and the files that the role writes once the devices are present: limits of services, nccl.conf."""
     yield from configured(ctx)
     conf = nccl.wanted(ctx)
     texts = {**limits.wanted(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
@@ -72,10 +72,10 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes them. `install`: packages,
-    `of` what they are, `hint` the way out where they cannot be installed. What is `configured`.
-    `unit`: what sets devices at boot, and has to set them `now`. `initramfs`: images may be older than what is in modprobe.d.
-    `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
+    """Return the role's values. `later`: what waits for a package source. `fetch`: files that the spec names, as step fetch takes
+    them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The values of `configured`. `unit`: the
+    unit that configures devices at boot, and whether it has to run `now`. `initramfs`: images may be older than the files in
+    modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk: `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     values = role_values(configured(ctx), "files", "units", "program", "absent", "lines", "on", "off")
     del values["on"]
     return {
@@ -97,7 +97,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 def packages(ctx: Ctx) -> dict[str, Any]:
-    """The transaction of the stack that is asked for."""
+    """Return the transaction of the requested stack."""
     if ctx.fragment.own_stack == "doca-ofed":
         hint = "remove what it names, or have it from DOCA's repository alone"
         told = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {hint}"

@@ -1,4 +1,4 @@
-"""Are the RDMA devices there, do they speak the fabric, are their ports up, and as fast as asked for."""
+"""Checks of the RDMA devices: presence, fabric, state of their ports, and rate."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LINK_TYPE = {
 """https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the next reset on."""
 
 NO_LID = (0, 0xFFFF)
-"""What a port without a LID shows: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""
+"""LIDs of a port without a LID: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""
 
 
 @check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)
 def devices(ctx: Ctx) -> Outcome:
-    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges and sub-devices
-    for the subnet manager (smi) are none, nor are SR-IOV functions that `devices` does not name. Where the spec names and counts none,
-    no adapter of the fabric on the PCI bus is without its RDMA device."""
+    """The RDMA devices that the spec asks for are present, in the right number, and on the right fabric. NVLink bridges and
+    sub-devices for the subnet manager (smi) do not count, nor do SR-IOV functions that `devices` does not name. If the spec neither
+    names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
     block, found = ctx.fragment, ctx.facts.get(DEVICES)
     mine = selected(block, found)
     beside = _left_out(found, mine)
@@ -66,7 +66,7 @@ def _left_out(found: tuple[RdmaDevice, ...], mine: tuple[RdmaDevice, ...]) -> st
 
 
 def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
-    """Adapters of the fabric that are dead, where the spec neither counts nor names those that it means."""
+    """Return the fabric's dead adapters, if the spec neither counts nor names its devices."""
     if block.count or block.fabric not in LINK_TYPE or any(one.pci or one.netdev for one in block.devices):
         return ()
     return tuple(one for one in host.silent if one.infiniband == (block.fabric == "infiniband"))
@@ -80,7 +80,7 @@ def silent(block: Rdma, host: RdmaHost) -> tuple[Silent, ...]:
 )
 def ports(ctx: Ctx) -> Outcome:
     """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right. No
-    interface of a bond is down or left out by LACP, with which the bond's device stays ACTIVE."""
+    interface of a bond is down or left out by LACP: the bond's device would stay ACTIVE regardless."""
     mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
     if not mine:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
@@ -103,7 +103,7 @@ def ports(ctx: Ctx) -> Outcome:
 
 @check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")
 def rate(ctx: Ctx) -> Outcome:
-    """Every port runs at the rate asked for, or faster: a worn cable takes a link down to fewer lanes or a lower speed."""
+    """Every port runs at the rate that the spec asks for, or faster: a worn cable reduces a link to fewer lanes or a lower speed."""
     asked = ctx.fragment.rate
     mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
     rows = [(device, port) for device in mine for port in device.ports]
@@ -138,7 +138,7 @@ def _other_way(block: Rdma, device: RdmaDevice) -> str:
 
 
 def _absent(ctx: Ctx) -> str:
-    """What may be missing: the soft link, the module with the RDMA part of a driver, the adapter."""
+    """Return where to look for what may be missing: the soft link, the module with the RDMA part of a driver, the adapter."""
     modules = ctx.facts.get(HOST).modules
     if ctx.fragment.fabric == "soft":
         return "see rdma.soft"
@@ -152,7 +152,7 @@ def _absent(ctx: Ctx) -> str:
 
 
 def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
-    """What is wrong with a port, and the way out."""
+    """Return the fault of a port and its fix; None if the port is in order."""
     infiniband = port.link_layer == "InfiniBand"
     if port.state == "ACTIVE":
         if infiniband and (port.lid in NO_LID or not port.sm_lid):
@@ -176,7 +176,7 @@ def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
 
 
 def up(device: RdmaDevice) -> str:
-    """The command that brings the interfaces of a device up, or what stands in its way."""
+    """Return the command that brings the interfaces of a device up, or what prevents that."""
     if not device.netdevs:
         return f"see why {device.name} has no network interface: rdma link"
     return "; ".join(f"ip link set {name} up" for name in device.netdevs)

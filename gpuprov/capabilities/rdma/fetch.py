@@ -1,4 +1,4 @@
-"""A file that the spec names, and the host gets: an installer, or the package that brings a package source."""
+"""A file that the spec names and the host gets: an installer, or the package that brings a package source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Fetch(msgspec.Struct, frozen=True, kw_only=True):
-    """As the step fetch takes it: `url`, or else `file` beside the inventory."""
+    """The arguments of step fetch: `url`, or else `file` beside the inventory."""
 
     of: str
     url: str

@@ -24,7 +24,7 @@ Netdev = Annotated[
 
 
 class Selector(Fragment, frozen=True, omit_defaults=True):
-    """RDMA devices, by what does not change: all that is given must hold. A device's own number and name do change."""
+    """RDMA devices, selected by stable properties, all of which must match. A device's own number and name may change."""
 
     pci: Annotated[
         str,
@@ -64,7 +64,7 @@ class Opensm(Fragment, frozen=True):
 
 
 class Soft(Fragment, frozen=True):
-    """RDMA in software, on ordinary network interfaces."""
+    """Software RDMA on ordinary network interfaces."""
 
     driver: Annotated[
         Literal["rxe", "siw"], msgspec.Meta(description="rxe speaks RoCE v2 over UDP 4791; siw speaks iWARP over TCP")
@@ -78,9 +78,10 @@ class Soft(Fragment, frozen=True):
 
 
 class Rdma(Fragment, frozen=True):
-    """RDMA devices of one fabric: their stack, their settings, and what NCCL is told of them.
+    """RDMA devices of one fabric: their stack, their settings, and NCCL's configuration for them.
 
-    Devices are found by PCI address, driver or network interface, never by number. A block of a fabric says which one it is.
+    Devices are selected by PCI address, driver or network interface, never by number. A block such as `roce` or `efa` implies its
+    fabric.
     """
 
     IMPLIES = {
@@ -150,7 +151,7 @@ class Rdma(Fragment, frozen=True):
 
     @property
     def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor", "efa-vendor"]:
-        """The stack, `auto` resolved."""
+        """The stack, with `auto` resolved."""
         if self.stack != "auto":
             return self.stack
         if self.fabric == "erdma":

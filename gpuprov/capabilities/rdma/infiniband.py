@@ -1,4 +1,5 @@
-"""What InfiniBand alone has: management datagrams from user space, IP over InfiniBand, a subnet manager on the right hosts."""
+"""Checks and units for InfiniBand only: management datagrams from user space, IP over InfiniBand, a subnet manager on the right
+hosts."""
 
 from __future__ import annotations
 
@@ -29,17 +30,17 @@ After=rdma-load-modules@infiniband.service rdma-hw.target systemd-modules-load.s
 
 
 def managed(ctx: Ctx) -> bool:
-    """Whether this host is to run opensm."""
+    """Return whether this host is to run opensm."""
     return ctx.fragment.fabric == "infiniband" and ctx.host.name in ctx.fragment.opensm.hosts
 
 
 def files(ctx: Ctx) -> dict[str, str]:
-    """opensm's start comes when there are ports."""
+    """Return opensm's files; it starts when there are ports."""
     return {ORDER: ORDERED} if managed(ctx) else {}
 
 
 def units(ctx: Ctx) -> Iterator[Unit]:
-    """opensm, on the hosts that the spec names and off elsewhere; nothing where the spec does not mention it."""
+    """Yield opensm's unit: on for the hosts that the spec names, off elsewhere; nothing if the spec does not mention it."""
     asked, here = ctx.fragment.opensm, managed(ctx)
     if ctx.fragment.fabric == "infiniband" and (asked.hosts or asked.elsewhere):
         # Its unit is active without a process where it found no port as it started.
@@ -49,7 +50,8 @@ def units(ctx: Ctx) -> Iterator[Unit]:
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `ask`: what says whether it does."""
+    """Return opensm's `unit`; `here`: it is to run on this host; `differs`: it does not, in words; `ask`: the command that shows
+    whether it does."""
     unit = next(units(ctx), None)
     return {
         "unit": OPENSM_UNIT,
@@ -61,7 +63,7 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
 
 @check("rdma.umad", DEVICES, HOST, fields=("fabric",), evidence="ls /sys/class/infiniband_mad /dev/infiniband")
 def umad(ctx: Ctx) -> Outcome:
-    """On InfiniBand, programs reach every port with management datagrams (ib_umad): opensm, ibstat's and ibping's way."""
+    """On InfiniBand, every port accepts management datagrams from programs (ib_umad), which opensm, ibstat and ibping need."""
     if ctx.fragment.fabric != "infiniband":
         return not_asked(f"{ctx.fragment.fabric} has no management datagrams")
     host = ctx.facts.get(HOST)
@@ -76,7 +78,7 @@ def umad(ctx: Ctx) -> Outcome:
 
 @check("rdma.ipoib", DEVICES, HOST, fields=("ipoib",), evidence="ip -d link show type ipoib")
 def ipoib(ctx: Ctx) -> Outcome:
-    """Each InfiniBand device has an IP network interface, if asked for."""
+    """Each InfiniBand device has an IP network interface, if the spec asks for that."""
     if not ctx.fragment.ipoib:
         return not_asked()
     host, mine = ctx.facts.get(HOST), selected(ctx.fragment, ctx.facts.get(DEVICES))

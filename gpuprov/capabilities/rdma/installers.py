@@ -1,4 +1,4 @@
-"""What installs a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its checksum."""
+"""Installers of a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its checksum."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Asked(Protocol):
 
 
 def digest(asked: Asked, known: Published) -> str:
-    """The SHA-256 of the archive that is asked for; empty for none."""
+    """Return the SHA-256 of the requested archive; empty if there is none."""
     published = known.find(asked.installer)
     return published.sha256 if published else asked.sha256.lower()
 
 
 def address(asked: Asked, known: Published) -> str:
-    """Where it is fetched; empty for a file beside the inventory, and for none."""
+    """Return the URL of the archive; empty for a file beside the inventory, and if there is none."""
     return known.at(asked.installer) if known.find(asked.installer) else asked.url
 
 
 def unchecked(say: Say, asked: Asked, where: str) -> Iterable[Problem]:
-    """An archive without a checksum; `where` that is published."""
+    """Yield a problem for an archive without a checksum; `where`: the place where that is published."""
     if (asked.url or asked.file) and not asked.sha256:
         key = "url" if asked.url else "file"
         hint = f"sha256sum FILE, compared with {where}"
@@ -43,7 +43,7 @@ def unchecked(say: Say, asked: Asked, where: str) -> Iterable[Problem]:
 
 
 def problems(say: Say, asked: Asked, known: Published, *, archive: str, by: str, listed: str) -> Iterable[Problem]:
-    """What is wrong with what is named. `archive`: what the file is called; `by`: who publishes it; `listed`: known versions."""
+    """Yield the problems of a block's installer. `archive`: the name of the file; `by`: its publisher; `listed`: known versions."""
     published = known.find(asked.installer)
     if asked.installer and published is None:
         hint = f"allowed: {listed}; or url or file with sha256"

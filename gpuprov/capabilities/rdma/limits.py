@@ -1,4 +1,5 @@
-"""May programs lock the memory that they register with an adapter: in login sessions, and in services and their containers."""
+"""Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and their
+containers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ OUTSIDE = "set it where the container is started: --ulimit memlock=-1"
 
 
 def drop_in(unit: str) -> str:
-    """gpuprov's own settings of such a service."""
+    """Return the path of gpuprov's drop-in for such a service."""
     return f"{UNITS}/{unit}.d/50-gpuprov-rdma.conf"
 
 
@@ -41,11 +42,11 @@ DROP_INS = Probe(
     _parse_drop_ins,
     "systemctl cat containerd",
 )
-"""The drop-ins that gpuprov wrote: a unit that has one had a limit that was too low."""
+"""Drop-ins that gpuprov wrote: a unit that has one had too low a limit."""
 
 
 def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
-    """Whether a limit (a number of `unit` bytes, or no limit) is at least the wanted one: `unlimited`, or KiB."""
+    """Return whether a limit (a number of `unit` bytes, or no limit) is at least the wanted value: `unlimited`, or KiB."""
     if found in ENDLESS:
         return True
     return wanted not in ENDLESS and is_whole(found) and int(found) * unit >= int(wanted) * 1024
@@ -54,7 +55,7 @@ def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
 @check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),
        evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits")  # fmt: skip
 def memlock(ctx: Ctx) -> Outcome:
-    """Login sessions, services, and the services that start containers and jobs, may lock as much memory as asked for, now."""
+    """Login sessions, services, and the services that start containers and jobs may now lock as much memory as the spec asks for."""
     wanted = ctx.fragment.memlock
     if not wanted:
         return not_asked()
@@ -90,7 +91,7 @@ def memlock(ctx: Ctx) -> Outcome:
     evidence="systemctl show -p LimitMEMLOCK containerd",
 )
 def memlock_boot(ctx: Ctx) -> Outcome:
-    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not lift."""
+    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise."""
     wanted = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons
     if not wanted:
@@ -106,10 +107,9 @@ def memlock_boot(ctx: Ctx) -> Outcome:
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """`files`: the limits of units that have a lower one of their own, which DefaultLimitMEMLOCK does not lift, or had one
-    when gpuprov lifted it. `raise`: for each
-    service that runs with a lower one, the command that lifts it without a restart; what it starts from then on inherits it.
-    Where root may lift none, there is no command: it would fail."""
+    """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise, or had a lower
+    one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that raises it without a restart;
+    processes that it starts from then on inherit it. If root may not raise limits, there is no command, as it would fail."""
     asked = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if asked else ()
     written = ctx.facts.get(DROP_INS) if daemons else ()

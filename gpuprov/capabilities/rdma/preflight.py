@@ -1,4 +1,4 @@
-"""Can the host have it: packages of the stack, kernel modules, network interfaces, a free port. Decided before anything is changed."""
+"""Checks made before anything is changed: packages of the stack, kernel modules, network interfaces, a free port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ctx = Context[Rdma]
 
 
 def wanted_packages(ctx: Ctx) -> tuple[str, ...]:
-    """What the inbox stack of this fabric needs on this host; nothing where another stack brings its own."""
+    """Return the packages that this fabric's inbox stack needs on this host; none if another stack brings its own."""
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if ctx.fragment.own_stack != "inbox" or kind is None:
         return ()
@@ -27,7 +27,7 @@ def _keys(ctx: Ctx) -> tuple[str, ...]:
 
 @check("rdma.packages", PACKAGES, system.OS_RELEASE, fields=("stack",), evidence="dpkg -l rdma-core; rpm -q rdma-core")
 def packages(ctx: Ctx) -> Outcome:
-    """The inbox stack's packages for this fabric are installed, and whole."""
+    """The inbox stack's packages for this fabric are installed completely."""
     wanted, there = wanted_packages(ctx), ctx.facts.get(PACKAGES)
     if not wanted:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
@@ -48,7 +48,7 @@ def packages(ctx: Ctx) -> Outcome:
 
 
 def needed_modules(block: Rdma) -> tuple[str, ...]:
-    """Modules that the running kernel must have: of software devices, and of the inbox stack."""
+    """Return the modules that the running kernel must have: those of software devices, and of the inbox stack."""
     if block.fabric == "soft":
         return (catalogue.SOFT_MODULES[block.soft.driver], *catalogue.modules("all"))
     if block.own_stack != "inbox":
@@ -63,7 +63,7 @@ def needed_modules(block: Rdma) -> tuple[str, ...]:
     evidence="modinfo rdma_rxe; uname -r",
 )
 def kernel(ctx: Ctx) -> Outcome:
-    """The running kernel has the modules: Debian's cloud kernels have no rxe, no kernel of Debian has siw."""
+    """The running kernel has the modules: Debian's cloud kernels lack rxe, and no Debian kernel has siw."""
     needed, host = needed_modules(ctx.fragment), ctx.facts.get(HOST)
     absent = [name for name in needed if host.modules.get(name, "absent") == "absent"]
     release, distribution = ctx.facts.get(system.PLATFORM).kernel, ctx.facts.get(system.OS_RELEASE)
@@ -84,7 +84,7 @@ def kernel(ctx: Ctx) -> Outcome:
 
 @check("rdma.interfaces", HOST, moment="preflight", evidence="ip -br link; ip route show default")
 def netdevs(ctx: Ctx) -> Outcome:
-    """The network interfaces that should have software devices are there: by name, by address or by the default route."""
+    """The network interfaces that should have software devices are present: by name, by address or by the default route."""
     if ctx.fragment.fabric != "soft":
         return not_asked()
     found, there = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)
@@ -108,7 +108,7 @@ def netdevs(ctx: Ctx) -> Outcome:
 
 @check("rdma.port", HOST, moment="preflight", evidence=f"ss -uanp 'sport = :{catalogue.ROCE_PORT}'")
 def port(ctx: Ctx) -> Outcome:
-    """Nobody else holds UDP port 4791, which rxe needs: eRDMA in compat mode does, as may a program."""
+    """No other program holds UDP port 4791, which rxe needs: eRDMA in compat mode holds it, as may a program."""
     if ctx.fragment.fabric != "soft" or ctx.fragment.soft.driver != "rxe":
         return not_asked()
     host = ctx.facts.get(HOST)

@@ -1,4 +1,4 @@
-"""What a host's RDMA devices are now, as a spec."""
+"""Export of a host's current RDMA devices as a spec."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ PROBES = tuple(
 
 
 def export(facts: Facts) -> Fragment | None:
-    """The fabric of the devices that are there (InfiniBand first, software last), their number, rate and limits. A host that runs
-    opensm is not named: only the inventory knows what it is called there."""
+    """Return the fabric of the devices that are present (InfiniBand first, software last), their number, rate and limits. A host that
+    runs opensm is not named: only the inventory knows its name there."""
     devices, host = hcas(facts.get(DEVICES)), facts.get(HOST)
     fabric = _fabric(devices)
     if not fabric:
@@ -92,7 +92,7 @@ def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
 
 
 def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Any] | None:
-    """As gpuprov's unit makes them; None where it does not make these."""
+    """Return the software devices as gpuprov's unit makes them; None if they were not made by it."""
     rows = [line.split() for line in host.soft.config or ()]
     drivers = {row[0] for row in rows if len(row) == 2}
     if host.soft.file != "enabled" or len(drivers) != 1:
@@ -104,7 +104,7 @@ def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Any] | N
 
 
 def _memlock(facts: Facts) -> str:
-    """What login sessions and services both may lock; empty where they differ."""
+    """Return the limit that login sessions and services share; empty if they differ."""
     login = facts.get(boot.LOGIN_LIMITS).get("memlock", "")
     default = facts.get(systemd.DEFAULT_LIMITS).get("memlock", "")
     if login == "unlimited" and default == "infinity":

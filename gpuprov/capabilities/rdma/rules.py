@@ -1,4 +1,4 @@
-"""What cannot be, whatever the host: of every fabric, of each part, and of the hosts of a fleet together."""
+"""Rules for `rdma` that hold on any host: for every fabric, for each part, and across the hosts of a fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ problem = under(HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Everything that is wrong with the block, on this host."""
+    """Yield every problem of the block on this host."""
     yield from stacks(block)
     yield from fields(block)
     yield from selectors(block)
@@ -30,7 +30,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
 
 
 def stacks(block: Rdma) -> Iterable[Problem]:
-    """Which fabric goes with which stack."""
+    """Yield problems of a fabric that does not go with its stack."""
     if block.stack == "erdma-vendor" and block.fabric != "erdma":
         yield problem(
             ("stack",), f" is erdma-vendor, and rdma.fabric is {block.fabric}", "fabric: erdma, or stack: inbox"
@@ -44,7 +44,7 @@ def stacks(block: Rdma) -> Iterable[Problem]:
 
 
 def fields(block: Rdma) -> Iterable[Problem]:
-    """Fields that have no effect with this fabric, or contradict each other."""
+    """Yield problems of fields that have no effect with this fabric, or contradict each other."""
     if block.ipoib and block.fabric != "infiniband":
         yield problem(
             ("ipoib",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: infiniband, or leave it out"
@@ -65,7 +65,7 @@ def fields(block: Rdma) -> Iterable[Problem]:
 
 
 def selectors(block: Rdma) -> Iterable[Problem]:
-    """Devices that are named: each once, by something, and not more than there are."""
+    """Yield problems of the named devices: each must be named once, by some property, and no more than `count`."""
     if block.devices and block.fabric == "soft":
         yield problem(("devices",), " has no effect: rdma.fabric is soft", "rdma.soft.netdevs names the interfaces")
     for number, one in enumerate(block.devices):
@@ -85,7 +85,8 @@ def selectors(block: Rdma) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """An InfiniBand fabric has a subnet manager, on hosts that are there and on the fabric."""
+    """Yield problems of an InfiniBand fabric without a subnet manager, or with one on hosts that do not exist or are not on the
+    fabric."""
     yield from erdma.fleet_rules(hosts)
     blocks = {host.name: block for host in hosts if isinstance(block := host.capabilities.get(HERE), Rdma)}
     for name, block in blocks.items():

@@ -1,4 +1,4 @@
-"""Software RDMA: has each network interface its device, and what makes it at each boot."""
+"""Software RDMA: the device of each network interface, and the unit that creates it at each boot."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ FILES = (f"{UNITS}/{SERVICE}", catalogue.SOFT_CONFIG)
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
-    """The configuration on the host: `DRIVER INTERFACE`."""
+    """Return the configuration on the host: `DRIVER INTERFACE`."""
     return tuple(f"{block.soft.driver} {name}" for name in block.soft.netdevs or (DEFAULT,))
 
 
 def interfaces(block: Rdma, facts: Facts) -> dict[str, Netdev | None]:
-    """Each interface that is asked for, as it is named in the spec, and what the host has."""
+    """Return each requested interface, as the spec names it, with the host's interface."""
     host = facts.get(HOST)
     if not block.soft.netdevs:
         return {"the default route's": host.netdev(host.default_route) if host.default_route else None}
@@ -51,7 +51,7 @@ def interfaces(block: Rdma, facts: Facts) -> dict[str, Netdev | None]:
 
 @check("rdma.soft", DEVICES, HOST, fields=("soft",), evidence="rdma link")
 def soft(ctx: Ctx) -> Outcome:
-    """Each network interface that is asked for has a device of this driver, found by the interface, whatever its name is."""
+    """Each network interface that the spec names has a device of this driver, matched by interface whatever the device's name."""
     block = ctx.fragment
     if block.fabric != "soft":
         return not_asked()
@@ -73,7 +73,7 @@ def soft(ctx: Ctx) -> Outcome:
 
 
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
-    """Each interface that is asked for and there, its software devices of the driver that is asked for, and others."""
+    """Return each requested interface that is present, its software devices of the requested driver, and its other ones."""
     module, found = catalogue.SOFT_MODULES[block.soft.driver], []
     for netdev in filter(None, interfaces(block, facts).values()):
         on = onhost.on(netdev.name, facts.get(DEVICES))
@@ -83,7 +83,7 @@ def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], l
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
-    """The unit that makes the devices, where they are asked for."""
+    """Return the unit that creates the devices; None if none are requested."""
     block = ctx.fragment
     if block.fabric != "soft":
         return None

@@ -1,4 +1,4 @@
-"""`topology`: what is wired to what: nearest HCA of each GPU, rails, PCIe links and NVLinks, held against the spec."""
+"""`topology`: connections of the host: nearest HCA of each GPU, rails, PCIe links and NVLinks, compared with the spec."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
 
 
 def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
-    """What is asked of HCAs needs devices on the PCI bus, and something that brings them up."""
+    """Yield problems of HCA settings, which need devices on the PCI bus, and something that brings them up."""
     asked = [
         key
         for key, none in (("gpu_hca", "any"), ("rails", "any"), ("same_socket", False), ("hcas", 0))
@@ -61,7 +61,7 @@ def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What holds on the host; nothing where there is neither an HCA nor an NVLink, so that nothing is wired to a GPU."""
+    """Return the topology that the host has; None if there is neither an HCA nor an NVLink, so that nothing is connected to a GPU."""
     wiring = read(facts)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
@@ -83,13 +83,13 @@ def _farthest(wiring: Wiring) -> Distance | None:
 
 
 def _limit(wiring: Wiring) -> Distance:
-    """How far rails reach where `gpu_hca` says how far it is; across sockets there are none."""
+    """Return how far rails reach if `gpu_hca` gives a distance; across sockets there are none."""
     far = _farthest(wiring)
     return far if far and far != "SYS" else "PXB"
 
 
 def _same_socket(wiring: Wiring) -> bool:
-    """Whether it holds, and says something: on a machine of several sockets, all of which are known."""
+    """Return whether same_socket holds, and is meaningful: on a machine of several sockets, all of which are known."""
     pairs = [(gpu, wiring.near(gpu)[1]) for gpu in wiring.gpus]
     known = all(
         wiring.socket(gpu.function) is not None
@@ -102,7 +102,7 @@ def _same_socket(wiring: Wiring) -> bool:
 
 
 def _up(wiring: Wiring) -> str:
-    """All where every GPU has what its model has, else what the GPU with the fewest has."""
+    """Return all if every GPU has as many NVLinks up as its model has, else the number of the GPU with the fewest."""
     if wiring.nvlinks.complaint or any(gpu.nvlink is None for gpu in wiring.gpus):
         return "any"
     if not tuple(unlinked(wiring)):

@@ -1,4 +1,4 @@
-"""Are GPUs, HCAs and NVLinks wired as the spec asks."""
+"""Checks that GPUs, HCAs and NVLinks are connected as the spec asks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DRIVER = "rdma: in the spec brings its driver up; lspci -nn -d 15b3: shows what 
 
 @check("topology.visible", topology.PCI, rdma.DEVICES, nvlink.NVLINKS, moment="preflight", evidence="lspci -tv")
 def visible(ctx: Ctx) -> Outcome:
-    """The host's PCI bus has an NVIDIA GPU, so that there is something to judge."""
+    """The host's PCI bus has an NVIDIA GPU, so that there is something to check."""
     wiring = read(ctx.facts)
     if not wiring.gpus:
         return fail("an NVIDIA GPU", "no NVIDIA GPU on the PCI bus", "topology: false, or lspci -nn -d 10de:")
@@ -38,7 +38,7 @@ def visible(ctx: Ctx) -> Outcome:
 
 @check("topology.gpu_hca", *PROBES, fields=("gpu_hca",), evidence=SHOWN)
 def gpu_hca(ctx: Ctx) -> Outcome:
-    """Each GPU's nearest HCA is no farther than asked for."""
+    """Each GPU's nearest HCA is no farther than the spec allows."""
     wiring, limit = read(ctx.facts), ctx.fragment.gpu_hca
     if limit == "any":
         return not_asked("gpu_hca: any")
@@ -67,12 +67,13 @@ def _known(text: str) -> Distance:
 
 
 def _unseen(wiring: Wiring) -> str:
-    """Why nobody can say from here how far an HCA is from a GPU: a guest that sees no bridge above any of its GPUs."""
+    """Return why the distance of an HCA from a GPU cannot be determined from here: a guest that sees no bridge above any of its
+    GPUs."""
     return "" if any(gpu.function.bridges for gpu in wiring.gpus) else hidden(wiring.guest, "switches")
 
 
 def _wanting(wiring: Wiring, expected: str) -> Outcome | None:
-    """The answer where there is no GPU, or no HCA."""
+    """Return the outcome if there is no GPU, or no HCA."""
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
     if wiring.hcas:
@@ -141,7 +142,7 @@ def same_socket(ctx: Ctx) -> Outcome:
 
 @check("topology.hcas", *PROBES, fields=("hcas",), evidence="ls -l /sys/class/infiniband; lspci -nn -d 15b3:")
 def hcas(ctx: Ctx) -> Outcome:
-    """The host has as many HCAs as asked for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
+    """The host has as many HCAs as the spec asks for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
     wanted = ctx.fragment.hcas
     if not wanted:
         return not_asked("hcas: 0")
@@ -181,7 +182,7 @@ def pcie(ctx: Ctx) -> Outcome:
     "topology.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, fields=("nvlinks",), evidence="nvidia-smi nvlink -s"
 )
 def links(ctx: Ctx) -> Outcome:
-    """As many NVLinks as asked for, else as its model has, are up on each GPU that is not in MIG mode."""
+    """Each GPU that is not in MIG mode has as many NVLinks up as the spec asks for, else as its model has."""
     wiring, asked = read(ctx.facts), number(ctx.fragment)
     if ctx.fragment.nvlinks == "any":
         return not_asked("; ".join(["nvlinks: any", *(one.brief for one in defects.nvlinks(wiring))]))

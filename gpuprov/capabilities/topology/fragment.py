@@ -11,7 +11,7 @@ from gpuprov.spec.model import Fragment
 
 
 class Topology(Fragment, frozen=True):
-    """How GPUs, HCAs and NVLinks should be wired: judged, never changed. `gpuprov topology HOST` draws how they are.
+    """The required connections of GPUs, HCAs and NVLinks: checked, never changed. `gpuprov topology HOST` draws the actual ones.
 
     A host without an NVIDIA GPU is refused before anything is changed.
     """
@@ -66,5 +66,5 @@ class Topology(Fragment, frozen=True):
 
 
 def number(block: Topology) -> int:
-    """NVLinks asked for in figures; 0 for `all` and `any`."""
+    """Return the requested number of NVLinks; 0 for `all` and `any`."""
     return int(block.nvlinks) if is_whole(block.nvlinks) else 0

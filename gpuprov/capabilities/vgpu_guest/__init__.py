@@ -59,7 +59,8 @@ def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
 
 
 def token_rules(block: VgpuGuest) -> Iterable[Problem]:
-    """A token that is not on this machine is a warning: a spec is also checked where its secrets are not."""
+    """Yield problems of the token; a token that is not on this machine is only a warning: a spec is also checked without its
+    secrets."""
     if not block.token_file or block.licensing != "token":
         return
     found = token.read(block.token_file)
@@ -74,13 +75,14 @@ def token_rules(block: VgpuGuest) -> Iterable[Problem]:
 
 
 def driver_rules(host: HostSpec) -> Iterable[Problem]:
-    """The guest driver is one package of the portal's, or its .run: nvidia_driver would put the data-centre driver in its place."""
+    """Yield a problem of nvidia_driver, which would replace the guest driver (one package from the portal, or its .run) by the
+    data-centre driver."""
     if "nvidia_driver" in host.capabilities:
         yield _problem("", "needs NVIDIA's vGPU guest driver, which nvidia_driver does not install", catalogue.WAY_OUT)
 
 
 def export(facts: Facts) -> Fragment | None:
-    """What gridd.conf and the tokens say; a token stays where it is."""
+    """Return the settings of gridd.conf and the tokens; a token stays where it is."""
     gridd = facts.get(GRIDD)
     if not gridd.installed or not gridd.configured:
         return None

@@ -1,4 +1,4 @@
-"""What the role brings about: gridd.conf, the one token, nvidia-gridd with both."""
+"""Desired state of the role: gridd.conf, the one token, nvidia-gridd with both."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ NO_UNIT = "install the guest driver's packages; its .run brings a unit only wher
 
 
 def gridd_conf(block: VgpuGuest) -> str:
-    """The text of gridd.conf."""
+    """Return the text of gridd.conf."""
     return HEADER + "".join(f"{key}={value}\n" for key, value in wanted_settings(block).items())
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """gridd.conf, and the daemon with it and with the token."""
+    """Yield gridd.conf, and the daemon with it and with the token."""
     gridd = ctx.facts.get(GRIDD)
     yield File(catalogue.CONFIG, gridd_conf(ctx.fragment), differs="; ".join(differences(ctx.fragment, gridd.settings)))
     newest = max([gridd.configured, *(one.changed for one in gridd.tokens)])
@@ -41,9 +41,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """Return the values of the role. `token`: the `folder` that it lies in (empty: none is needed), `source` on the controller (empty:
-    it is on the host already), its place `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens,
-    of which the daemon might take one. `unit`, and `read`: what a running daemon has read."""
+    """Return the values of the role. `token`: its `folder` (empty: none is needed), `source` on the controller (empty: it is on the
+    host already), its destination `dest`, its `mode`; `own`: tokens of the host's that get this mode. `absent`: other tokens, which
+    the daemon might take. `unit`, and `read`: files that a running daemon has read."""
     block = ctx.fragment
     by_token = block.licensing == "token"
     folder = block.token_directory if by_token else ""

@@ -17,10 +17,10 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535, description="a TCP port")]
 
 
 class VgpuGuest(Fragment, frozen=True):
-    """The licence of a guest with NVIDIA's vGPU driver: gridd.conf, the client configuration token, nvidia-gridd alive, licensed.
+    """The licence of a guest with NVIDIA's vGPU driver: gridd.conf, the client configuration token, nvidia-gridd running, licensed.
 
     The driver itself, NVIDIA's vGPU guest driver, is installed by other means, from NVIDIA's licensing portal; nvidia_driver is for
-    the data-centre driver, and does not go with it.
+    the data-centre driver, and cannot be combined with it.
     """
 
     licensing: Annotated[
@@ -101,7 +101,7 @@ TOKEN_FIELDS = ("token_file", "token_mode")
 
 
 def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
-    """The keys that gridd.conf should have, in their order; one that is at gridd's default is left out."""
+    """Return the keys that gridd.conf should have, in order; keys at gridd's defaults are omitted."""
     found = {}
     for setting in catalogue.settings_for(fragment.licensing):
         value = catalogue.written(setting, getattr(fragment, setting.field))
@@ -111,7 +111,7 @@ def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
 
 
 def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
-    """How the keys of a gridd.conf differ in effect from those that are asked for."""
+    """Return how the keys of a gridd.conf differ in effect from the requested ones."""
     wanted = wanted_settings(fragment)
     defaults = {one.key: one.default for one in catalogue.vgpu_file().settings}
     told = []
@@ -123,5 +123,5 @@ def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
 
 
 def needs_vgpu(fragment: VgpuGuest) -> bool:
-    """Whether this licence is for vGPUs alone; a provider's is for whatever the provider gives."""
+    """Return whether this licence is for vGPUs only; a provider's is for whatever the provider assigns."""
     return fragment.feature_type == "vgpu" and fragment.licensing != "provider"

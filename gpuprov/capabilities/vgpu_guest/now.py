@@ -1,4 +1,4 @@
-"""Is the guest licensed, by what was asked for, and will it be so after a reboot."""
+"""Checks that the guest is licensed as requested, and will be after a reboot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
     evidence=f"stat -c '%a %U %n' {catalogue.TOKEN_DIRECTORY}/*.tok; sha256sum {catalogue.TOKEN_DIRECTORY}/*.tok",
 )
 def token_installed(ctx: Ctx) -> Outcome:
-    """The token is on the host, root's and with the mode that is asked for; of a token_file it is that very file, alone."""
+    """The token is on the host, owned by root and with the mode that the spec asks for; if the spec names a token_file, that file is
+    the only token."""
     block = ctx.fragment
     if block.licensing != "token":
         return not_asked(f"licensing is {block.licensing}: no token is needed")
@@ -57,14 +58,14 @@ def token_installed(ctx: Ctx) -> Outcome:
 
 
 def find_complaint(gridd: Gridd) -> str:
-    """The last thing that nvidia-gridd complained of; empty where it did not."""
+    """Return the last complaint of nvidia-gridd; empty if there is none."""
     words = ("fail", "error", "invalid", "unable", "not set", "unlicensed", "expired")
     lines = [line for line in gridd.log if any(word in line.lower() for word in words)]
     return lines[-1].strip() if lines else ""
 
 
 def said(gridd: Gridd) -> str:
-    """That complaint behind what else is told."""
+    """Return that complaint as a suffix of a message."""
     complaint = find_complaint(gridd)
     return f'; nvidia-gridd: "{complaint[:160]}"' if complaint else ""
 
@@ -105,7 +106,7 @@ def licensed(ctx: Ctx) -> Outcome:
 
 
 def meaning(status: str) -> str:
-    """What an unlicensed state means for the guest."""
+    """Return the meaning of an unlicensed state for the guest."""
     if "Unrestricted" in status:
         return "the grace period runs: full speed until it ends, then the vGPU is slowed down"
     return "the vGPU is slowed down until it has its licence: can the host reach its licence server, are licences left?"

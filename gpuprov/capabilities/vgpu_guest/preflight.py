@@ -1,4 +1,4 @@
-"""Can the guest be licensed: the GPU is what the licence is for, the guest driver is there and fits, the token is good."""
+"""Checks that the guest can be licensed: the licence covers its GPU, the guest driver is installed and fits, the token is valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ctx = Context[VgpuGuest]
     evidence="lspci -vvv -d 10de: | grep -A1 'Vendor Specific'; nvidia-smi -q | grep 'Virtualization Mode'",
 )
 def gpu(ctx: Ctx) -> Outcome:
-    """The GPUs are what the licence is for: vGPUs for feature_type vgpu, whole GPUs for vws and vcs."""
+    """The GPUs are those that the licence covers: vGPUs for feature_type vgpu, whole GPUs for vws and vcs."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return fail("a GPU to license", "no NVIDIA GPU on the PCI bus", "give the VM a vGPU, or take vgpu_guest out")
     functions = ctx.facts.get(FUNCTIONS)
@@ -74,8 +74,8 @@ def driver(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=driver_version --format=csv; nvidia-smi -q | grep 'Host Driver'",
 )
 def branch(ctx: Ctx) -> Outcome:
-    """The installed driver is of a branch that vGPU releases have, that goes with the hypervisor's vGPU manager, and that knows
-    the licensing that is asked for."""
+    """The installed driver is of a branch that vGPU releases have, that is compatible with the hypervisor's vGPU manager, and that
+    supports the licensing that the spec asks for."""
     version = version_now(ctx.facts)
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")

@@ -1,4 +1,4 @@
-"""The client configuration token on the controller: judged and compared without its content going anywhere."""
+"""The client configuration token on the controller: judged and compared without revealing its content."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuprov import reading
 from gpuprov.spec.signing import VAULT
 
 LAST = 253402300799
-"""9999-12-31, after which Python knows no day."""
+"""9999-12-31, the last day that Python knows."""
 
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
-    """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault. `expires`: 0 where it does not say."""
+    """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault. `expires`: 0 if the token has no date."""
 
     sha256: str = ""
     expires: int = 0
@@ -26,7 +26,7 @@ class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(path: str) -> ControllerToken:
-    """The token file on this machine. Never raises; `problem` is what is wrong with it."""
+    """Return the token file on this machine. Never raises; `problem`: its fault, if any."""
     try:
         content = reading.contents(path)
     except OSError as error:
@@ -56,5 +56,5 @@ def _claims(content: bytes) -> dict[str, object] | None:
 
 
 def day(seconds: int) -> str:
-    """A point in time as its day: 2027-03-01. What no calendar has is its first or last day."""
+    """Return a point in time as its day: 2027-03-01. A time outside the calendar becomes its first or last day."""
     return f"{datetime.fromtimestamp(min(max(seconds, 0), LAST), UTC):%Y-%m-%d}"

@@ -24,7 +24,7 @@ DRIVER = "efa"
 
 
 def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
-    """The question, asked of hosts with this fabric only."""
+    """Return the check's function, limited to hosts with this fabric."""
 
     def asked(ctx: Ctx) -> Outcome:
         return question(ctx) if ctx.fragment.fabric == "efa" else not_asked(f"the fabric is {ctx.fragment.fabric}")
@@ -34,14 +34,14 @@ def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
 
 
 def options(block: Rdma) -> dict[str, Any]:
-    """What the step efa is given, too."""
+    """Return the options that step efa takes besides the installer."""
     return {"kmod": vendor(block), "plugin": block.efa.plugin, "mpi": block.efa.mpi}
 
 
 @check("rdma.efa_function", EFA, fields=("fabric",), moment="preflight", evidence="lspci -nn -d 1d0f:; modinfo efa")
 @of_efa
 def function(ctx: Ctx) -> Outcome:
-    """The instance has EFA interfaces (PCI 1d0f:efaX), and a driver that is there or comes with the installer."""
+    """The instance has EFA interfaces (PCI 1d0f:efaX), and a driver that is installed or comes with the installer."""
     state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
     if not state.functions:
         hint = (
@@ -61,7 +61,7 @@ def function(ctx: Ctx) -> Outcome:
 @check("rdma.efa_ofed", EFA, fields=("stack",), moment="preflight", evidence="modinfo -n ib_core")
 @of_efa
 def ofed(ctx: Ctx) -> Outcome:
-    """The ib_core of the kernel is its own: with the one of OFED the driver efa brings up no device."""
+    """The kernel's ib_core is its own: with OFED's, the efa driver brings up no device."""
     core = ctx.facts.get(EFA).core
     if core and "/kernel/drivers/" not in core and core != "(builtin)":
         hint = "remove OFED or DOCA-OFED (mlnx-ofed-kernel-dkms, ofed_uninstall.sh): AWS's instances have no adapter for it"
@@ -74,7 +74,7 @@ def ofed(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def source(ctx: Ctx) -> Outcome:
-    """The installer with that checksum was run with these options, and its packages are still the ones that it noted."""
+    """The installer with that checksum was run with these options, and its packages are still those that it recorded."""
     state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
     if not digest:
         return not_asked("the spec names no installer: the software was there")
@@ -102,7 +102,8 @@ def source(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def driver(ctx: Ctx) -> Outcome:
-    """The driver is loaded, is the build on disk and the one that is asked for, and every EFA function is bound to it."""
+    """The driver is loaded, is both the build on disk and the version that the spec asks for, and every EFA function is bound to
+    it."""
     state, asked = ctx.facts.get(EFA), vendor(ctx.fragment)
     whose = "AWS's" if asked else "the kernel's own"
     expected = f"{whose} driver efa, loaded"
@@ -136,9 +137,9 @@ def driver(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def interfaces(ctx: Ctx) -> Outcome:
-    """The host has as many EFA devices as its instance type can have, unless rdma.count says another number.
+    """The host has as many EFA devices as its instance type can have, unless rdma.count gives another number.
 
-    One that the launch left out costs its share of the bandwidth, and nothing reports it.
+    An interface that was left out at launch costs its share of the bandwidth, and nothing reports it.
     """
     state = ctx.facts.get(EFA)
     found = sum(device.driver == DRIVER for device in ctx.facts.get(DEVICES))
@@ -158,7 +159,7 @@ def interfaces(ctx: Ctx) -> Outcome:
 @check("rdma.efa_libfabric", EFA, DEVICES, fields=("efa",), evidence="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM")
 @of_efa
 def libfabric(ctx: Ctx) -> Outcome:
-    """libfabric's provider efa finds a reliable endpoint on each EFA device: what NCCL's plugin and MPI go through."""
+    """libfabric's efa provider offers a reliable endpoint on each EFA device, which NCCL's plugin and MPI use."""
     state = ctx.facts.get(EFA)
     names = [device.name for device in ctx.facts.get(DEVICES) if device.driver == DRIVER]
     expected = f"an endpoint FI_EP_RDM of provider efa on {counted(len(names), 'device')}"
@@ -181,7 +182,8 @@ def libfabric(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def plugin(ctx: Ctx) -> Outcome:
-    """The dynamic linker finds AWS's plugin before any other; without it NCCL takes TCP sockets, and only its debug output tells."""
+    """The dynamic linker finds AWS's plugin before any other; without it NCCL uses TCP sockets, and only its debug output shows
+    that."""
     if not ctx.fragment.efa.plugin:
         return not_asked("plugin is false")
     state, expected = ctx.facts.get(EFA), f"{catalogue.PLUGIN}/lib/libnccl-net.so"
@@ -210,7 +212,7 @@ def plugin(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def gpudirect(ctx: Ctx) -> Outcome:
-    """Where asked for, the driver shows a provider of GPU memory on each device, as it does once NVIDIA's driver is loaded."""
+    """If the spec asks for it, the driver shows a provider of GPU memory on each device, as it does once NVIDIA's driver is loaded."""
     if not ctx.fragment.efa.gpudirect:
         return not_asked("by DMA-BUF, or not asked for: gpudirect_rdma")
     state = ctx.facts.get(EFA)
@@ -236,7 +238,7 @@ def gpudirect(ctx: Ctx) -> Outcome:
 @check("rdma.efa_environment", EFA, fields=("efa",), evidence="grep -rE '(FI|RDMAV)_' /etc/environment /etc/profile.d")
 @of_efa
 def environment(ctx: Ctx) -> Outcome:
-    """No login sets a variable by which libfabric leaves EFA out, or does without RDMA."""
+    """No login sets a variable that makes libfabric skip EFA, or do without RDMA."""
     wrong = [
         (file, name, value, one.text)
         for file, name, value in ctx.facts.get(EFA).environment
@@ -258,7 +260,7 @@ def environment(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def kernels(ctx: Ctx) -> Outcome:
-    """Each installed kernel has the driver that is asked for, so that another kernel's boot has EFA, too."""
+    """Each installed kernel has the driver that the spec asks for, so that EFA also works after booting another kernel."""
     state = ctx.facts.get(EFA)
     needs_version = vendor(ctx.fragment) and bool(installer_sha256(ctx.fragment))
     without = [one.release for one in state.kernels if not one.path or (needs_version and not one.version)]
@@ -278,7 +280,7 @@ EXPORT_PROBES = (EFA,)
 
 
 def exported(facts: Facts) -> dict[str, Any]:
-    """What the host's EFA is, as `stack` and `efa` of a spec; a version whose checksum is not known is left out."""
+    """Return the host's EFA as `stack` and `efa` of a spec; a version whose checksum is unknown is omitted."""
     state = facts.get(EFA)
     known = state.installer if catalogue.installer(state.installer) else ""
     plugin = any(path.startswith(f"{catalogue.PLUGIN}/") for path in state.plugins)

@@ -1,4 +1,4 @@
-"""What the role brings about of AWS's EFA: its installer, run once for an archive and its options."""
+"""Desired state of AWS's EFA: its installer, run once per archive and options."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Ctx = Context[Rdma]
 
 
 def archive(digest: str) -> str:
-    """Where the installer lies on the host."""
+    """Return the path of the installer on the host."""
     return f"{catalogue.CACHE}/{digest}.tar.gz"
 
 
 def fetch(ctx: Ctx) -> Fetch | None:
-    """The installer, where it has not run just so."""
+    """Return the installer to fetch; None if it has already run with these options."""
     block, asked = ctx.fragment, ctx.fragment.efa
     digest = installer_sha256(block) if block.fabric == "efa" else ""
     if not digest or not onhost.due(ctx.facts.get(EFA).record, digest, onhost.options(options(block))):
@@ -41,7 +41,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
 
 
 def software(ctx: Ctx) -> dict[str, Any] | None:
-    """As the step efa takes it; None where no installer is asked for."""
+    """Return the arguments of step efa; None if no installer is requested."""
     digest = installer_sha256(ctx.fragment) if ctx.fragment.fabric == "efa" else ""
     return (
         {"state": "installed", "archive": archive(digest), "sha256": digest, **options(ctx.fragment)}

@@ -11,9 +11,9 @@ from gpuprov.spec.url import url
 
 
 class Efa(Fragment, frozen=True):
-    """AWS's Elastic Fabric Adapter: where driver, libfabric and the plugin for NCCL come from.
+    """AWS's Elastic Fabric Adapter: the source of driver, libfabric and the plugin for NCCL.
 
-    Without installer, url and file they must be there already, as in AWS's own Deep Learning images.
+    Without installer, url and file they must be installed already, as in AWS's own Deep Learning images.
     """
 
     installer: Annotated[

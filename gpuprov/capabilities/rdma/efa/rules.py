@@ -1,4 +1,4 @@
-"""What cannot be of AWS's EFA, whatever the host; and what follows from the block."""
+"""Rules for `rdma.efa` that hold on any host, and values derived from the block."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ VERIFY = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
 
 
 def vendor(block: Rdma) -> bool:
-    """Whether AWS's driver is asked for, not the kernel's."""
+    """Return whether the spec asks for AWS's driver rather than the kernel's."""
     return block.own_stack == "efa-vendor"
 
 
 def installer_sha256(block: Rdma) -> str:
-    """The SHA-256 of the installer that is asked for; empty for none."""
+    """Return the SHA-256 of the requested installer; empty if there is none."""
     return installers.digest(block.efa, catalogue.efa_file())
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Everything that is wrong with `rdma.efa`."""
+    """Yield every problem of `rdma.efa`."""
     asked = block.efa
     if block.fabric != "efa":
         return

@@ -1,4 +1,4 @@
-"""Will eRDMA be as asked for after the next boot, and with another kernel."""
+"""Checks of eRDMA after the next boot, and with another kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from gpuprov.shown import counted
 )
 @of_vendor
 def kernels(ctx: Ctx) -> Outcome:
-    """Each installed kernel has Alibaba's driver, in compat mode built with MAD; DKMS knows it, so that the next kernel gets it."""
+    """Each installed kernel has Alibaba's driver, in compat mode built with MAD; DKMS has it registered, so that the next kernel gets
+    it."""
     state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
     expected = "Alibaba's driver for each installed kernel, by DKMS"
     without = [kernel for kernel in state.kernels if not kernel.vendor]
@@ -59,8 +60,8 @@ def _lacks(kernel: ErdmaKernel) -> str:
 )
 @of_vendor
 def options(ctx: Ctx) -> Outcome:
-    """modprobe gives the driver the mode and the parameters that are asked for, from gpuprov's own file; the driver package's file
-    still has its softdep, and nobody else's options are in the way."""
+    """modprobe gives the driver the mode and the parameters that the spec asks for, from gpuprov's own file; the driver package's file
+    still has its softdep, and no other file's options interfere."""
     state, asked = ctx.facts.get(ERDMA), wanted(ctx.fragment)
     expected = "options erdma " + " ".join(f"{name}={value}" for name, value in asked.items())
     if wrong := _options(state, asked, expected):
@@ -107,7 +108,7 @@ def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | No
 @check("rdma.erdma_initramfs", IMAGES, fields=("erdma",), moment="next-boot")
 @of_vendor
 def initramfs(ctx: Ctx) -> Outcome:
-    """An initramfs that holds erdma holds gpuprov's options for it, too: else the boot loads it in the mode of its build."""
+    """An initramfs that holds erdma also holds gpuprov's options for it: otherwise the boot loads it in the mode of its build."""
     images = [image for image in ctx.facts.get(IMAGES) if "erdma" in image.modules]
     if not images:
         return ok("no initramfs holds erdma")

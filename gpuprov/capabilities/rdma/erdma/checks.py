@@ -16,7 +16,7 @@ EXPORT_PROBES = (ERDMA,)
 
 
 def exported(facts: Facts) -> dict[str, Any] | None:
-    """What the host's eRDMA is, as `stack` and `erdma` of a spec; None where it is not as gpuprov makes it."""
+    """Return the host's eRDMA as `stack` and `erdma` of a spec; None if gpuprov would set it up differently."""
     state = facts.get(ERDMA)
     mtus = {pair.mtu for pair in state.pairs}
     known = catalogue.erdma_file().mtu

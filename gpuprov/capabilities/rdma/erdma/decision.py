@@ -1,4 +1,4 @@
-"""What a host needs so that each of its kernels has the eRDMA driver: the installer's run, builds, and packages for both."""
+"""Decision what each kernel of a host needs for the eRDMA driver: a run of the installer, builds, and packages for both."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gpuprov.probe.rdma.erdma import Erdma as State
 from gpuprov.probe.software import packages
 
 BUILT = "the build"
-"""Among what a driver is loaded anew for."""
+"""The build, among the reasons to reload a driver."""
 PROBES = (ERDMA, BUILD, packages.PACKAGES, system.OS_RELEASE)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`run`: the installer at `named`, of this `sha256`, is run. `lacking`: kernels that do not have the driver so. `build`: those of
-    them for which it is built; not before another installer has brought its own. `install`: packages. `environment`: what the build
-    is told. `anew`: what a loaded driver must be loaded anew for. `unknown`: the distribution, where something is built and the
-    packages for that are not known on it."""
+    """`run`: run the installer at `named`, which has this `sha256`. `lacking`: kernels without the right driver. `build`: those of
+    them to build it for, after any other installer has brought its sources. `install`: packages. `environment`: variables for the
+    build. `anew`: reasons to reload a loaded driver. `unknown`: the distribution, if something is to be built and the packages for
+    that are unknown on it."""
 
     named: str = ""
     sha256: str = ""
@@ -39,12 +39,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def address(block: Rdma) -> str:
-    """Where the installer is fetched; empty for a file beside the inventory, and for none."""
+    """Return the URL of the installer; empty for a file beside the inventory, and if there is none."""
     return installers.address(block.erdma, catalogue.erdma_file())
 
 
 def decide(block: Rdma, facts: Facts) -> Decision:
-    """What is there in the mode that is asked for stays as it is."""
+    """Decide; a driver that is already in the requested mode stays as it is."""
     if block.fabric != "erdma" or not vendor(block):
         return Decision()
     state, digest, named = facts.get(ERDMA), checksum(block), address(block) or block.erdma.file
@@ -72,8 +72,8 @@ def decide(block: Rdma, facts: Facts) -> Decision:
 
 
 def environment(block: Rdma) -> dict[str, str]:
-    """What configure-dkms.sh of the driver is told: MAD, which compat mode's rdma_cm needs; the other as Alibaba's own controller has
-    it, which takes the parameter use_zeronet away.
+    """Return the environment of the driver's configure-dkms.sh: MAD, which compat mode's rdma_cm needs; the other variable as
+    Alibaba's own controller sets it, which removes the parameter use_zeronet.
     https://github.com/AliyunContainerService/alibabacloud-erdma-controller internal/drivers/utils.go"""
     bound = {} if "use_zeronet" in block.erdma.parameters else {"ERDMA_CM_NO_BOUND_IF": "1"}
     return {**bound, **({"ERDMA_FORCE_MAD_ENABLE": "1"} if block.erdma.compat_mode else {})}
@@ -84,7 +84,7 @@ def _right(kernel: ErdmaKernel, block: Rdma) -> bool:
 
 
 def _needs(forms: tuple[str, ...], state: State) -> list[str]:
-    """Packages of the build, with headers for each kernel that has none."""
+    """Return the packages for the build, with headers for each kernel that has none."""
     bare = [kernel.release for kernel in state.kernels if not kernel.headers]
     plain = [form for form in forms if "{kernel}" not in form]
     return plain + [form.replace("{kernel}", release) for form in forms if "{kernel}" in form for release in bare]

@@ -1,4 +1,4 @@
-"""The unit that loads eRDMA's driver and sets the MTU at boot, the driver's options, and what they have to set now."""
+"""The unit that loads eRDMA's driver and sets the MTU at boot, the driver's options, and the current differences from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG, catalogue.OPTIONS)
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
-    """The unit, where the fabric is eRDMA."""
+    """Return the unit; None if the fabric is not eRDMA."""
     if ctx.fragment.fabric != "erdma":
         return None
     about = f"What {catalogue.UNIT} reads back of the driver, and the MTU that it sets."
@@ -48,7 +48,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
 
 
 def fetch(ctx: Ctx) -> Fetch | None:
-    """The installer, where it is run."""
+    """Return the installer to fetch; None if it is not to run."""
     decision = decide(ctx.fragment, ctx.facts)
     if not decision.run:
         return None
@@ -66,13 +66,13 @@ def fetch(ctx: Ctx) -> Fetch | None:
 
 
 def archive(decision: Decision) -> str:
-    """Where the installer lies on the host until it has run."""
+    """Return the path of the installer on the host until it has run."""
     return f"{catalogue.CACHE}/{decision.sha256}.tar.gz"
 
 
 def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """`due`: the driver is not there for each kernel, or of another installer. `run`: the installer is run, from `archive`. `build`:
-    kernels for which DKMS builds it. All as the step erdma takes it."""
+    """Return the arguments of step erdma. `due`: some kernel lacks the driver, or has another installer's. `run`: run the installer,
+    from `archive`. `build`: kernels for which DKMS builds it."""
     return {
         "due": decision.run or bool(decision.lacking),
         "run": decision.run,
@@ -87,21 +87,22 @@ def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def options(asked: dict[str, str]) -> str:
-    """The text of gpuprov's own file in modprobe.d."""
+    """Return the text of gpuprov's own file in modprobe.d."""
     given = " ".join(f"{name}={value}" for name, value in asked.items())
     about = f"# A file of gpuprov's own: {catalogue.VENDOR_OPTIONS} is the driver package's, and has its softdep."
     return f"{HEADER}{about}\noptions erdma {given}\n{catalogue.SOFTDEP}\n"
 
 
 def differences(ctx: Ctx) -> Iterator[str]:
-    """What is not as asked for of the driver and of the interfaces."""
+    """Yield how the driver and the interfaces differ from the spec."""
     state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.mtu(ctx.fragment.erdma.mtu)
     yield from map(str, onhost.of_driver(state, wanted(ctx.fragment)))
     yield from (str(one) for _, one in onhost.of_frames(state, mtu))
 
 
 def outruns_images(ctx: Ctx) -> bool:
-    """Whether the options in modprobe.d are written, or go: an older initramfs that holds erdma would load it as it was built. By the
-    files' times, whatever changed just now: where a later role failed, the rebuild of that run did not come."""
+    """Return whether the options in modprobe.d are to be written or removed: an older initramfs that holds erdma would load it as it
+    was built. It does not depend on what this run changed, but on the files' times: if a later role failed, that run did not rebuild
+    the images."""
     block, state = ctx.fragment, ctx.facts.get(ERDMA)
     return block.fabric == "erdma" or catalogue.OPTIONS in dict(state.files)

@@ -12,13 +12,13 @@ from gpuprov.spec.url import url
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
 ]
-"""Parameters of Alibaba's driver 0.2.37, but compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src"""
+"""Parameters of Alibaba's driver 0.2.37 except compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src"""
 
 
 class Erdma(Fragment, frozen=True):
-    """Alibaba's eRDMA: where its driver comes from, which of its two modes it runs in, and the MTU that goes with the instance.
+    """Alibaba's eRDMA: the source of its driver, which of its two modes it runs in, and the MTU that goes with the instance.
 
-    Without installer, url, file and packages the driver must be there already, as in Alibaba's own images.
+    Without installer, url, file and packages the driver must be installed already, as in Alibaba's own images.
     """
 
     installer: Annotated[

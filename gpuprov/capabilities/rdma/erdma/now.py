@@ -1,4 +1,4 @@
-"""Is eRDMA as asked for: the driver, its mode, its parameters, the MTU, the ports that it needs."""
+"""Checks of eRDMA as it is now: the driver, its mode, its parameters, the MTU, the ports that it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SYSFS = "/sys/module/erdma/parameters"
 @check("rdma.erdma_driver", ERDMA, fields=("stack", "erdma"), evidence="modinfo erdma; ls /sys/module/erdma/parameters")
 @of_erdma
 def driver(ctx: Ctx) -> Outcome:
-    """The loaded driver is the one that is asked for: Alibaba's has parameters, the kernel's own has none."""
+    """The loaded driver is the one that the spec asks for: Alibaba's has parameters, the kernel's own has none."""
     state, asked = ctx.facts.get(ERDMA), vendor(ctx.fragment)
     expected = f"{'Alibaba' if asked else 'the kernel'}'s driver erdma, loaded"
     mine = state.mine
@@ -94,7 +94,8 @@ def source(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_mode", ERDMA, DEVICES, fields=("erdma",), evidence=f"cat {SYSFS}/compat_mode; ibv_devinfo")
 @of_erdma
 def mode(ctx: Ctx) -> Outcome:
-    """The driver runs in the mode that is asked for, read back, and its devices are of that kind: CA in compat mode, else RNIC."""
+    """The driver runs in the mode that the spec asks for, read back, and its devices are of that kind: CA in compat mode, else
+    RNIC."""
     state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
     expected = f"compat_mode {catalogue.shown(compat)}: {MODES[compat]}"
     if not state.loaded:
@@ -126,7 +127,7 @@ def mode(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_parameters", ERDMA, fields=("erdma",), evidence=f"grep . {SYSFS}/*")
 @of_vendor
 def parameters(ctx: Ctx) -> Outcome:
-    """The driver's other parameters are as asked for, read back from sysfs."""
+    """The driver's other parameters match the spec, read back from sysfs."""
     state = ctx.facts.get(ERDMA)
     asked = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
     if not asked:
@@ -184,7 +185,7 @@ def mtu(ctx: Ctx) -> Outcome:
 )
 @of_vendor
 def ports(ctx: Ctx) -> Outcome:
-    """In compat mode, nobody else has the driver's TCP ports or may be given one, and no rxe device has RoCE's UDP port."""
+    """In compat mode, no other program uses or may be assigned the driver's TCP ports, and no rxe device uses RoCE's UDP port."""
     if not ctx.fragment.erdma.compat_mode:
         return not_asked("only compat mode needs ports")
     taken = clashes(ctx)
@@ -202,7 +203,7 @@ def ports(ctx: Ctx) -> Outcome:
 
 
 def clashes(ctx: Ctx) -> Outcome | None:
-    """Who has a port that compat mode needs."""
+    """Return the failure that names another user of a port that compat mode needs; None if there is none."""
     state, needed = ctx.facts.get(ERDMA), catalogue.ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
     known = catalogue.erdma_file().ports
     expected = f"TCP {needed[0]}-{needed[-1]} and UDP {known.udp} for eRDMA's compat mode"
@@ -219,7 +220,7 @@ def clashes(ctx: Ctx) -> Outcome | None:
 @check("rdma.erdma_eadm", ERDMA, evidence="eadm ver")
 @of_vendor
 def eadm(ctx: Ctx) -> Outcome:
-    """Alibaba's diagnostic program, where it is installed, reaches the driver and reports its version."""
+    """Alibaba's diagnostic program, if installed, reaches the driver and reports its version."""
     said = ctx.facts.get(ERDMA).eadm
     if said is None:
         return skip("eadm is not installed; it comes with Alibaba's installer, and nothing needs it")

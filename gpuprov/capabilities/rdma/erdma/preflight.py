@@ -1,4 +1,4 @@
-"""Can the host have eRDMA as asked for: decided before anything is changed."""
+"""Checks that the host can have the requested eRDMA, made before anything is changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuprov.probe.rdma.erdma import ERDMA
 )
 @of_erdma
 def function(ctx: Ctx) -> Outcome:
-    """The instance has an eRDMA interface (PCI 1ded:107f), and a driver that is there or can be had."""
+    """The instance has an eRDMA interface (PCI 1ded:107f), and a driver that is installed or can be installed."""
     state, block = ctx.facts.get(ERDMA), ctx.fragment.erdma
     identifier = catalogue.erdma_file().functions[0].id
     if not state.functions:
@@ -65,7 +65,7 @@ def function(ctx: Ctx) -> Outcome:
 )
 @of_vendor
 def users(ctx: Ctx) -> Outcome:
-    """Nobody holds a device of a driver that must be loaded anew: for another build, or for its mode and parameters, which are
+    """No process uses a device of a driver that must be reloaded: for another build, or for its mode and parameters, which are
     read-only while it is loaded."""
     state = ctx.facts.get(ERDMA)
     wrong = decide(ctx.fragment, ctx.facts).anew
@@ -80,7 +80,8 @@ def users(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_asked", fields=("erdma",), moment="preflight", evidence="gpuprov check")
 @of_erdma
 def asked(ctx: Ctx) -> Outcome:
-    """What the block says goes together. `gpuprov check` says so of an inventory; a play's variables may have been changed since."""
+    """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may have changed
+    since."""
     for problem in together(ctx.fragment):
         return fail("another rdma block", problem.message, problem.hint)
     return ok("eRDMA's settings go together")
@@ -89,7 +90,7 @@ def asked(ctx: Ctx) -> Outcome:
 @check("rdma.erdma_free", ERDMA, DEVICES, fields=("erdma",), moment="preflight", evidence="ss -tlnp; rdma link")
 @of_vendor
 def free(ctx: Ctx) -> Outcome:
-    """In compat mode, nobody else has the driver's TCP ports, and no rxe device has RoCE's UDP port."""
+    """In compat mode, no other program has the driver's TCP ports, and no rxe device has RoCE's UDP port."""
     if not ctx.fragment.erdma.compat_mode:
         return not_asked("only compat mode needs ports")
     return clashes(ctx) or ok("free, or eRDMA's own")
@@ -104,7 +105,7 @@ def free(ctx: Ctx) -> Outcome:
 )
 @of_vendor
 def ofed(ctx: Ctx) -> Outcome:
-    """A tree of OFED's sources is of the ib_core that the kernel has: else erdma is built for symbols that nobody has."""
+    """A tree of OFED's sources matches the kernel's ib_core: otherwise erdma is built against symbols that nothing provides."""
     state = ctx.facts.get(ERDMA)
     if not state.ofed:
         return skip("no tree of OFED: erdma is built for the kernel's own ib_core")

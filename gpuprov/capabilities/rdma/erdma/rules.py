@@ -1,4 +1,4 @@
-"""What cannot be of eRDMA, whatever the host: the block by itself, beside others, and the hosts of a fleet together."""
+"""Rules for `rdma.erdma` that hold on any host: the block by itself, with others, and across the hosts of a fleet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _problem = under(*HERE)
 
 
 def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Everything that is wrong with `rdma.erdma`."""
+    """Yield every problem of `rdma.erdma`."""
     asked = block.erdma
     if block.fabric != "erdma":
         return
@@ -30,7 +30,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
 
 
 def together(block: Rdma) -> Iterable[Problem]:
-    """What must be said, and what does not go together: without it, nothing can be brought about."""
+    """Yield what is missing or inconsistent, without which nothing can be set up."""
     asked = block.erdma
     if asked.compat_mode is None:
         hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
@@ -106,7 +106,7 @@ def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
-    """eRDMA hosts of one fleet run in one mode: those in compat mode and those in iWARP mode cannot talk to each other."""
+    """Yield hosts whose mode differs: eRDMA hosts in compat mode and those in iWARP mode cannot talk to each other."""
     blocks = [(host.name, block) for host in hosts if isinstance(block := host.capabilities.get("rdma"), Rdma)]
     asked = [(name, block.erdma) for name, block in blocks if block.fabric == "erdma"]
     modes = {mode: [name for name, one in asked if one.compat_mode is mode] for mode in (True, False)}

@@ -1,4 +1,4 @@
-"""What eRDMA is asked to be, in the words of the host: parameters, configuration lines, devices."""
+"""The eRDMA state that the spec asks for, in the host's terms: parameters, configuration lines, devices."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DRIVER = "erdma"
 
 
 def vendor(block: Rdma) -> bool:
-    """Whether Alibaba's driver is asked for, not the kernel's."""
+    """Return whether the spec asks for Alibaba's driver rather than the kernel's."""
     return block.own_stack == "erdma-vendor"
 
 
 def wanted(block: Rdma) -> dict[str, str]:
-    """The parameters that the loaded module should have, as sysfs shows them; none of the kernel's own driver."""
+    """Return the parameters that the loaded module should have, as sysfs shows them; empty for the kernel's own driver."""
     if not vendor(block):
         return {}
     asked = block.erdma.parameters
@@ -31,12 +31,12 @@ def wanted(block: Rdma) -> dict[str, str]:
 
 
 def checksum(block: Rdma) -> str:
-    """The SHA-256 of the installer that is asked for; empty for none."""
+    """Return the SHA-256 of the requested installer; empty if there is none."""
     return installers.digest(block.erdma, catalogue.erdma_file())
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
-    """The configuration on the host: `parameter NAME VALUE` and `mtu NUMBER`."""
+    """Return the configuration on the host: `parameter NAME VALUE` and `mtu NUMBER`."""
     return (
         *(f"parameter {name} {value}" for name, value in wanted(block).items()),
         f"mtu {catalogue.mtu(block.erdma.mtu)}",
@@ -44,24 +44,24 @@ def lines(block: Rdma) -> tuple[str, ...]:
 
 
 def devices(ctx: Ctx) -> tuple[RdmaDevice, ...]:
-    """The eRDMA devices."""
+    """Return the eRDMA devices."""
     return tuple(device for device in ctx.facts.get(DEVICES) if device.driver == DRIVER)
 
 
 def holders(state: State) -> str:
-    """Who uses the driver; empty for nobody."""
+    """Return the processes that use the driver; empty if there are none."""
     return held_by(state.onhost)
 
 
 def way_out(state: State, block: Rdma) -> str:
-    """That a reboot would do it, too, where modprobe gives the driver what is asked for already; else empty."""
+    """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else empty."""
     asked = wanted(block)
     right = all(same(state.options.get(name, ""), value) for name, value in asked.items())
     return "; or reboot: modprobe has the right options" if right else ""
 
 
 def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
-    """The question, asked of hosts with this fabric only."""
+    """Return the check's function, limited to hosts with this fabric."""
 
     def asked(ctx: Ctx) -> Outcome:
         if ctx.fragment.fabric != "erdma":
@@ -73,7 +73,7 @@ def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
 
 
 def of_vendor(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
-    """The question, asked where Alibaba's driver is asked for."""
+    """Return the check's function, limited to hosts whose spec asks for Alibaba's driver."""
 
     def asked(ctx: Ctx) -> Outcome:
         if not vendor(ctx.fragment):

@@ -1,1 +1,1 @@
-"""The part `rdma.nccl`: what NCCL is told of this host."""
+"""The part `rdma.nccl`: NCCL's configuration on this host."""

@@ -1,4 +1,4 @@
-"""Rules and checks of the part `rdma.nccl`: /etc/nccl.conf says what is true of this host, and nothing stands before it."""
+"""Rules and checks of the part `rdma.nccl`: /etc/nccl.conf is true of this host, and nothing overrides it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ EXPORT_PROBES = (NCCL, DEVICES)
 
 
 def effective(lines: Iterable[str]) -> dict[str, str]:
-    """What NCCL takes of a file: of two lines the first counts, and the name is all before the first =."""
+    """Return the settings that NCCL reads from a file: the first line of a name counts, and the name is everything before the first
+    =."""
     found: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition("=")
@@ -32,7 +33,7 @@ def effective(lines: Iterable[str]) -> dict[str, str]:
 
 
 def gone(value: str, names: Iterable[str]) -> list[str]:
-    """Entries of an NCCL_IB_HCA that mean no device of the host; an entry is a prefix, without = before the first."""
+    """Return the entries of an NCCL_IB_HCA that match no device of the host; an entry is a prefix, without = before the first."""
     if value.startswith("^"):
         return []
     exact = value.startswith("=")
@@ -43,7 +44,7 @@ def gone(value: str, names: Iterable[str]) -> list[str]:
 
 @check("rdma.nccl_file", NCCL, DEVICES, fields=("nccl", "devices"), evidence=f"cat {CONFIG}")
 def file(ctx: Ctx) -> Outcome:
-    """/etc/nccl.conf says exactly what follows from the devices that are there and from the spec, and no more."""
+    """/etc/nccl.conf contains exactly what follows from the host's devices and from the spec, and no more."""
     if not ctx.fragment.nccl.manage:
         return not_asked("rdma.nccl.manage is false")
     found = ctx.facts.get(NCCL).lines
@@ -77,7 +78,7 @@ def _told(found: tuple[str, ...] | None, asked: tuple[str, ...]) -> str:
     evidence=f"ls /sys/class/infiniband; cat {CONFIG} /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d",
 )
 def stale(ctx: Ctx) -> Outcome:
-    """No file of NCCL's, nor the environment of logins, names RDMA devices that are gone, or overrules /etc/nccl.conf."""
+    """No file of NCCL's, and no login environment, names RDMA devices that are gone or overrides /etc/nccl.conf."""
     state = ctx.facts.get(NCCL)
     names = [device.name for device in ctx.facts.get(DEVICES)]
     mine = effective(state.lines or ())
@@ -123,7 +124,7 @@ def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcom
     evidence="grep . /sys/class/infiniband/*/ports/*/gids/* /sys/class/infiniband/*/ports/*/gid_attrs/types/*",
 )
 def gid(ctx: Ctx) -> Outcome:
-    """Each port has a GID of the type and the address by which NCCL is to choose it."""
+    """Each port has a GID of the type and address by which NCCL is configured to choose it."""
     asked, ports = ctx.fragment.nccl, conf.choosing(ctx.fragment, ctx.facts.get(DEVICES))
     if not asked.manage or asked.gid == "none" or not ports:
         return not_asked("NCCL chooses no RoCE GID here")
@@ -140,7 +141,7 @@ def gid(ctx: Ctx) -> Outcome:
     "rdma.nccl_parts", NCCL, fields=("nccl",), evidence="ls -l TOPO_FILE; ldconfig -p | grep libnccl-net; ip -br link"
 )
 def parts(ctx: Ctx) -> Outcome:
-    """What the settings name is there: the topology file, the network plugin (SHARP's), the interfaces."""
+    """Everything that the settings name is present: the topology file, the network plugin (SHARP's), the interfaces."""
     asked = ctx.fragment.nccl
     return _there(ctx, asked.library, asked.socket_ifname)
 
@@ -153,8 +154,8 @@ def parts(ctx: Ctx) -> Outcome:
     evidence="ls -l TOPO_FILE; ldconfig -p | grep libnccl-net; ip -br link",
 )
 def named(ctx: Ctx) -> Outcome:
-    """What the settings name is there before anything is changed, but for what apply brings: the plugin of AWS's installer, IPoIB's
-    interfaces, and those of DOCA-OFED's drivers."""
+    """Everything that the settings name is present before anything is changed, except what apply brings: the plugin of AWS's
+    installer, IPoIB's interfaces, and those of DOCA-OFED's drivers."""
     block = ctx.fragment
     library = "" if installer_sha256(block) and block.fabric == "efa" else block.nccl.library
     come = block.ipoib or block.own_stack == "doca-ofed"
@@ -181,7 +182,7 @@ def _there(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
 
 
 def exported(facts: Facts, block: Rdma) -> dict[str, Any]:
-    """`nccl` of a spec for the host as it is: gpuprov's file with its defaults, or else left alone."""
+    """Return `nccl` of a spec for the host as it is: gpuprov's file with its defaults, or else an unmanaged file."""
     try:
         same = facts.get(NCCL).lines == conf.lines(block, facts.get(DEVICES))
     except conf.ConfError:

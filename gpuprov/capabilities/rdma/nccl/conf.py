@@ -1,4 +1,4 @@
-"""What /etc/nccl.conf should say, by the RDMA devices that a host has.
+"""Content of /etc/nccl.conf for the RDMA devices of a host.
 
 The file's grammar (NAME=VALUE, # in the first column, the first of two values counts) is that of setEnvFile() in
 https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc, the variables are those of
@@ -24,11 +24,12 @@ Line = tuple[str, object]
 
 
 class ConfError(ValueError):
-    """Why the file cannot be written on this host; one line."""
+    """The reason why the file cannot be written on this host; one line."""
 
 
 def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
-    """The file's lines but comments. Raises ConfError where the host has no such device, or none of their GIDs is as asked for."""
+    """Return the file's lines without comments. Raises ConfError if the host has no such device, or none of their GIDs matches the
+    spec."""
     nccl = block.nccl
     chosen = selected(block, tuple(devices))
     if not chosen:
@@ -54,8 +55,8 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
 
 
 def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, RdmaPort]]:
-    """The Ethernet ports whose GIDs NCCL chooses from, each with its place. It connects its queue pairs itself, which an iWARP device
-    does not do."""
+    """Return the Ethernet ports whose GIDs NCCL chooses from, each with its place. NCCL connects its queue pairs itself, which an
+    iWARP device does not support."""
     return [
         (f"{device.name} port {port.number}", port)
         for device in selected(block, tuple(devices))
@@ -65,7 +66,8 @@ def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, Rdma
 
 
 def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
-    """Which devices NCCL uses, and by which GIDs. AWS's EFA it uses by a plugin, which finds the devices itself."""
+    """Return the lines for the devices that NCCL uses, and their GIDs. NCCL uses AWS's EFA through a plugin, which finds the devices
+    itself."""
     if block.fabric == "efa":
         return []
     usable = [device for device in chosen if device.node_type != IWARP]
@@ -111,7 +113,7 @@ def _gids(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
 
 
 def indices(nccl: Nccl, gids: Iterable[Gid]) -> list[int]:
-    """Of a port's GIDs those of the wanted type and address."""
+    """Return the indices of a port's GIDs that have the wanted type and address."""
     kinds = ("RoCE v2",) if nccl.roce_version == 2 else ("IB/RoCE v1", "RoCE v1")
     network = ipaddress.ip_network(nccl.addr_range, strict=False) if nccl.addr_range else None
     found = []
@@ -128,7 +130,7 @@ def indices(nccl: Nccl, gids: Iterable[Gid]) -> list[int]:
 
 
 def wanted(nccl: Nccl) -> str:
-    """The wanted GID in words."""
+    """Return the wanted GID in words."""
     family = {"ipv4": "IPv4", "ipv6": "IPv6"}[nccl.addr_family]
     network = f" of {nccl.addr_range}" if nccl.addr_range else ""
     return f"type RoCE v{nccl.roce_version} with an {family} address{network}"

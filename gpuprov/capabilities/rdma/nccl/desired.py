@@ -16,8 +16,8 @@ ABOUT = f"As a whole: lines of others would count before these or be out of date
 
 
 def wanted(ctx: Context[Rdma]) -> dict[str, Any]:
-    """`manage`: whether it is gpuprov's. `path` and `text` of the file, empty where it is left as it is; `problem`: why it cannot be
-    written. `keep`: the one that is there is another's, and is kept beside it."""
+    """Return `manage`: whether gpuprov manages the file. `path` and `text` of the file, empty if it is left as it is; `problem`: why
+    it cannot be written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
     found = ctx.facts.get(NCCL)
     made = {
         "manage": ctx.fragment.nccl.manage,

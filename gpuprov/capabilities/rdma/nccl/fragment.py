@@ -15,7 +15,7 @@ Value = int | Annotated[str, msgspec.Meta(pattern=r"^[^\s]([^\n\r]*[^\s])?$", de
 
 
 class Nccl(Fragment, frozen=True):
-    """/etc/nccl.conf, made of what was found on the host: its devices, their GIDs, and what is said here."""
+    """/etc/nccl.conf, derived from the host's devices, their GIDs, and these fields."""
 
     manage: Annotated[
         bool, msgspec.Meta(description="whether /etc/nccl.conf is gpuprov's, as a whole; false leaves it as it is")
@@ -86,7 +86,7 @@ class Nccl(Fragment, frozen=True):
 
     @property
     def library(self) -> str:
-        """The plugin that the dynamic linker must find; empty for none, or where a path is named."""
+        """The plugin that the dynamic linker must find; empty for none, or if a path is named."""
         name = self.net_plugin
         if name == "none" or name.startswith("/") or not (name or self.sharp):
             return ""

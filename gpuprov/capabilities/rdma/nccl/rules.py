@@ -1,4 +1,4 @@
-"""What cannot be of `rdma.nccl`, whatever the host."""
+"""Rules for `rdma.nccl` that hold on any host."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _problem = under(*HERE)
 
 
 def iwarp(block: Rdma) -> bool:
-    """Whether the spec asks for iWARP, by which NCCL cannot connect."""
+    """Return whether the spec asks for iWARP, over which NCCL cannot connect."""
     soft = block.fabric == "soft" and block.soft.driver == "siw"
     return soft or block.fabric == "iwarp" or (block.fabric == "erdma" and block.erdma.compat_mode is False)
 
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Everything that is wrong with `rdma.nccl`."""
+    """Yield every problem of `rdma.nccl`."""
     asked, default = block.nccl, Nccl()
     changed = [str(key) for key in Nccl.__struct_fields__ if getattr(asked, key) != getattr(default, key)]
     if not asked.manage:

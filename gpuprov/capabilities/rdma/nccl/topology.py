@@ -1,6 +1,7 @@
-"""The part `rdma.nccl.topo_file`: is the topology file one that NCCL can read, and is it of this machine.
+"""The part `rdma.nccl.topo_file`: whether NCCL can read the topology file, and whether it describes this machine.
 
-Clouds that hide a machine's PCIe tree give such a file to each VM size; in the place of another's, NCCL neither fails nor gets faster.
+Clouds that hide a machine's PCIe tree provide such a file for each VM size; with the file of another size, NCCL neither fails nor gets
+faster.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HERE: Path = ("rdma", "nccl")
 
 
 def rules(block: Rdma) -> Iterable[Problem]:
-    """What is wrong with the fields, and with the file that is to be copied."""
+    """Yield the problems of the fields, and of the file that is to be copied."""
     asked = block.nccl
     if not asked.topo_source:
         return
@@ -52,7 +53,7 @@ def rules(block: Rdma) -> Iterable[Problem]:
     evidence="cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D",
 )
 def topology(ctx: Ctx) -> Outcome:
-    """NCCL can read the topology file, it names this host's GPUs and RDMA devices and no others, and it is the one of the spec."""
+    """NCCL can read the topology file, which names exactly this host's GPUs and RDMA devices, and matches the spec's file."""
     asked, found = ctx.fragment.nccl, ctx.facts.get(NCCL_TOPOLOGY)
     if not asked.manage and not found.path:
         return not_asked("/etc/nccl.conf names no topology file")

@@ -1,4 +1,4 @@
-"""What must not be beside DOCA-OFED, or it not beside another stack; and where it cannot be installed at all."""
+"""Software that must not be installed beside DOCA-OFED, or DOCA-OFED beside it; and hosts on which it cannot be installed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa
     evidence="dpkg -l 'mlnx-*'; rpm -qa 'mlnx-*'; dnf repolist -v",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """There is one RDMA stack: no OFED under the kernel's own; with OFED, no older modules of others, and no package source that would
-    take OFED's packages away."""
+    """There is one RDMA stack: no OFED beneath the kernel's own; with OFED, no older modules of others, and no package source that
+    would replace OFED's packages."""
     state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     stack = ctx.fragment.own_stack
     if stack == "inbox":
@@ -62,7 +62,7 @@ def alone(ctx: Ctx) -> Outcome:
     evidence="cat /etc/os-release; ofed_info -s",
 )
 def fits(ctx: Ctx) -> Outcome:
-    """This OFED builds on this distribution, and its package is one of this family."""
+    """This OFED builds on this distribution, and its package is for this family."""
     if ctx.fragment.own_stack != "doca-ofed":
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
@@ -93,7 +93,8 @@ def fits(ctx: Ctx) -> Outcome:
     "zypper search -s doca-ofed; ofed_info -s",
 )
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have DOCA-OFED in the release that is asked for, it builds here, and no older OFED is in its way."""
+    """The host's repositories have DOCA-OFED in the release that the spec asks for, it builds here, and no older OFED is in its
+    way."""
     if ctx.fragment.own_stack != "doca-ofed":
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     decision, expected = decide(ctx.fragment.ofed, ctx.facts), f"OFED {ctx.fragment.ofed.version or 'of any release'}"

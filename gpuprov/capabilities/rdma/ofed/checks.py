@@ -1,4 +1,4 @@
-"""DOCA-OFED: is it the release that is asked for, are its modules the loaded ones, and will they be at the next boot."""
+"""Checks of DOCA-OFED: its release, whether its modules are loaded, and whether they will be at the next boot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SKIPPED_HINT = (
 
 
 def other_stack(ctx: Ctx) -> Outcome | None:
-    """The answer of every check here for another stack."""
+    """Return the answer of every check here if the spec asks for another stack."""
     return None if ctx.fragment.own_stack == "doca-ofed" else not_asked(f"the stack is {ctx.fragment.own_stack}")
 
 
@@ -36,7 +36,7 @@ def other_stack(ctx: Ctx) -> Outcome | None:
     evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed",
 )
 def release(ctx: Ctx) -> Outcome:
-    """DOCA-OFED is installed whole, in the release that is asked for."""
+    """DOCA-OFED is installed completely, in the release that the spec asks for."""
     if answer := other_stack(ctx):
         return answer
     state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
@@ -63,7 +63,7 @@ def release(ctx: Ctx) -> Outcome:
 
 @check("rdma.ofed_held", PACKAGES, *answers.HOLDING, fields=("ofed",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
-    """Its packages are held, so that the distribution's own do not take their place; or none is, where that is asked for."""
+    """Its packages are held, so that the distribution's own do not replace them; or none is held, if the spec asks for that."""
     if answer := other_stack(ctx):
         return answer
     kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
@@ -79,7 +79,7 @@ def held(ctx: Ctx) -> Outcome:
     evidence="modinfo -n ib_core; cat /sys/module/ib_core/srcversion",
 )
 def loaded(ctx: Ctx) -> Outcome:
-    """The RDMA modules in memory are OFED's, all of them: not the kernel's own, and not some of each."""
+    """The loaded RDMA modules are all OFED's: not the kernel's own, and no mixture."""
     if answer := other_stack(ctx):
         return answer
     if kind := ctx.facts.get(system.CONTAINER):
@@ -107,12 +107,12 @@ def loaded(ctx: Ctx) -> Outcome:
 
 
 def foreign(facts: Facts) -> list[str]:
-    """Modules in memory that are not OFED's; in a container they are the machine's, and nobody changes them."""
+    """Return the loaded modules that are not OFED's; none in a container, where they are the machine's and cannot be changed."""
     return [] if facts.get(system.CONTAINER) else [one.name for one in facts.get(OFED).loaded if not one.of_ofed]
 
 
 def holders(state: Ofed) -> str:
-    """What keeps openibd from being restarted, in words; empty for nothing."""
+    """Return what prevents a restart of openibd, in words; empty if nothing does."""
     told = [f"{name} is in use" for name in state.busy]
     told += [f"RDMA devices are open in {', '.join(state.clients)}"] if state.clients else []
     told += [f"the default route runs over {state.uplink}, which would go down"] if state.uplink else []
@@ -130,7 +130,7 @@ def holders(state: Ofed) -> str:
     evidence="dkms status; modinfo -k $(uname -r) -n ib_core",
 )
 def built(ctx: Ctx) -> Outcome:
-    """OFED's modules are built for every installed kernel: whichever boots next has them."""
+    """OFED's modules are built for every installed kernel, so that any of them can boot next."""
     if answer := other_stack(ctx):
         return answer
     state = ctx.facts.get(OFED)
@@ -171,7 +171,7 @@ def openibd(ctx: Ctx) -> Outcome:
 
 
 def conf(block: Rdma) -> dict[str, str]:
-    """Keys of openib.conf as the file has them."""
+    """Return the keys of openib.conf as the file has them."""
     words = {True: "yes", False: "no"}
     return {key: value if isinstance(value, str) else words[value] for key, value in block.ofed.openib_conf.items()}
 

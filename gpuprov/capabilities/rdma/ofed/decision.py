@@ -1,4 +1,4 @@
-"""Which packages of DOCA-OFED a host gets, and from where: by what it has, what it is offered, and what the spec names."""
+"""Decision which packages of DOCA-OFED a host gets, and from where: by what is installed, what is offered, and what the spec names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ HINT = "url and sha256 of the doca-host package in rdma.ofed, or its repository 
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`install`: packages, some as NAME=VERSION. `source`: where the named doca-host package lies on the host, which brings a package
-    source that is not there yet; `waits`: what is installed is decided when it is. `problem`: why it cannot be, and the way out."""
+    """`install`: packages, some as NAME=VERSION. `source`: the path on the host of the named doca-host package, which brings a package
+    source that is not yet present; `waits`: the packages are decided once it is. `problem`: why OFED cannot be installed, and the
+    fix."""
 
     install: tuple[str, ...] = ()
     source: str = ""
@@ -32,12 +33,12 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def named(asked: Asked) -> str:
-    """The doca-host package of the spec: its address or its file; empty for none."""
+    """Return the doca-host package of the spec: its URL or its file; empty if there is none."""
     return asked.url or asked.file
 
 
 def release_of(facts: Facts, state: Ofed) -> str:
-    """OFED's release: what ofed_info says, or else what the version of its kernel package does. Empty without OFED."""
+    """Return OFED's release: that of ofed_info, or else from the version of its kernel package. Empty without OFED."""
     if state.release:
         return state.release
     names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
@@ -46,7 +47,7 @@ def release_of(facts: Facts, state: Ofed) -> str:
 
 
 def decide(asked: Asked, facts: Facts) -> Decision:
-    """What is there in the release that is asked for stays as it is."""
+    """Decide; an installed OFED of the requested release stays as it is."""
     state, there, kind = facts.get(OFED), facts.get(PACKAGES), family(facts.get(system.OS_RELEASE))
     if kind not in catalogue.FAMILIES:
         return Decision()
@@ -64,7 +65,7 @@ def decide(asked: Asked, facts: Facts) -> Decision:
 
 
 def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
-    """What comes from the package sources of the host: the release that is asked for, of every package that has it in its version."""
+    """Decide from the host's package sources: the requested release, of every package that has it in its version."""
     index, names = facts.get(INDEX), catalogue.packages(kind, kernel=True)
     offered = next((index[name] for name in names if name in index), [])
     right = [version for version in offered if _is(version, asked.version)]
@@ -85,20 +86,20 @@ def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> 
 
 
 def _is(version: str, asked: str) -> bool:
-    """Whether a package's version is of this release: 25.10-1.7.1 is in 25.10.OFED.25.10.1.7.1.1-1."""
+    """Return whether a package's version is of this release: 25.10-1.7.1 is in 25.10.OFED.25.10.1.7.1.1-1."""
     dotted = re.escape(asked.replace("-", "."))
     return not asked or bool(re.search(rf"OFED[.]{dotted}([.-]|\Z)", version))
 
 
 def _headers(kind: str, facts: Facts) -> list[str]:
-    """Packages of headers for kernels that boot and have none."""
+    """Return the packages of headers for bootable kernels that have none."""
     installed = facts.get(packages.PACKAGES)
     bare = [kernel for kernel in facts.get(OFED).kernels if kernel.bootable and not kernel.headers]
     return [name for kernel in bare if (name := catalogue.headers(kind, kernel.release)) not in installed]
 
 
 def _source(asked: Asked, state: Ofed, kind: str) -> str:
-    """Where the named package lies, if it is still to bring its package source."""
+    """Return the path of the named package, if it has yet to bring its package source."""
     name = f"{asked.sha256.lower()}.{ENDS[kind]}"
     there = name in state.fetched and bool(state.sources)
     return "" if there or not named(asked) else f"{catalogue.PLACE}/{name}"

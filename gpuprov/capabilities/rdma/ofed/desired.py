@@ -1,4 +1,4 @@
-"""What the role brings about of DOCA-OFED: its package source, packages, modules of every kernel, openibd with its settings."""
+"""Desired state of DOCA-OFED: its package source, packages, modules of every kernel, openibd with its settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(ctx: Ctx) -> bool:
 
 
 def fetch(ctx: Ctx) -> Fetch | None:
-    """The doca-host package, where it is still to bring its package source."""
+    """Return the doca-host package, if it has yet to bring its package source."""
     block, source = ctx.fragment.ofed, decided(ctx).source
     if not source:
         return None
@@ -52,16 +52,16 @@ def fetch(ctx: Ctx) -> Fetch | None:
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
-    """What can be resolved only when the package source is there, as the judge takes it."""
+    """Return what can be resolved only once the package source is present, as the preflight takes it."""
     told = f"{catalogue.PROFILE} is resolved when apply has added {named(ctx.fragment.ofed)}"
     why = f"{named(ctx.fragment.ofed)} brought no package source. Fix: look at it on the host, {decision.source}"
     return {"told": told, "problem": why} if decision.waits else {}
 
 
 def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
-    """`source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path, before
-    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`: why
-    only that brings its modules in. `openibd`: None where it is not there; see there."""
+    """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path,
+    before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `reboot`:
+    why only a reboot loads its modules. `openibd`: None if it is not installed; see there."""
     if not asked(ctx):
         return NOTHING
     state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
@@ -83,13 +83,13 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
 
 
 def waits(ctx: Ctx) -> str:
-    """Why only a reboot brings OFED's modules in; empty where openibd can be restarted, or need not be."""
+    """Return why only a reboot loads OFED's modules; empty if openibd can be restarted, or need not be."""
     held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx.facts) else ""
     return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
 
 
 def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
-    """openibd and its settings, where its stack is asked for."""
+    """Yield openibd and its settings, if the spec asks for its stack."""
     if asked(ctx):
         yield Lines(path=catalogue.CONFIG, keys={"ONBOOT": "yes", **conf(ctx.fragment)})
         why = waits(ctx)
@@ -98,8 +98,8 @@ def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
 
 
 def openibd(ctx: Ctx) -> dict[str, Any]:
-    """As the step openibd takes it. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
-    hold ib_core, which leave before. `start`: it did not run. `left`: what to say where modules are not OFED's after its start."""
+    """Return the arguments of step openibd. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
+    hold ib_core, to be unloaded first. `start`: it was not running. `left`: the message if modules are not OFED's after its start."""
     out, others = waits(ctx), foreign(ctx.facts)
     left = out or (f"openibd ran, and {' '.join(others)} is still not OFED's" if others else "")
     way = "Fix: journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"

@@ -1,4 +1,4 @@
-"""What cannot be in the block `rdma.ofed`, whatever the host."""
+"""Rules for `rdma.ofed` that hold on any host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTO = "SET_IPOIB_CM"
 
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Errors for what cannot be installed or configured, a warning for what defeats the stack."""
+    """Yield errors for what cannot be installed or configured, and a warning for what defeats the stack."""
     asked = block.ofed
     if block.own_stack != "doca-ofed":
         return

@@ -1,1 +1,1 @@
-"""The part `rdma.roce`: what RDMA over Ethernet asks of each port."""
+"""The part `rdma.roce`: port settings for RDMA over Ethernet."""

@@ -1,4 +1,4 @@
-"""RoCE: can the host have the settings that are asked for, and has it them."""
+"""Checks of RoCE: whether the host supports the requested settings, and has them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MANAGER = ("mode", "tos")
 
 
 def ports(ctx: Ctx) -> list[RocePort]:
-    """The ports of the block's devices, as the probe read them."""
+    """Return the ports of the block's devices, as the probe read them."""
     return roce_ports.chosen(request(ctx.fragment), ctx.facts.get(ROCE).ports, ctx.facts.get(rdma.DEVICES))
 
 
 def differences(ctx: Ctx) -> list[Difference]:
-    """Of each port what is not as asked for."""
+    """Return each port's differences from the spec."""
     return roce_ports.differences(ports(ctx), wanted(ctx.fragment.roce))
 
 
@@ -47,7 +47,7 @@ def _elsewhere(ctx: Ctx) -> Outcome | None:
 
 @check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence)
 def settings(ctx: Ctx) -> Outcome:
-    """Each RoCE port has, read back from driver and kernel, every setting that is asked for."""
+    """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
     if answer := _elsewhere(ctx):
         return answer
     asked = wanted(ctx.fragment.roce)
@@ -72,7 +72,7 @@ def settings(ctx: Ctx) -> Outcome:
 
 @check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")
 def gids(ctx: Ctx) -> Outcome:
-    """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that is asked for, or else of v2."""
+    """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else of v2."""
     if answer := _elsewhere(ctx):
         return answer
     mine = selected(ctx.fragment, ctx.facts.get(rdma.DEVICES))
@@ -103,9 +103,10 @@ def gids(ctx: Ctx) -> Outcome:
 
 @check("rdma.roce_filter", ROCE, fields=("fabric",), evidence="nft list ruleset | grep 4791; iptables-save | grep 4791")
 def packet_filter(ctx: Ctx) -> Outcome:
-    """No rule of the host's own packet filter drops UDP port 4791, RoCE v2's.
+    """No rule of the host's own packet filter drops UDP port 4791, which RoCE v2 uses.
 
-    Switches and security groups cannot be seen from here."""
+    Switches and security groups cannot be examined from the host.
+    """
     if answer := _elsewhere(ctx):
         return answer
     state = ctx.facts.get(ROCE)
@@ -146,9 +147,10 @@ def alone(ctx: Ctx) -> Outcome:
     evidence="command -v mlnx_qos dcb cma_roce_mode; ls -d /sys/kernel/config/rdma_cm; rdma link",
 )
 def ways(ctx: Ctx) -> Outcome:
-    """Every setting that is asked for can be set on this host: the program, or the file, is there.
+    """Every setting that the spec asks for can be set on this host: the program, or the file, is present.
 
-    Judged where the stack is installed."""
+    Checked only if the stack is installed.
+    """
     if answer := _elsewhere(ctx):
         return answer
     asked = wanted(ctx.fragment.roce)
@@ -173,12 +175,12 @@ def ways(ctx: Ctx) -> Outcome:
 
 
 def later(ctx: Ctx) -> bool:
-    """Whether nothing can be said of the ports yet."""
+    """Return whether the ports cannot be judged yet."""
     return ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx)
 
 
 def _ofed_runs(ctx: Ctx) -> bool:
-    """Whether DOCA-OFED's drivers are the loaded ones already, so that what they do not show is not to come."""
+    """Return whether DOCA-OFED's drivers are already loaded, so that settings which they do not show will not appear later."""
     state = ctx.facts.get(OFED)
     return "mlnx_qos" in ctx.facts.get(ROCE).tools and state.active == "active" and not foreign(ctx.facts)
 

@@ -1,4 +1,4 @@
-"""The unit that sets RoCE ports at boot, and what it has to set now."""
+"""The unit that configures RoCE ports at boot, and the current differences from its settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG)
 
 
 def at_boot(ctx: Ctx) -> AtBoot | None:
-    """The unit, where the spec has settings."""
+    """Return the unit; None if the spec has no settings."""
     asked = lines(ctx.fragment)
     if not asked:
         return None

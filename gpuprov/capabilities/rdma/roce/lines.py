@@ -1,4 +1,4 @@
-"""What the block `rdma.roce` asks of each port, and the lines of its configuration on the host."""
+"""The settings of each port that the block `rdma.roce` asks for, and the lines of its configuration on the host."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NONE: Priority = "none"
 
 
 def priorities(asked: tuple[Priority, ...]) -> str:
-    """A list of priorities as the probe tells it: "3,4", or "none"."""
+    """Return a list of priorities as the probe shows it: "3,4", or "none"."""
     return ",".join(str(one) for one in sorted({int(one) for one in asked if one != NONE})) or "none"
 
 
 def wanted(block: Roce) -> dict[str, str]:
-    """What each port should have, by the probe's keys, in the order in which it is set."""
+    """Return the desired values of each port, by the probe's keys, in the order in which they are set."""
     values: dict[str, str] = {}
     if block.mtu != UNSET:
         values["mtu"] = str(block.mtu)
@@ -40,12 +40,12 @@ def wanted(block: Roce) -> dict[str, str]:
 
 
 def request(block: Rdma) -> Asked:
-    """What the program is told of it."""
+    """Return the program's request for the block."""
     return Asked(selectors(block), block.count, wanted(block.roce))
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
-    """The configuration on the host: which devices, how many, and `set KEY VALUE`; nothing where nothing is asked for."""
+    """Return the configuration on the host: which devices, how many, and `set KEY VALUE`; empty if nothing is requested."""
     values = wanted(block.roce)
     if not values or block.fabric != "roce":
         return ()
@@ -58,5 +58,5 @@ def lines(block: Rdma) -> tuple[str, ...]:
 
 
 def priority_of(block: Roce, dscp: int) -> int:
-    """The priority that a port which trusts the DSCP gives it."""
+    """Return the priority that a port which trusts DSCP gives this DSCP."""
     return block.dscp2prio.get(str(dscp), default_priority(dscp))

@@ -1,4 +1,4 @@
-"""What RoCE ports and DOCA-OFED are now, as the blocks of a spec."""
+"""Export of current RoCE ports and DOCA-OFED as the blocks of a spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {True: "yes", False: "no"}
 
 
 def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
-    """What all of the block's ports have alike; a setting in which they differ, or that nothing shows, is left out."""
+    """Return the settings that all of the block's ports share; a setting in which they differ, or that nothing shows, is omitted."""
     if block.fabric != "roce":
         return {}
     names = {device.name for device in selected(block, facts.get(rdma.DEVICES))}
@@ -46,7 +46,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
 
 
 def ofed(facts: Facts) -> dict[str, Any] | None:
-    """The block of a host with DOCA-OFED; None without it. Where its package came from, the host does not tell."""
+    """Return the block of a host with DOCA-OFED; None without it. The host does not record where its package came from."""
     state, found = facts.get(OFED), facts.get(PACKAGES)
     if catalogue.PROFILE not in found:
         return None

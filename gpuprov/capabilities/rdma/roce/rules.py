@@ -1,4 +1,4 @@
-"""What cannot be, or does not fit together, in the block `rdma.roce`, whatever the host."""
+"""Rules for `rdma.roce` that hold on any host."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuprov.spec.problem import Path, Problem, under
 HERE: Path = ("rdma", "roce")
 problem = under(*HERE)
 LEAST_MTU = 68
-"""Bytes: the smallest that the kernel takes for an Ethernet interface (ETH_MIN_MTU)."""
+"""Bytes: the smallest MTU that the kernel accepts for an Ethernet interface (ETH_MIN_MTU)."""
 WITHOUT_INBOX = [one.key for one in catalogue.roce_file().settings if not one.inbox]
 
 
 def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
-    """Errors for what cannot be set, warnings for what would work against itself."""
+    """Yield errors for what cannot be set, and warnings for settings that work against each other."""
     asked = block.roce
     if block.fabric != "roce":
         return
@@ -55,7 +55,7 @@ def _trust(asked: Roce) -> Iterable[Problem]:
 
 
 def _classes(asked: Roce) -> Iterable[Problem]:
-    """Whether RoCE traffic gets the priorities that are lossless and controlled."""
+    """Yield the problems of RoCE traffic that does not get the lossless and controlled priorities."""
     classes = {key: getattr(asked, key) for key in ("tos", "traffic_class") if getattr(asked, key) != UNSET}
     if len({value >> 2 for value in classes.values()}) > 1:
         message = (
