@@ -135,7 +135,7 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that sends argparse's messages to the usual place."""
+    """Parser that prints its messages through gpuprov's console."""
 
     def _print_message(self, message: str, file: object = None) -> None:
         (console.result if file is sys.stdout else console.progress)(message.removesuffix("\n"))

@@ -71,7 +71,7 @@ class Recipe:
 
     @property
     def packages(self) -> list[str]:
-        """Return packages to install beside the essential ones: metapackages for the newest kernel, none of them with a specific
+        """Return packages to install beside the essential ones: metapackages for the newest kernel, or the packages of the chosen
         kernel."""
         if not self.kernel:
             return list(PACKAGES)

@@ -103,7 +103,7 @@ def write(folder: Path) -> Path:
 
 
 def packages() -> Iterable[Standin]:
-    """Yield the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it shows up."""
+    """Return the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it shows up."""
     trees = [f"{name}-dkms" for name in MODULES]
     mine = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
     exact = (*(f"{name} (= {VERSION})" for name in mine), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")

@@ -59,7 +59,7 @@ def main(verb: str) -> None:
 
 
 def loaded_now() -> None:
-    """Drop MIG instances and other settings, which a freshly loaded module does not have."""
+    """Record the time at which the module was loaded: a freshly loaded module has no MIG instance and no other setting."""
     BOOTED.write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
 
 
