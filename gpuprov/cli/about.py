@@ -1,4 +1,4 @@
-"""Where a page is from: the time, the inventory, and the command line, without what may hold a secret."""
+"""Origin of a page: the time, the inventory, and the command line, without anything that may hold a secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def about(
     only: Collection[str] | None = None,
     files: dict[str, Path | None] | None = None,
 ) -> About:
-    """The command has what chooses hosts, checks and files. Extra variables and how hosts are logged in to are left out."""
+    """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options are left out."""
     from gpuprov.report.page import About
 
     inventories = [str(one) for one in options.all_sources(sources, reading)]
@@ -37,7 +37,7 @@ def about(
 
 
 def page_of(verb: str, folders: Sequence[Path], fleet: Path | None, run: str) -> About:
-    """The same of a page that is made of files."""
+    """Return the same for a page that is made from files."""
     from gpuprov.report.page import About
 
     words = ["gpuprov", *verb.split(), *map(str, folders)]

@@ -87,7 +87,7 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
 
 
 def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
-    """Packages, for gpuprov apply --bundle."""
+    """Write packages, for gpuprov apply --bundle."""
     from gpuprov import console
     from gpuprov.catalog.licences import source
     from gpuprov.offline import bundles, licences
@@ -115,7 +115,7 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
 
 
 def _pull(sources: tuple[str, ...], given: dict[str, Any]) -> int:
-    """Jobs, for hosts that pull."""
+    """Write jobs, for hosts that pull."""
     from gpuprov import console
     from gpuprov.pull import bundles
     from gpuprov.slices import frozen

@@ -10,7 +10,7 @@ from gpuprov.cli.options import C
 
 
 def bundle(command: C) -> C:
-    """--bundle and --signers: packages that were brought here, and whose word counts for them."""
+    """Add --bundle and --signers: packages brought here, and the keys that they are trusted by."""
     command = click.option(
         "--signers",
         type=click.Path(dir_okay=False, path_type=Path),

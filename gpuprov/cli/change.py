@@ -30,7 +30,7 @@ prune_option = click.option(
 
 
 def _check_prune(prune: bool, only: frozenset[str] | None) -> None:
-    """Raise UsageError for --prune beside --only."""
+    """Raise UsageError for --prune together with --only."""
     if prune and only:
         raise click.UsageError("--prune goes by the whole spec of each host: leave out --only")
 
@@ -192,8 +192,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 
 
 def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
-    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it; and why others cannot
-    have them. Raises GpuprovError where that is so of all."""
+    """Copy the bundle's packages to the hosts, where they are a cache and change nothing else; return the hosts that have them, and
+    why others cannot. Raises GpuprovError if none can."""
     from gpuprov import console
     from gpuprov.offline import opened, placed
 
@@ -212,7 +212,7 @@ def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...
 
 
 def _alone(given: dict[str, Any]) -> None:
-    """Refuse what an act that changes nothing in service cannot do."""
+    """Refuse options that an act without changes in service cannot carry out."""
     for option in ("reboot", "drain"):
         if given[option]:
             raise click.UsageError(

@@ -1,4 +1,4 @@
-"""What a shell offers on TAB: files, hosts and groups of the inventory, capabilities, GPU models. A failure offers nothing."""
+"""Completion on TAB: files, hosts and groups of the inventory, capabilities, GPU models. A failure offers nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from click.shell_completion import CompletionItem
 
 
 def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The shell's own completion of files."""
+    """Complete files by the shell's own completion."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files. A name may hold colons itself."""
+    """Complete the last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files. A name may contain colons
+    itself."""
     if incomplete.startswith("@"):
         return [CompletionItem(name) for name in _lists(incomplete[1:])]
     names = _names(ctx)
@@ -29,28 +30,28 @@ def hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 
 
 def capabilities(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Capabilities with commas between them."""
+    """Complete capabilities with commas between them."""
     from gpuprov.capabilities import CAPABILITIES
 
     return _more(incomplete, (one.name for one in CAPABILITIES))
 
 
 def tests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Kinds of acceptance tests with commas between them."""
+    """Complete kinds of acceptance tests with commas between them."""
     from gpuprov.accept.model import KINDS
 
     return _more(incomplete, KINDS)
 
 
 def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """GPU models of the catalogue."""
+    """Complete GPU models of the catalogue."""
     from gpuprov.catalog.gpus import gpus
 
     return [CompletionItem(one.key) for one in gpus() if one.key.lower().startswith(incomplete.lower())]
 
 
 def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Capabilities and fields; behind a capability and a dot, its checks too."""
+    """Complete capabilities and fields; after a capability and a dot, its checks too."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.explain.fields import fields
 
@@ -62,12 +63,12 @@ def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def rows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Words that `gpuprov catalog` filters by: models, where a table is of models."""
+    """Complete filter words of `gpuprov catalog`: models, if a table is of models."""
     return models(ctx, param, incomplete) if ctx.params.get("table") in ("gpus", "mig") else []
 
 
 def _more(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
-    """Another of these names behind a comma."""
+    """Complete another of these names after a comma."""
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
     return _items(before + comma, last, (name for name in names if name not in given))
@@ -83,7 +84,7 @@ def _items(before: str, incomplete: str, names: Iterable[str]) -> list[Completio
 
 
 def _names(ctx: click.Context) -> list[str]:
-    """Groups, then hosts. A source that would be run, or that asks for a password, is not read for a TAB."""
+    """Return groups, then hosts. A source that would be executed, or that needs a password, is not read for completion."""
     from gpuprov.errors import GpuprovError
     from gpuprov.inventory import default_sources, load
 
@@ -99,12 +100,12 @@ def _names(ctx: click.Context) -> list[str]:
 
 
 def _left(ctx: click.Context) -> list[str]:
-    """Inventories before the option that is completed: click takes no argument apart where an option still lacks its value."""
+    """Return inventories before the completed option: click separates no arguments while an option still lacks its value."""
     return [word for word in ctx.args if "sources" in ctx.params and os.path.exists(word)]
 
 
 def _runs(source: str) -> bool:
-    """Whether reading the source runs a program of it."""
+    """True if reading the source would run a program from it."""
     if os.path.isdir(source):
         paths = [os.path.join(place, name) for place, _, names in os.walk(source) for name in names]
         return any(os.access(path, os.X_OK) for path in paths)
@@ -112,7 +113,7 @@ def _runs(source: str) -> bool:
 
 
 def _lists(start: str) -> list[str]:
-    """Files that begin so, and gpuprov's own lists of hosts to do again."""
+    """Return files with this prefix, and gpuprov's own retry files."""
     from glob import escape, glob
 
     from gpuprov.report.files import state_folder

@@ -15,7 +15,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def scheduler(command: C) -> C:
-    """--by and what goes with it."""
+    """Add --by and the options that belong to it."""
     decorators = (
         click.option(
             "--by",
@@ -141,12 +141,12 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
 
 
 def _both(host: str, limit: str | None) -> str:
-    """The hosts that are in both patterns: https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
+    """Return the hosts that are in both patterns: https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
     return f"{host}:&{limit}" if limit else host
 
 
 def _say_untold(untold: Mapping[str, str]) -> None:
-    """Hosts on which it could not be noted that they are out, or in again."""
+    """Warn about hosts on which it could not be recorded that they are out, or in again."""
     from gpuprov import console
     from gpuprov.inventory.names import folded
 

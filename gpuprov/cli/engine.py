@@ -1,4 +1,4 @@
-"""--engine and how Temporal is reached: options of `gpuprov rollout` and `gpuprov fleet worker`."""
+"""--engine and the connection to Temporal: options of `gpuprov rollout` and `gpuprov fleet worker`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_TEMPORAL = ("address", "namespace", "folder", "tls_ca", "tls_cert", "tls_key"
 
 
 def temporal(command: C) -> C:
-    """--address and what else reaches a Temporal server."""
+    """Add --address and the other options for a Temporal server."""
     decorators = (
         click.option(
             "--address", default="", metavar="HOST:PORT", help="Address of the Temporal server ($TEMPORAL_ADDRESS)."
@@ -47,7 +47,7 @@ def temporal(command: C) -> C:
 
 
 def engine(command: C) -> C:
-    """--engine, and the options of Temporal."""
+    """Add --engine, and the options of Temporal."""
     choice = click.option(
         "--engine",
         type=click.Choice(["embedded", "temporal"]),
@@ -59,7 +59,7 @@ def engine(command: C) -> C:
 
 
 def connection(given: dict[str, Any]) -> Connection:
-    """How Temporal is reached. Raises GpuprovError where its SDK is not installed."""
+    """Return the connection to Temporal. Raises GpuprovError if its SDK is not installed."""
     from gpuprov.rollout.temporal import connect
 
     connect.check_installed()
@@ -68,7 +68,7 @@ def connection(given: dict[str, Any]) -> Connection:
 
 
 def chosen(given: dict[str, Any]) -> Engine:
-    """The engine that the options name."""
+    """Return the engine that the options name."""
     if given["engine"] == "temporal":
         reached = connection(given)
         from gpuprov.rollout.temporal.engine import Temporal

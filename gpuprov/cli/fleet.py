@@ -1,4 +1,4 @@
-"""The group `gpuprov fleet`: a fleet as files, cut into jobs that are worked on anywhere."""
+"""The group `gpuprov fleet`: a fleet as files, cut into jobs for any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options as Ansible has them, one by one: for commands that do not take all of `options.inventory` and `options.reaching`."""
+"""Options in Ansible's form, one by one: for commands that do not take all of `options.inventory` and `options.reaching`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ shared = functools.partial(click.option, cls=Shared)
 
 
 def extra_vars(about: str) -> Callable[[C], C]:
-    """-e/--extra-vars, as Ansible has it."""
+    """Return a decorator for -e/--extra-vars, as in Ansible."""
     return shared("-e", "--extra-vars", multiple=True, metavar="VARIABLES", help=about)
 
 
 def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
-    """An option that commands of this kind have, and this one cannot: it says why, and what to do instead."""
+    """Return a decorator for an option that similar commands have, and this one cannot: its error says why, and what to do instead."""
 
     def refuse(_context: click.Context, _option: click.Parameter, value: Any) -> None:
         if value:
@@ -30,11 +30,11 @@ def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
 
 
 def forks(command: C) -> C:
-    """--forks, where each job is a process of its own."""
+    """Add --forks; each job is a process of its own."""
     about = "How many hosts one process connects to at the same time, at most."
     return shared("-f", "--forks", metavar="N", type=click.IntRange(min=1), help=about)(command)
 
 
 def user(command: C) -> C:
-    """--user"""
+    """Add --user."""
     return shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")(command)

@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: Callable[..., T]) -> T:
-    """Call `read(sources, options)` limited to the hosts that the argument HOST means. Raises SpecError where it means none, and
-    GpuprovError where none of them is within --limit."""
+    """Call `read(sources, options)` limited to the hosts that the argument HOST matches. Raises SpecError if it matches none, and
+    GpuprovError if none of them is within --limit."""
     from msgspec.structs import replace
 
     from gpuprov.errors import GpuprovError

@@ -1,4 +1,4 @@
-"""--user and --ask-become-pass: what they say is put where the inventory says nothing."""
+"""--user and --ask-become-pass: their values apply where the inventory sets none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def refuse_unusable(hosts: Sequence[RawHost]) -> None:
-    """Raise SpecError for hosts that cannot be reached as the inventory says."""
+    """Raise SpecError for hosts that cannot be reached with the inventory's settings."""
     from gpuprov.spec.connection import unusable
     from gpuprov.spec.problem import SpecError
 
@@ -19,7 +19,7 @@ def refuse_unusable(hosts: Sequence[RawHost]) -> None:
 
 
 def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[RawHost]:
-    """The hosts, with what --user and --ask-become-pass say of those for which the inventory says nothing."""
+    """Return the hosts, with the values of --user and --ask-become-pass where the inventory sets none."""
     user, ask = options.get("user"), options.get("ask_become_pass")
     if not user and not ask:
         return hosts

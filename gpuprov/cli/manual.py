@@ -13,7 +13,7 @@ from gpuprov.errors import EXIT_CODES
 
 
 def pages() -> dict[str, str]:
-    """Each page by its file name: gpuprov.1, gpuprov-check.1, gpuprov-mig-fit.1."""
+    """Return each page by its file name: gpuprov.1, gpuprov-check.1, gpuprov-mig-fit.1."""
     found = {"gpuprov.1": _page(("gpuprov",), cli)}
     for name, command in cli.commands.items():
         found[f"gpuprov-{name}.1"] = _page(("gpuprov", name), command)
@@ -86,7 +86,7 @@ def _prose(text: str) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Text of one line as roff shows it: nothing in it is a request or an escape, and a dash stays one that can be copied."""
+    """Escape a line of text for roff: nothing in it is a request or an escape, and a dash stays copyable."""
     line = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("'", "\\(aq")
     line = re.sub("[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", line)
     return f"\\&{line}" if line.startswith((".", "'")) else line

@@ -26,7 +26,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
-    """-i/--inventory, as Ansible has it, or as `words` say; the command receives the sources under this name."""
+    """Return a decorator for -i/--inventory, as in Ansible, or for `words`; the command receives the sources under this name."""
     return shared(
         *(words or ("-i", "--inventory")),
         name,
@@ -38,7 +38,7 @@ def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
 
 
 def inventory(command: C) -> C:
-    """INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
+    """Add INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
     decorators = (
         click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
         inventories("inventories", "An inventory, as with Ansible; the same as the argument."),
@@ -57,7 +57,7 @@ def inventory(command: C) -> C:
 
 
 def vault(command: C) -> C:
-    """The passwords of vaults."""
+    """Add the options for vault passwords."""
     command = shared("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
     return shared(
         "--vault-password-file",
@@ -69,7 +69,7 @@ def vault(command: C) -> C:
 
 
 def reading(command: C) -> C:
-    """How an inventory is read: vault and cache options, and the common ones."""
+    """Add the options for reading an inventory: vault and cache options, and the common ones."""
     decorators = (
         vault,
         extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
@@ -82,7 +82,7 @@ def reading(command: C) -> C:
 
 
 def common(command: C) -> C:
-    """-v and --debug, which every command takes."""
+    """Add -v and --debug, which every command takes."""
     command = shared("-v", "--verbose", is_flag=True, help="Show more: passed checks, sources, single tasks.")(command)
     return shared("--debug", is_flag=True, help="Show tracebacks.")(command)
 
@@ -99,11 +99,11 @@ break_lock = click.option(
     flag_value="",
     help="Take over the lock with this id (the message of a locked host names it) from a run that is gone for good.",
 )
-"""--break-lock: locks to be taken over, by their ids. Without an id it breaks none, and the message gives the id."""
+"""--break-lock: locks to take over, by their ids. Without an id it breaks none, and the message gives the id."""
 
 
 def report_files(command: C) -> C:
-    """--junit, --html and --prometheus: a report as files, too."""
+    """Add --junit, --html and --prometheus: a report as files, too."""
     file = Written()
     decorators = (
         click.option("--junit", type=file, help="Write JUnit XML to this file."),
@@ -125,7 +125,7 @@ act_limit = click.option(
     show_default=True,
     help="Time limit of one act on a host; a host that is silent for two minutes is given up earlier.",
 )
-"""--timeout: the limit of an act. A host that is silent is given up long before it."""
+"""--timeout: the limit of an act. An unresponsive host is given up long before it."""
 
 
 recorded = click.option(
@@ -140,7 +140,7 @@ recorded = click.option(
 
 
 def read_records(paths: tuple[Path, ...]) -> list[Record]:
-    """The records at these paths. Of those that are incomplete it is told, and why."""
+    """Return the records at these paths. Warns about incomplete ones, with the reason."""
     from gpuprov import console
     from gpuprov.records import read
 
@@ -182,7 +182,7 @@ capabilities = click.option(
 
 
 def reaching(command: C) -> C:
-    """--forks, --user and --ask-become-pass, of commands that reach hosts."""
+    """Add --forks, --user and --ask-become-pass, for commands that connect to hosts."""
     decorators = (
         shared(
             "-f",
@@ -205,14 +205,14 @@ def reaching(command: C) -> C:
 
 
 def reaches_nobody(why: str, options: dict[str, Any]) -> None:
-    """Raise UsageError where an option says how hosts are reached, and `why` says that none is."""
+    """Raise UsageError if an option is about connecting to hosts, and `why` says that none is contacted."""
     for name in ("forks", "user", "ask_become_pass"):
         if options[name]:
             raise click.UsageError(f"{why} reaches no host: leave out --{name.replace('_', '-')}")
 
 
 def pace(options: dict[str, Any]) -> Pace:
-    """How many hosts are reached at a time."""
+    """Return the number of hosts to contact at a time."""
     from gpuprov.gather.pace import Pace
 
     return Pace(options["forks"] or 0)
@@ -221,7 +221,7 @@ def pace(options: dict[str, Any]) -> Pace:
 def load(
     sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None, *, warn: bool | None = False
 ) -> Fleet:
-    """The fleet that the inventory options name. also: see `gpuprov.inventory.load`.
+    """Return the fleet that the inventory options name. also: see `gpuprov.inventory.load`.
 
     Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the caller prints
     them.
@@ -241,7 +241,7 @@ def load(
 
 
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
-    """The inventory's hosts, whether they have a spec or not."""
+    """Return the inventory's hosts, whether they have a spec or not."""
     from gpuprov.inventory import load
 
     hosts = load(all_sources(sources, options), limit=options["limit"], **_read_with(options)).hosts
@@ -250,7 +250,7 @@ def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[Raw
 
 
 def all_sources(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[str]:
-    """The inventories that are named, as an argument or with -i; else the one that is found."""
+    """Return the inventories given as an argument or with -i; else the default one."""
     from gpuprov.inventory import default_sources
 
     return (*sources, *options.get("inventories", ())) or default_sources()
@@ -262,7 +262,7 @@ def _read_with(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
-    """Raise UsageError where --only names nothing that any of these hosts has: a result would be about nothing."""
+    """Raise UsageError if --only names nothing that any of these hosts has: the result would be empty."""
     there = list(dict.fromkeys(name for _, spec in fleet.pairs for name in spec.capabilities))
     if names is not None and not names & set(there):
         told = ", ".join(there) or "nothing"
@@ -272,7 +272,7 @@ def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
 
 
 def must_be_able_to_ask(why: str, hint: str) -> None:
-    """Raise GpuprovError where a question would not be seen, or could not be answered."""
+    """Raise GpuprovError if a prompt would not be seen, or could not be answered."""
     from gpuprov import console
     from gpuprov.errors import GpuprovError
 
@@ -281,7 +281,7 @@ def must_be_able_to_ask(why: str, hint: str) -> None:
 
 
 def only(text: str | None) -> frozenset[str] | None:
-    """The capabilities named by --only. Raises UsageError for a name that does not exist."""
+    """Return the capabilities named by --only. Raises UsageError for a name that does not exist."""
     if text is None:
         return None
     from gpuprov.capabilities import CAPABILITIES

@@ -1,4 +1,4 @@
-"""The commands that tell what gpuprov knows: explain, catalog, schema. They need no inventory and reach no host."""
+"""The commands that show gpuprov's knowledge: explain, catalog, schema. They need no inventory and contact no host."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ DOCUMENTS = {
 
 
 def document_schema(command: str) -> str:
-    """The JSON Schema of what a command prints with --json."""
+    """Return the JSON Schema of what a command prints with --json."""
     from importlib import import_module
 
     from gpuprov.spec.schema import document_text

@@ -30,12 +30,12 @@ def rollout() -> None:
 
 
 def known(command: C) -> C:
-    """ID of a roll-out; without one, the only one that is open."""
+    """Add the ID of a roll-out; without one, the only one that is open."""
     return click.argument("rollout", metavar="[ID]", required=False, default="")(engine.engine(options.common(command)))
 
 
 why = click.option("--why", default="", metavar="TEXT", help="The reason, for whoever looks at it later.")
-"""--why: for those who look at it later."""
+"""--why: the reason, for people who look at it later."""
 
 
 @rollout.command(short_help="Start a roll-out and carry it out.")

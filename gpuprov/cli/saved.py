@@ -1,4 +1,4 @@
-"""A saved plan on the command line: what plan writes with --out, and what apply takes in place of an inventory."""
+"""A saved plan on the command line: written by plan with --out, and accepted by apply in place of an inventory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpuprov.plan.saved import Saved
 
 SAID = ("limit", "inventories", "extra_vars", "user", "only", "full", "prune", "reboot")
-"""Options that say what is applied: the plan has said it."""
+"""Options that define what is applied: the plan has set them."""
 
 
 def write(
@@ -34,7 +34,7 @@ def write(
     given: tuple[tuple[str, ...], dict[str, Any]],
     only: frozenset[str] | None,
 ) -> None:
-    """Write the plan to a file that this user alone reads. `given`: the inventory and the options of the command."""
+    """Write the plan to a file that only this user can read. `given`: the inventory and the options of the command."""
     from gpuprov import console
     from gpuprov.inventory.limit import from_anywhere
     from gpuprov.inventory.sources import absolute
@@ -65,7 +65,7 @@ def write_page(
     only: frozenset[str] | None,
     out: Path | None,
 ) -> None:
-    """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, which is what to apply then."""
+    """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, the argument of apply on that page."""
     from gpuprov.plan import page, saved
     from gpuprov.report.files import write_atomic
 
@@ -87,7 +87,7 @@ def write_page(
 
 
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
-    """The plan, where the one source is one. Raises UsageError for an option that says again what it says."""
+    """Return the plan, if the only source is a saved plan. Raises UsageError for an option that repeats what the plan sets."""
     from gpuprov.plan import saved
 
     plans = [source for source in sources if saved.is_one(source)]
@@ -103,7 +103,7 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
 
 
 def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The inventory and the options of apply, as the plan was asked."""
+    """Return the inventory and the options of apply, as set by the plan."""
     asked = saved.asked
     more = {
         "limit": asked.limit,
@@ -116,7 +116,7 @@ def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], d
 
 
 def not_reached(saved: Saved) -> dict[str, GpuprovError]:
-    """Why hosts of the plan take no part: nothing was approved of what nobody could read."""
+    """Return why hosts of the plan take no part: nothing was approved for hosts that could not be read."""
     from gpuprov.errors import UnreachableError
     from gpuprov.plan.saved import AGAIN
 
@@ -125,7 +125,7 @@ def not_reached(saved: Saved) -> dict[str, GpuprovError]:
 
 
 def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
-    """The fleet of the plan. Raises GpuprovError where the inventory is another now, or where nothing was reached."""
+    """Return the fleet of the plan. Raises GpuprovError if the inventory has changed, or if no host was reachable."""
     from msgspec.structs import replace
 
     from gpuprov import console

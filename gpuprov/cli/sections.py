@@ -1,4 +1,4 @@
-"""How --help is laid out: commands by purpose, and a command's own options before those that many commands share."""
+"""Layout of --help: commands by purpose, and a command's own options before those that many commands share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PURPOSES = {
 
 EVERYDAY = next(iter(PURPOSES))
 RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
-"""Commands by the names that they had before 0.1.0, which work for one release more."""
+"""Commands by their names before 0.1.0, which work for one more release."""
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
@@ -44,14 +44,14 @@ def _is_same(target: Path, source: str | Path) -> bool:
 
 
 class Shared(click.Option):
-    """An option of how inventories are read and hosts are reached, the same for every command that has it."""
+    """An option for reading inventories and connecting to hosts, the same for every command that has it."""
 
 
 HYPHEN, UNBROKEN = "-", "\N{NON-BREAKING HYPHEN}"
 
 
 class Formatter(click.HelpFormatter):
-    """Wraps text between words, and never at a hyphen: --log-dir, /etc/allowed_signers and roll-out stay whole."""
+    """Wraps text between words, never at a hyphen, so that --log-dir, /etc/allowed_signers and roll-out stay whole."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         super().write_usage(prog, args.replace(HYPHEN, UNBROKEN), prefix)
@@ -74,7 +74,7 @@ class Command(click.Command):
     context_class = Context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Raise UsageError where a file to be written is one that is read: `-o` is easily typed for `-i`."""
+        """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`."""
         for parameter in self.params:
             target = ctx.params.get(parameter.name or "")
             if isinstance(parameter.type, Written) and target and any(_is_same(target, one) for one in self._read(ctx)):
@@ -82,7 +82,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def _read(self, ctx: click.Context) -> Iterator[str | Path]:
-        """Files and folders that the command reads."""
+        """Yield files and folders that the command reads."""
         for name in READ:
             given = ctx.params.get(name) or ()
             yield from given if isinstance(given, tuple) else (given,)
@@ -94,7 +94,7 @@ class Command(click.Command):
                 yield from default_sources()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options of this command, then those it shares with others."""
+        """Write options of this command, then those it shares with others."""
         for title, shared in (("Options", False), ("Inventory and connection options", True)):
             records = [
                 parameter.get_help_record(ctx)
@@ -107,7 +107,7 @@ class Command(click.Command):
 
 
 class Renamed(Command):
-    """A command under the name that it had before: it works, and says its new one on standard error."""
+    """A command under its former name: it works, and prints its new name on standard error."""
 
     def __init__(self, command: click.Command, old: str, new: str) -> None:
         super().__init__(old, callback=command.callback, params=command.params, help=command.help, hidden=True)
@@ -139,7 +139,7 @@ class Purposes(Group):
         return [name for names in PURPOSES.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, or of the name that it had before."""
+        """Return the command of this name, or with this former name."""
         found = super().get_command(ctx, cmd_name)
         if found or cmd_name not in RENAMED:
             return found
@@ -149,7 +149,7 @@ class Purposes(Group):
         return Renamed(inner, cmd_name, RENAMED[cmd_name]) if inner else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Everyday commands with a line each, the others by name: the whole is one screen."""
+        """Write everyday commands with a line each, the others by name: all fits on one screen."""
         with formatter.section(EVERYDAY):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(100)) for name in PURPOSES[EVERYDAY]])
         with formatter.section("More commands"):

@@ -1,7 +1,7 @@
-"""The three shells as click speaks to them, but for faults of its scripts.
+"""click's support of the three shells, with fixes for faults of its scripts.
 
-bash breaks the line at each : and @, which patterns of hosts hold, and click sees the pieces. zsh and fish do not break at =, click
-answers for `--limit=g` as if they did. fish's script cuts an offer at its first comma.
+bash breaks the line at each : and @, which occur in patterns of hosts, and click sees the pieces. zsh and fish do not break at =, but
+click answers for `--limit=g` as if they did. fish's script cuts a suggestion at its first comma.
 https://click.palletsprojects.com/en/stable/shell-completion/
 """
 
@@ -21,7 +21,7 @@ from click.shell_completion import (
 
 
 class Bash(BashComplete):
-    """The words of the line as they stand there; offers without what bash leaves of the last one ($2 is what it replaces)."""
+    """The words of the line as typed; suggestions without the start of the last word that bash keeps ($2 is the part it replaces)."""
 
     source_template = BashComplete.source_template.replace(
         "env COMP_WORDS=", 'env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_REPLACED="$2" COMP_WORDS='
@@ -42,7 +42,7 @@ class Bash(BashComplete):
 
 
 def _with_option(args: list[str], incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
-    """Offers for the value of `--option=value`, as the whole word."""
+    """Return suggestions for the value of `--option=value`, as the whole word."""
     option, given, _ = incomplete.partition("=")
     if given and option.startswith("--") and "--" not in args:
         for item in items:
@@ -63,6 +63,6 @@ class Fish(FishComplete):
 
 
 def use() -> None:
-    """From now on."""
+    """Activate these classes for completion."""
     for one in (Bash, Zsh, Fish):
         add_completion_class(one)

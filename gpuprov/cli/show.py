@@ -55,7 +55,7 @@ def show(
 
 
 def _read(pairs: Any, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:
-    """The listings, and by host why it could not be read."""
+    """Return the listings, and by host why it could not be read."""
     from gpuprov import console
     from gpuprov.capabilities import BY_NAME
     from gpuprov.gather import gather

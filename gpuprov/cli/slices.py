@@ -178,7 +178,7 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
 
 
 def _suits(act: str, given: dict[str, Any]) -> None:
-    """Raise UsageError for an option that this act does not know."""
+    """Raise UsageError for an option that this act does not support."""
     of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}
     of_acts |= {"drain": ("apply",), **dict.fromkeys(("break_lock", "log_dir"), ("prepare", "apply"))}
     for name, acts in of_acts.items():
@@ -187,7 +187,7 @@ def _suits(act: str, given: dict[str, Any]) -> None:
 
 
 def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequence[Pair]:
-    """The hosts of the job with their specs, with secrets and the login of this machine."""
+    """Return the hosts of the job with their specs, with secrets and the login of this machine."""
     from gpuprov import fleet, inventory
     from gpuprov.cli.login import logged_in
     from gpuprov.slices import extra, frozen, secrets

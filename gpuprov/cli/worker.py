@@ -1,4 +1,4 @@
-"""The command worker: a site's hands, for roll-outs on Temporal."""
+"""The command worker: does a site's jobs, for roll-outs on Temporal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INSTEAD = "say ansible_become_password in an inventory (--secrets) or a file (-e
 
 
 def _from_anywhere(variables: str) -> str:
-    """-e @FILE, as a process in another folder finds it."""
+    """Return -e @FILE with a path that works from another folder."""
     return f"@{Path(variables[1:]).absolute()}" if variables.startswith("@") else variables
 
 

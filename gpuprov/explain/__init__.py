@@ -1,4 +1,4 @@
-"""What a word means: a capability, a field, a check, an exit code, or a symptom that a user sees."""
+"""Explains a word: a capability, a field, a check, an exit code, or a symptom that a user sees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpuprov.records import Record
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: what kind of thing it is, its name, and titled lines about it."""
+    """One answer: its kind, its name, and titled lines about it."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(words: str) -> list[Explanation]:
-    """Every meaning of `words`, the exact ones first. Raises GpuprovError with near words if there is none."""
+    """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none."""
     text = words.strip()
     terms = _terms(text)
     found = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
@@ -53,14 +53,14 @@ def explain(words: str) -> list[Explanation]:
 
 
 def in_record(record: Record) -> list[Explanation]:
-    """Every symptom that a record of a host holds, the most telling first. Raises GpuprovError where it holds none."""
+    """Return every symptom in a record of a host, the most specific first. Raises GpuprovError if it has none."""
     if record.fault:
         raise GpuprovError(f"{record.path} cannot be read: {record.fault}", "leave it out of the folder")
     return in_text(record.text, record.path)
 
 
 def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
-    """The same for a log that is piped in, of any size: it is read as it comes, and never kept."""
+    """Return the same for a log that is piped in, of any size: it is read as it comes, and never kept."""
     if stream is None:
         raise GpuprovError("standard input cannot be read: it is closed", "gpuprov explain - < LOG")
     try:
@@ -70,7 +70,7 @@ def in_stream(stream: IO[bytes] | None) -> list[Explanation]:
 
 
 def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
-    """The same for a text; `where` it is from. Raises GpuprovError where it holds none."""
+    """Return the same for a text; `where`: its source. Raises GpuprovError if it has none."""
     seen = symptoms_in(text)
     if not seen:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
@@ -78,7 +78,7 @@ def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
 
 
 def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
-    """The answers to what a text shows; what another of them decides comes last. `where`: with how often, and the line."""
+    """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count, and the line."""
     beside = [Beside(one.symptom, one.line) for one in seen]
     decided = [(one, decides(one.symptom, beside)) for one in seen]
     return [
@@ -96,11 +96,11 @@ CERTAINTY: dict[Confidence, str] = {
     "inferred": "inferred: the sources show the message; that this is its cause is concluded from them, and they do not all say it",
     "unconfirmed": "unconfirmed: no source says that this is the cause",
 }
-"""What is said of a cause that nobody has written down as one."""
+"""Caveat for a cause that no source documents."""
 
 
 def all_checks() -> list[Check]:
-    """Every check of every capability, in order."""
+    """Return every check of every capability, in order."""
     return [check for capability in BY_NAME.values() for check in capability.checks]
 
 
@@ -159,14 +159,14 @@ def _terms(text: str) -> list[Explanation]:
 
 
 def _symptoms(text: str) -> list[Explanation]:
-    """What a log of these lines shows, and else what a line of these words does; then other messages that the words are a part of."""
+    """Return the symptoms in a log of these lines, or else of a line with these words; then other messages that contain the words."""
     seen = symptoms_in(text) or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
     shown = {one.symptom.key for one in seen}
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 
 def _symptom(symptom: Symptom, *seen: tuple[str, str], decided: Beside | None = None) -> Explanation:
-    """`decided`: what stands beside it and says which cause it has, so that the other causes are not told."""
+    """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are left out."""
     lines = (
         *seen,
         *(_decided(decided) if decided else _causes(symptom)),

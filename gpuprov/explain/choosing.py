@@ -1,5 +1,5 @@
-"""A log as it comes -> the lines that may hold a message, and those around them. Most lines of a log hold none: they are read in
-blocks, and a block that has no word of any message is passed by."""
+"""A log, read as a stream -> the lines that may hold a message, and those around them. Most lines of a log hold none: they are read in
+blocks, and a block without any message's words is skipped."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import IO
 from gpuprov.catalog.signatures import chosen_by
 
 BLOCK = 16 << 10
-"""Bytes that are looked at together."""
+"""Bytes examined together."""
 LONGEST_LINE = 4000
-"""Characters of a line that are searched."""
+"""Maximum number of characters searched in a line."""
 AROUND = 40
-"""Lines before and after one that may hold a message: it may go on in them, or name a device in them."""
+"""Lines before and after one that may hold a message: the message may continue in them, or name a device in them."""
 _TO_WORDS = bytes(ord(chr(i).lower()) if (chr(i).isalnum() and i < 128) or chr(i) == "_" else 32 for i in range(256))
-"""Each byte as a part of a word in small letters, or as a blank."""
+"""Maps each byte to a lower-case part of a word, or to a blank."""
 OF_A_GPU = frozenset({b"nvidia", b"nvrm", b"10de"})
-"""Words of the lines that say which PCI addresses are GPUs'."""
+"""Words of the lines that show which PCI addresses are GPUs'."""
 
 
 _ALONE: tuple[frozenset[bytes], ...] = (frozenset(),)
@@ -27,7 +27,7 @@ _ALONE: tuple[frozenset[bytes], ...] = (frozenset(),)
 
 @cache
 def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
-    """By a word: the words that stand beside it in a line that may hold a message."""
+    """Return, by word, the words that must occur beside it in a line that may hold a message."""
     found = {
         word.encode(): tuple(frozenset(one.encode() for one in words) for words in sets)
         for word, sets in chosen_by().items()
@@ -36,8 +36,8 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
 
 
 def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
-    """The lines that may hold a message, with those around them; an empty line where others are left out. `note` is called with each
-    line that names a GPU, whether it is among them or not. Never more than a block of the log is kept."""
+    """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is called with each
+    line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
     beside = _words()
     wanted = frozenset(beside)
     either = wanted | OF_A_GPU
@@ -71,7 +71,7 @@ def _text(line: bytes) -> str:
 
 
 def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
-    """The stream in blocks of whole lines; of a line that is longer than a block the beginning."""
+    """Yield the stream in blocks of whole lines; of a line that is longer than a block only the beginning."""
     while block := stream.read(BLOCK):
         if not block.endswith(b"\n"):
             tail = stream.readline(BLOCK)

@@ -1,4 +1,4 @@
-"""The fields of a capability's block, and of the blocks inside it: what each does, what may be written, what it is by default."""
+"""The fields of a capability's block, and of the blocks inside it: purpose, allowed values, and default of each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ REQUIRED = "none: required"
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """One field. `name` is its whole name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says that there is
-    none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: of a field that
-    has fields of its own, what such a block is.
+    """One field. `name` is its full name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says that there is
+    none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: for a field with fields of its own,
+    the description of its block.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def fields(name: str) -> tuple[Field, ...]:
-    """The fields of a capability in the model's order, each block followed by its own."""
+    """Return the fields of a capability in the model's order, each block followed by its own."""
     capability = BY_NAME[name]
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
@@ -52,7 +52,8 @@ def fields(name: str) -> tuple[Field, ...]:
 
 
 def named(words: str) -> list[Field]:
-    """The field of that name (`rdma.roce.pfc`, `rdma.devices[0].pci`), or all whose name ends so (`pfc`), the least deep first."""
+    """Return the field of that name (`rdma.roce.pfc`, `rdma.devices[0].pci`), or all whose name ends so (`pfc`), the least nested
+    first."""
     if any(map(str.isspace, words)):
         return []
     wanted = tuple(word.partition("[")[0] for word in words.split("."))
@@ -84,7 +85,7 @@ def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator
 
 
 def _allowed(kind: shape.Type) -> str:
-    """What may be written, in words; of a text the field's own prose says it."""
+    """Describe the allowed values; for a text, the field's own description does."""
     return " or ".join(_words(described.bare(member)) for member in described.members(kind))
 
 
@@ -104,7 +105,7 @@ def _words(kind: shape.Type) -> str:
 
 
 def _inner(kind: shape.Type) -> str:
-    """What an item, a key or a value may be; empty where the model leaves it to the capability's rules."""
+    """Describe what an item, a key or a value may be; empty if the model leaves it to the capability's rules."""
     bare = described.bare(kind)
     if isinstance(bare, shape.StrType):
         return described.described(kind) or "text"

@@ -1,4 +1,4 @@
-"""Lines of a log that are understood by their neighbours: what a program says in several lines, and which PCI addresses are GPUs."""
+"""Lines of a log that only make sense with their neighbours: messages of several lines, and which PCI addresses are GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESULT = re.compile(r"\s+\.\.\.\s*(done|fail)")
 _UNMET = "The following packages have unmet dependencies"
 _OF_UNMET = re.compile(r"\s|E: Unable to correct problems")
 _MOST = 40
-"""Lines of one list of apt's."""
+"""Maximum number of lines of one list in apt's output."""
 _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
 _DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
 """The first line of a device in the output of lspci."""
@@ -25,12 +25,12 @@ _GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^)
 _LID = re.compile(r"\s*sm.?lid:", re.IGNORECASE)
 _LAYER = re.compile(r"\s*link.layer:\s*(\w+)", re.IGNORECASE)
 _PORT = 12
-"""Lines of a port, as ibstat and ibv_devinfo print it, in which the link layer comes after the LID of the subnet manager."""
+"""Lines of a port in the output of ibstat and ibv_devinfo from the LID of the subnet manager to the link layer."""
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, with what goes on in the next as one; without the drivers that lspci names of devices that are not NVIDIA's, and
-    without the LIDs of ports that are no InfiniBand."""
+    """Yield the lines, continued ones joined; without the drivers that lspci names of devices that are not NVIDIA's, and without the
+    LIDs of ports that are not InfiniBand."""
     whole, device, count = "", "", 0
     source = iter(lines)
     ahead = deque(islice(source, _PORT))
@@ -57,13 +57,13 @@ def statements(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _is_no_infiniband(after: Iterable[str]) -> bool:
-    """True if the lines after a port's LID say that its link is another than InfiniBand's."""
+    """True if the lines after a port's LID show another link layer than InfiniBand."""
     layer = next((match[1] for line in after if (match := _LAYER.match(line))), "InfiniBand")
     return layer.casefold() != "infiniband"
 
 
 def gpu_addresses(lines: Iterable[str]) -> set[str]:
-    """The PCI addresses that a log shows to be of GPUs: NVIDIA's driver has them, or lspci says so."""
+    """Return the PCI addresses of GPUs in a log: used by NVIDIA's driver, or identified by lspci."""
     found = set()
     for line in lines:
         if _OF_NVIDIA.search(line) or "NVRM" in line:
@@ -73,13 +73,14 @@ def gpu_addresses(lines: Iterable[str]) -> set[str]:
 
 
 def devices_in(line: str) -> frozenset[str]:
-    """The PCI addresses of a line that does not name NVIDIA's driver: `vfio-pci 0000:41:00.0: ...` is of a GPU that others have."""
+    """Return the PCI addresses of a line that does not name NVIDIA's driver: `vfio-pci 0000:41:00.0: ...` is a GPU bound to another
+    driver."""
     if not _ANY_ADDRESS.search(line) or _OF_NVIDIA.search(line):
         return frozenset()
     return frozenset(map(_short, _ANY_ADDRESS.findall(line)))
 
 
 def _short(address: str) -> str:
-    """An address in its shortest form: without the domain, which some write and others do not, where it is 0."""
+    """Return an address in its shortest form: without the domain if it is 0, since only some programs print it."""
     domain, _, rest = address.casefold().rpartition(":")[0].rpartition(":")
     return address.casefold() if domain.strip("0") else f"{rest}:{address.casefold().rpartition(':')[2]}"

@@ -1,4 +1,4 @@
-"""A log -> the symptoms whose messages stand in it."""
+"""A log -> the symptoms whose messages it contains."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from gpuprov.masking import masked
 from gpuprov.onhost.kernel_lines import OF_A_PROGRAM, STAMP, joined
 
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
-"""A line of the kernel in which whoever runs a program has chosen its words."""
+"""A line of the kernel whose text was chosen by the user of a program."""
 _MOST_PENDING = 10_000
-"""Lines that are kept until the end of a log, to know whether their device is a GPU."""
+"""Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
 
 Rank = tuple[int, tuple[bool, int]]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: how often, and the first line that shows it."""
+    """A symptom in a text: its count, and the first line that shows it."""
 
     symptom: Symptom
     count: int
@@ -33,14 +33,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class _Shown(NamedTuple):
-    """A symptom in one line, and how telling the line is of it: Xids first, then long messages before short ones."""
+    """A symptom in one line, and how specific the line is to it: Xids first, then long messages before short ones."""
 
     rank: Rank
     symptom: Symptom
 
 
 class _Pending(NamedTuple):
-    """A line that shows more if one of these devices is a GPU."""
+    """A line with another symptom if one of these devices is a GPU."""
 
     devices: frozenset[str]
     line: str
@@ -48,7 +48,7 @@ class _Pending(NamedTuple):
 
 
 class _Log:
-    """What the lines of a log have shown up to now."""
+    """The symptoms of a log's lines so far."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[str, str], tuple[Rank, Seen]] = {}
@@ -78,8 +78,8 @@ class _Log:
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
-    """Each symptom once, the most telling first: Xids, then long messages before short ones, single words last. One whose lines
-    ask for different things comes once for each. A log that is a stream is read as it comes, and never kept."""
+    """Return each symptom once, the most specific first: Xids, then long messages before short ones, single words last. A symptom
+    whose lines need different actions appears once for each. A log that is a stream is read as it comes, and never kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     found, gpus = _Log(), set[str]()
     for line in statements(joined(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
@@ -89,7 +89,7 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
 
 
 def _shown_in(line: str) -> list[_Shown]:
-    """The symptoms that one line shows: its Xid, or its messages."""
+    """Return the symptoms that one line shows: its Xid, or its messages."""
     shown = []
     if "xid" in line.casefold() and not _OF_A_PROGRAM.match(line) and (named := named_xid(line)) and len(named) < 5:
         number = int(named)
@@ -103,6 +103,6 @@ def _shown_in(line: str) -> list[_Shown]:
 
 
 def _short(line: str) -> str:
-    """A line as it is shown: without secrets, in one line of at most 200 characters."""
+    """Return a line as it is printed: without secrets, in one line of at most 200 characters."""
     line = " ".join(masked(line)[0].split())
     return line if len(line) <= 200 else line[:200] + " ..."

@@ -1,4 +1,4 @@
-"""From nothing to a first inventory: what is known of hosts elsewhere, written down as gpuprov reads it."""
+"""From nothing to a first inventory: data about hosts from elsewhere, written in gpuprov's form."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gpuprov.spec.problem import Problem, SpecError
 
 __all__ = ["Draft", "Group", "judged"]
 MOST = 50
-"""Blocks that are taken back one after another, before the draft counts as hopeless."""
+"""Number of blocks removed one after another, before the draft counts as hopeless."""
 
 
 def judged(draft: Draft) -> tuple[str, Fleet]:
-    """The inventory's text, and what `check` makes of it. A block that check refuses is not written, and a note says why.
+    """Return the inventory's text, and the fleet that `check` makes of it. A block that check refuses is not written, and a note says
+    why.
 
-    Raises GpuprovError where nothing is left to take back.
+    Raises GpuprovError if nothing is left to remove.
     """
     with TemporaryDirectory(prefix="gpuprov-init-") as folder:
         path = os.path.join(folder, "inventory.yaml")
@@ -41,7 +42,7 @@ def judged(draft: Draft) -> tuple[str, Fleet]:
 
 
 def _taken_back(draft: Draft, problem: Problem) -> bool:
-    """Whether a block that the problem is about was taken out of the draft, for the hosts that it is about."""
+    """Remove a block that the problem is about from the draft, for the hosts concerned; True if there was one."""
     block = str(problem.path[0]) if problem.path else ""
     concerned = [one for one in draft.groups if set(problem.hosts) & set(one.members)]
     if block in draft.common and concerned:

@@ -1,4 +1,4 @@
-"""An inventory before it is written: groups of hosts, what their specs say, and what was not taken over."""
+"""An inventory before it is written: groups of hosts, their specs, and what was not taken over."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuprov.catalog.gpus import Gpu, find_gpu, meant
 from gpuprov.inventory.names import folded
 
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}\Z")
-"""A host's name as it may stand in an inventory: no pattern, no range, no template."""
+"""A host's name as allowed in an inventory: no pattern, no range, no template."""
 BASE: Mapping[str, Any] = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}}
-"""What every GPU host has, where nothing is known of one."""
+"""The spec of every GPU host, if nothing is known about it."""
 
 
 class Group(msgspec.Struct, kw_only=True):
-    """Hosts with one spec. `hosts`: their variables by name; `notes` stand above the group, and are about it."""
+    """Hosts with one spec. `hosts`: their variables by name; `notes` about the group are written above it."""
 
     name: str
     spec: dict[str, Any] = {}
@@ -31,15 +31,15 @@ class Group(msgspec.Struct, kw_only=True):
         return tuple(self.hosts)
 
     def shown(self) -> dict[str, dict[str, Any]]:
-        """The hosts as an inventory has them: those without variables as ranges."""
+        """Return the hosts in inventory form: those without variables as ranges."""
         plain = [name for name, variables in self.hosts.items() if not variables]
         ranges = folded(plain).split(", ") if plain else []
         return {**{one: {} for one in ranges}, **{name: told for name, told in self.hosts.items() if told}}
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """`source`: what it was made of, in words. `common`: what all hosts have. `verb`: the command that comes next.
-    `unreached`: hosts that were to be read could not be."""
+    """`source`: its origin, in words. `common`: values of all hosts. `verb`: the next command. `unreached`: some hosts to be read were
+    unreachable."""
 
     source: str
     common: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class Draft(msgspec.Struct, kw_only=True):
 
 
 def add(draft: Draft, group: Group) -> None:
-    """The group, or its hosts in a group that says the same."""
+    """Add the group, or its hosts to a group with the same spec."""
     same = next((one for one in draft.groups if one.spec == group.spec and one.notes == group.notes), None)
     if same:
         same.hosts.update(group.hosts)
@@ -59,7 +59,7 @@ def add(draft: Draft, group: Group) -> None:
 
 
 def gpu_block(said: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
-    """The blocks that follow from a model's name as others write it, and notes where it is not certain which GPU that is."""
+    """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that is."""
     models = meant(said) if said else []
     if len(models) == 1:
         block = {"model": models[0].key, **({"count": count} if count else {})}
@@ -77,12 +77,13 @@ def gpu_block(said: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
 
 
 def _joined(model: Gpu) -> dict[str, Any]:
-    """A board of NVSwitches needs Fabric Manager: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    """Return the blocks of a board: with NVSwitches it needs Fabric Manager:
+    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
     return {"fabric_manager": {}} if model.fabric_manager.needed == "nvswitch-boards" else {}
 
 
 def group_name(spec: Mapping[str, Any], otherwise: str, taken: Iterable[str]) -> str:
-    """A name for a group of hosts, after its GPU; one that Ansible takes, and that nothing else has."""
+    """Return a name for a group of hosts, after its GPU; valid in Ansible, and unique."""
     model = find_gpu(str(spec.get("gpu", {}).get("model", "")))
     plain = re.sub(r"[^a-z0-9]+", "_", (model.key if model else otherwise).lower()).strip("_") or "gpu"
     start = plain if plain[0].isalpha() else f"gpu_{plain}"

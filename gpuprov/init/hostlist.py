@@ -9,13 +9,13 @@ from gpuprov.inventory.ranges import MOST
 from gpuprov.reading import Unreadable
 
 MOST_RANGES = 3
-"""Brackets in one name; racks, chassis and nodes."""
+"""Maximum number of brackets in one name; racks, chassis and nodes."""
 PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
 def expanded(text: str) -> list[str]:
-    """The names in their order. Raises Unreadable for what is no list, or means too many."""
+    """Return the names in their order. Raises Unreadable for text that is not a list, or has too many names."""
     if set("[]") & set(BRACKETS.sub("", text)):
         raise Unreadable(f"{text[:80]!r}: a bracket without the other", "gpu[01-04,07]")
     names: list[str] = []
@@ -34,7 +34,7 @@ def expanded(text: str) -> list[str]:
 
 
 def _numbers(inner: str) -> list[str]:
-    """`01-03,07` as 01, 02, 03, 07."""
+    """Expand `01-03,07` to 01, 02, 03, 07."""
     found: list[str] = []
     for part in inner.split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,4 +1,4 @@
-"""What `export` reads of hosts -> a draft: hosts with one spec are a group."""
+"""State of hosts, as read by `export` -> a draft: hosts with one spec are a group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from gpuprov.init.draft import HOST, Draft, Group, group_name
 
 
 def draft(exported: Exported, asked: Sequence[str]) -> Draft:
-    """Blocks that all hosts have alike stand once, above the groups. Raises UnreachableError where no host could be read."""
+    """Return a draft; blocks that all hosts have in common appear once, above the groups. Raises UnreachableError if no host could be
+    read."""
     entries: dict[str, dict[str, Any]] = exported.inventory["all"]["hosts"]
     if not entries:
         raise UnreachableError("\n".join(exported.unreachable) or "there is no host to read")

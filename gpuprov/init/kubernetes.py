@@ -1,4 +1,4 @@
-"""`kubectl get nodes -o json` -> a draft: what the labels of GPU feature discovery, and the instance type, say of nodes.
+"""`kubectl get nodes -o json` -> a draft: from labels of GPU feature discovery, and the instance type, of nodes.
 
 https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery
 """
@@ -20,7 +20,7 @@ from gpuprov.inventory.names import folded
 
 PREFIX = "nvidia.com/"
 PRODUCT = re.compile(r"(?P<model>.+?)(?P<mig>-MIG-[0-9]+g\.[0-9a-z.+]+)?(?P<shared>-SHARED)?\Z")
-"""`A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and of MIG devices and shared ones there is a word more.
+"""`A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and MIG devices and shared ones have a further word.
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,2})?\Z")
 INSTANCE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -32,12 +32,12 @@ OTHERS = {
     "gpu.sharing-strategy": f"how the device plugin shares GPUs; {SHARING}",
     "vgpu.present": "a guest with vGPU; vgpu_guest says its licence",
 }
-"""Labels with a meaning that a spec could have, and why they are not taken over; their values that mean nothing."""
+"""Labels with a meaning that a spec could have, and why they are not taken over; their values without meaning."""
 NOTHING = {"", "false", "none", "all-disabled"}
 
 
 class Node(msgspec.Struct):
-    """What matters of a Node of Kubernetes."""
+    """The relevant data of a Kubernetes Node."""
 
     name: str
     address: str
@@ -48,12 +48,12 @@ class Node(msgspec.Struct):
 
     @property
     def instance(self) -> InstanceTypes | None:
-        """Its instance type of a cloud, if that has NVIDIA GPUs."""
+        """Return its instance type of a cloud, if that has NVIDIA GPUs."""
         return next((row for name in INSTANCE if (row := find_instance(self.labels.get(name, "")))), None)
 
 
 def draft(path: Path) -> Draft:
-    """The nodes with GPUs, in groups of one product, count and driver. Raises GpuprovError where there is none."""
+    """Return the nodes with GPUs, in groups of one product, count and driver. Raises GpuprovError if there is none."""
     found = Draft(source=path.name, common={**BASE, "reboot": "never"})
     alike: dict[tuple[str, ...], list[Node]] = {}
     without = unlabelled = 0
@@ -83,7 +83,7 @@ def draft(path: Path) -> Draft:
 
 
 def _nodes(path: Path, found: Draft) -> Iterator[tuple[Node, bool]]:
-    """Each node, and whether it offers GPUs."""
+    """Yield each node, and True if it offers GPUs."""
     what = "the output of: kubectl get nodes -o json"
     try:
         document = reading.json(reading.contents(str(path)), largest=reading.FILE)
@@ -126,7 +126,7 @@ def _address(item: Any) -> str:
 
 
 def _driver(node: Node) -> str:
-    """The driver's version, by today's label, or by those of old versions of GPU feature discovery."""
+    """Return the driver's version, by the current label, or by those of old versions of GPU feature discovery."""
     whole = node.label("cuda.driver-version.full")
     parts = [node.label(f"cuda.driver.{part}") for part in ("major", "minor", "rev")]
     version = whole or ".".join(part for part in parts if part)
@@ -168,7 +168,7 @@ def _group(draft: Draft, product: str, count: int | None, deployed: str, driver:
 
 
 def _left(nodes: list[Node]) -> Iterator[str]:
-    """Labels that were not taken over, with the hosts that have them."""
+    """Yield labels that were not taken over, with the hosts that have them."""
     for label, why in OTHERS.items():
         values: dict[str, list[str]] = {}
         for node in nodes:

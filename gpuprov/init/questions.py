@@ -1,4 +1,4 @@
-"""Questions on the terminal -> a draft. Answers that are offered come from the catalogue."""
+"""Questions on the terminal -> a draft. Suggested answers come from the catalogue."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ENGINES = get_args(Runtime)
 
 
 def draft(given: Mapping[str, str] | None = None) -> Draft:
-    """Ask, and write down what was answered. Needs a terminal.
+    """Ask, and return a draft from the answers. Needs a terminal.
 
-    `given`: answers by the names of the options. Where it has `hosts`, nothing is asked: what it does not say is the offered answer.
+    `given`: answers by the names of the options. If it has `hosts`, no question is asked: missing answers are the suggested ones.
     """
     given = given or {}
 
@@ -112,7 +112,7 @@ def _number(text: str) -> str:
 
 
 def _offered(model: Gpu | None) -> str:
-    """Branches that are supported, and that the GPU runs with, the newest first."""
+    """Return branches that are supported, and that the GPU runs with, the newest first."""
     names = [one.branch for one in branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False]
     fitting = [name for name in names if not model or not refusal(model, name, kernel_modules_for(model, name))]
     return ", ".join(reversed(fitting)) or "gpuprov catalog drivers lists them"

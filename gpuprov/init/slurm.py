@@ -1,4 +1,4 @@
-"""gres.conf and slurm.conf -> a draft: which nodes have which GPUs. https://slurm.schedmd.com/gres.conf.html"""
+"""gres.conf and slurm.conf -> a draft: nodes and their GPUs. https://slurm.schedmd.com/gres.conf.html"""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gpuprov.shown import counted
 
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
-"""`gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres"""
+"""An item `gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres"""
 PROFILE = re.compile(r"\d+[gc]\.\d+gb", re.IGNORECASE)
-"""A MIG profile in a type: what is counted are instances."""
+"""A MIG profile in a type: the count is of instances."""
 LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "uniqueid": "UniqueId"}
-"""Parameters of gres.conf that Slurm itself needs, and a spec does not say."""
+"""Parameters of gres.conf that Slurm itself needs, and a spec does not have."""
 
 
 class Node(msgspec.Struct):
-    """What files say of a node. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's Gres."""
+    """Data about a node from the files. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's Gres."""
 
     address: str = ""
     devices: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Node(msgspec.Struct):
 
 
 class Told(msgspec.Struct):
-    """All that was read so far. `everywhere`: GPUs of lines of gres.conf that name no node."""
+    """Everything read so far. `everywhere`: GPUs of lines of gres.conf that name no node."""
 
     nodes: dict[str, Node] = {}
     everywhere: Node = msgspec.field(default_factory=Node)
@@ -45,7 +45,7 @@ class Told(msgspec.Struct):
 
 
 def draft(paths: Sequence[Path]) -> Draft:
-    """The nodes with GPUs, in groups of one type and count. Raises GpuprovError where no file names a node that has any."""
+    """Return the nodes with GPUs, in groups of one type and count. Raises GpuprovError if no file names a node with GPUs."""
     told = Told()
     for path in paths:
         default: dict[str, str] = {}
@@ -83,7 +83,8 @@ def _text(path: Path) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Parameters of each line that has any, with its number; comments are gone, and a \\ at the end goes on in the next line."""
+    """Yield parameters of each line that has any, with its number; comments are removed, and a line ending in a backslash continues in
+    the next."""
     whole, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number
@@ -115,7 +116,7 @@ def _line(told: Told, place: str, line: dict[str, str], default: dict[str, str])
 
 
 def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
-    """A line of gres.conf: GPUs of nodes, or of every node."""
+    """Read a line of gres.conf: GPUs of nodes, or of every node."""
     if line["name"].lower() != "gpu":
         told.notes.append(f"{place}: Name={line['name']}")
         return
@@ -132,7 +133,7 @@ def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
 
 
 def _of_slurm(told: Told, place: str, line: dict[str, str]) -> None:
-    """A line of slurm.conf: nodes, with their addresses and resources."""
+    """Read a line of slurm.conf: nodes, with their addresses and resources."""
     nodes = _nodes(told, place, line["nodename"])
     addresses = _expanded(told, place, line["nodeaddr"]) if "nodeaddr" in line else []
     scheduled: dict[str, int] = {}
@@ -166,7 +167,7 @@ def _expanded(told: Told, place: str, text: str) -> list[str]:
 
 
 def _gpus(told: Told, node: Node) -> dict[str, int]:
-    """The GPUs of a node by type: what Slurm gives out, by the types of gres.conf where slurm.conf has none."""
+    """Return the GPUs of a node by type: those that Slurm schedules, by the types of gres.conf if slurm.conf has none."""
     there = node.devices or told.everywhere.devices
     if set(node.scheduled) == {""} and len(there) == 1:
         return dict.fromkeys(there, node.scheduled[""])
@@ -177,7 +178,7 @@ Alike = dict[tuple[tuple[str, ...], int], dict[str, Node]]
 
 
 def _alike(told: Told, nodes: dict[str, Node]) -> Alike:
-    """Nodes by the types and the number of their GPUs; a number of 0 is not known."""
+    """Group nodes by the types and the number of their GPUs; a number of 0 means unknown."""
     found: Alike = {}
     differ: dict[tuple[int, int], list[str]] = {}
     for name, node in nodes.items():

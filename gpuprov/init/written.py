@@ -1,4 +1,4 @@
-"""A draft as the text of an inventory: each line below a comment with what it means, in the words of the model."""
+"""A draft as the text of an inventory: each line below a comment with its meaning, in the words of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_NOTES = 60
 
 
 def written(draft: Draft) -> str:
-    """The whole file."""
+    """Return the whole file."""
     lines = [*_comment(f"Written by gpuprov init from {draft.source}: a standard Ansible inventory.", 0)]
     lines += [
         "# The variable gpuprov says what hosts should be; inner groups and hosts win over outer ones. A block that is absent",
@@ -51,7 +51,7 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _bounded(notes: list[str]) -> list[str]:
-    """Each note once, and no more than a person reads."""
+    """Return each note once, and no more than a person reads."""
     different = list(dict.fromkeys(notes))
     more = len(different) - MOST_NOTES
     return different if more <= 0 else [*different[:MOST_NOTES], f"and {more} more of the kind"]
@@ -72,7 +72,7 @@ def _text(value: Mapping[str, Any], indent: int) -> list[str]:
 
 
 def _comment(text: str, indent: int) -> list[str]:
-    """Lines of a comment; nothing in the text ends one early."""
+    """Return lines of a comment; nothing in the text ends one early."""
     plain = " ".join(text.split())
     deep = "  " if plain.startswith("* ") else ""
     space = " " * indent
@@ -87,6 +87,6 @@ def _meaning(path: tuple[str, ...]) -> str:
 
 @cache
 def _meanings() -> dict[tuple[str, ...], str]:
-    """What each field does, by its path below `gpuprov`; the house's own have no capability before them."""
+    """Return the purpose of each field, by its path below `gpuprov`; the house's own have no capability before them."""
     found = {field.path: field.does for name in BY_NAME for field in fields.fields(name)}
     return found | {path[1:]: does for path, does in found.items() if path[0] == "host"}

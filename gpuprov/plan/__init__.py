@@ -1,4 +1,4 @@
-"""What apply would do on each host, why, and whether it will reboot; said before anything is done."""
+"""Plans of apply for each host, with reasons and reboots; shown before anything is done."""
 
 from gpuprov.plan.decide import Decision, decide
 from gpuprov.plan.document import as_json, exit_code

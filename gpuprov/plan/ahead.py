@@ -1,5 +1,5 @@
-"""Reads hosts as they would be with package sources that are still to be added: what waits for one is decided by its index, as apply
-decides it when the source is there."""
+"""Reads hosts as they would be after their package sources are added: the source's index decides what waits for it, as it does for
+apply once the source is there."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def read_ahead(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Reading]:
-    """Return the readings by which these hosts are planned anew. waiting: the host, how it was read, and what is foreseen of it, with
-    the keys of its sources. limit: seconds for one host."""
+    """Return the readings for planning these hosts again. waiting: the host, its reading, and its predicted changes, with the keys of
+    its sources. limit: seconds for one host."""
     scripts = dict[tuple[Probe[Any], ...], str]()
     requests = dict[str, tuple[RawHost, dict[str, Any]]]()
     for name, ((raw, spec), _, foreseen) in waiting.items():
@@ -48,7 +48,7 @@ def read_ahead(
 def decide_ahead(
     spec: HostSpec, reading: Reading, foreseen: Foreseen, answer: Answer, only: frozenset[str] | None
 ) -> Reading:
-    """Return the reading with what is decided by a host's answer; where it has none, what waits for a source still does."""
+    """Return the reading updated by a host's answer; without an answer, items that wait for a source still wait."""
     refused = {name: one.refused for name, one in zip(foreseen.sources, answer.sources, strict=False) if one.refused}
     if answer.problem:
         refused = dict.fromkeys(foreseen.sources, f"its package source could not be tried: {answer.problem}")
@@ -76,7 +76,7 @@ def decide_ahead(
 
 
 def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
-    """What is written of a source that the second reading has."""
+    """Return the texts that would be written for a source in the second reading."""
     files = foreseen.sources.get(name, {}).get("files", ())
     return [one for one in foreseen.texts.get(name, ()) if one.path in files]
 
@@ -84,8 +84,8 @@ def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
 def _judged_anew(
     spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
 ) -> Iterable[Result]:
-    """What stops an apply is asked again of capabilities, as each role has it asked when the sources are there: by the driver that the
-    run brings, but for the driver's own. All else is as the host is."""
+    """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are there: with the
+    driver that the run installs, except for the driver's own checks. Everything else is as on the host."""
     every = frozenset(spec.capabilities if only is None else only)
     own = frozenset((judging.DRIVER,)) & every
     asked = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]

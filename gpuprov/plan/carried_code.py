@@ -13,7 +13,7 @@ from gpuprov import onhost
 
 @cache
 def find_modules(name: str) -> tuple[str, ...]:
-    """Return the module and all that it imports, directly or not, with their packages."""
+    """Return the module and everything that it imports, directly or not, with their packages."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

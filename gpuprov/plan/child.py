@@ -1,8 +1,8 @@
-"""The process that becomes `ansible-playbook`; run as a file. Arguments: PIDFILE, the parent's process id, and Ansible's own,
-of which the last is the playbook.
+"""The process that becomes `ansible-playbook`; run as a file. Arguments: PIDFILE, the parent's process id, and Ansible's own, the last
+of which is the playbook.
 
-It has no terminal and no input, so that nothing can wait for an answer nobody sees; it writes its process id where the
-parent looks for it; and on Linux it is told to end (SIGTERM) when the parent dies, however that happens.
+It has no terminal and no input, so that nothing can wait for an answer to an invisible prompt; it writes its process id where the
+parent looks for it; and on Linux it receives SIGTERM when the parent dies, for whatever reason.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ def detach() -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """PR_SET_PDEATHSIG, prctl(2)."""
+    """Request SIGTERM on the parent's death: PR_SET_PDEATHSIG, prctl(2)."""
     if sys.platform == "linux":
         import ctypes
 

@@ -1,4 +1,4 @@
-"""A host's results and facts -> its plan, as far as the checks can tell. Pure."""
+"""A host's results and facts -> its plan, as far as the checks can determine. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host_plan(
     reboot: bool = False,
     unmanaged: Sequence[Unmanaged] = (),
 ) -> HostPlan:
-    """The plan of a host that was read. `reboot`: permission for this run. `unmanaged`: what its spec asks for no longer."""
+    """Return the plan of a host that was read. `reboot`: permission for this run. `unmanaged`: what its spec no longer declares."""
     concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
     failing = [r for r in concerned if not r.stops and r.status == "fail"]
     before = [r for r in concerned if r.stops]
@@ -80,8 +80,8 @@ def host_plan(
 
 
 def merged(changes: Iterable[Item]) -> tuple[Item, ...]:
-    """Each change once; those of one thing that say different values stay apart, one that says nothing more goes: nothing at all, or
-    of a file no more than that its text is another."""
+    """Return each change once; changes of one thing with different values stay separate, except those without information: no value at
+    all, or only that a file's text differs."""
     kept: dict[tuple[str, str, str, str], Item] = {}
     for change in changes:
         kept.setdefault((change.kind, change.name, change.before, change.after), change)
@@ -94,7 +94,7 @@ def merged(changes: Iterable[Item]) -> tuple[Item, ...]:
 
 
 def unpredicted(results: Iterable[Result]) -> Iterable[str]:
-    """Checks that could not be judged now, each with the fields it proves and why."""
+    """Yield checks that could not be judged now, each with the fields it proves and why."""
     for result in results:
         if (result.status in ("skip", "error") and result.moment != "preflight") or result.status == "error":
             fields = f" ({', '.join(result.fields)})" if result.fields else ""
@@ -102,7 +102,7 @@ def unpredicted(results: Iterable[Result]) -> Iterable[str]:
 
 
 def last_apply(facts: Facts, now: datetime) -> tuple[str, int | None]:
-    """When the host was last applied, for people, and in seconds before `now`."""
+    """Return the time of the host's last apply, as text and in seconds before `now`."""
     try:
         receipt = facts.get(house.RECEIPT)
     except ProbeFailed as error:
@@ -121,7 +121,7 @@ def last_apply(facts: Facts, now: datetime) -> tuple[str, int | None]:
 
 
 def span(seconds: int) -> str:
-    """A length of time in its largest whole unit."""
+    """Format a duration in its largest whole unit."""
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
             number = seconds // size

@@ -1,4 +1,4 @@
-"""Which capabilities of a host Ansible has to run, and which may honestly be left out."""
+"""Decides which capabilities of a host Ansible has to run, and which can safely be skipped."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
 PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.REBOOT_REASONS)
-"""What `decide` reads beside the checks' results."""
+"""Probes that `decide` needs beside the checks' results."""
 NOT_SELECTED = "not selected"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Capabilities to run, in apply order, each with the reason; and those left out, with the reason."""
+    """Capabilities to run, in apply order, each with the reason; and skipped ones, with the reason."""
 
     run: dict[str, str]
     skipped: dict[str, str]
@@ -38,11 +38,12 @@ def decide(
     foreseen: Mapping[str, str] = {},
     prune: str = "",
 ) -> Decision:
-    """A capability is left out only if every check of it passed or was skipped, nothing of it differs, and the same was applied
-    before. foreseen: what differs, by capability. prune: what is taken away that the spec asks for no longer; empty for nothing.
+    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it differs, and the
+    same was applied before. foreseen: differences, by capability. prune: removals of what the spec no longer declares; empty for
+    nothing.
 
-    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
-    capabilities that asked for it, because the playbook reboots only hosts that it works on.
+    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the capabilities that
+    require it, because the playbook reboots only hosts that it works on.
     """
     _, spec = pair
     receipt = facts.known(house.RECEIPT)
@@ -88,7 +89,7 @@ def decide(
 
 
 def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
-    """Run also what follows another that runs, whichever comes first in apply order."""
+    """Also run capabilities that follow another that runs, whichever comes first in apply order."""
     while led := {
         name: leaders
         for name, why in skipped.items()
@@ -100,7 +101,7 @@ def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
 
 
 def _changed(applied: house.Applied, present: str) -> str:
-    """Why what was applied is not what would be; empty where it is."""
+    """Return why what was applied differs from what would be; empty if it does not."""
     when = applied.applied_at or "unknown when"
     if not is_comparable(applied.digest):
         return f"applied by an earlier gpuprov ({when}), whose receipt says too little: applied once more"

@@ -1,4 +1,5 @@
-"""Plans as one JSON document: what `gpuprov plan --json` prints. docs/reference/plan-report.schema.json is made from these types."""
+"""Plans as one JSON document, printed by `gpuprov plan --json`. docs/reference/plan-report.schema.json is generated from these
+types."""
 
 from __future__ import annotations
 
@@ -20,12 +21,11 @@ FORMAT = 1
 
 
 class PlannedHost(msgspec.Struct, kw_only=True):
-    """What apply would do to one host. `run`, `skipped`: capabilities with the reason. `blocked`: what must be fixed before apply
-    touches the host. `packages` to `holds`: what would be different, by kind. `diffs`: files that would be written, each with the
-    difference of its text. `unpredicted`: what nobody can know before.
-    `no_way_back`: what rollback could not undo. `versions`: exact, as the host has them after apply, by capability; `installed`: as
-    it has them now. `mig`: GPUs that are partitioned anew. `unmended`: what fails although apply has nothing to do. `unmanaged`:
-    what an apply brought and the spec asks for no longer. `differs`: the host is not as its spec says."""
+    """Planned changes of one host. `run`, `skipped`: capabilities with the reason. `blocked`: what must be fixed before apply touches
+    the host. `packages` to `holds`: differences, by kind. `diffs`: files that would be written, each with the difference of its text.
+    `unpredicted`: what cannot be known in advance. `no_way_back`: what rollback could not undo. `versions`: exact, on the host after
+    apply, by capability; `installed`: its current ones. `mig`: GPUs that are repartitioned. `unmended`: failures although apply has
+    nothing to do. `unmanaged`: what an apply brought and the spec no longer declares. `differs`: the host does not match its spec."""
 
     host: str
     unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
@@ -75,7 +75,7 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """The document that `gpuprov plan --json` prints. `seconds`: what it took to make."""
+    """The document that `gpuprov plan --json` prints. `seconds`: how long planning took."""
 
     gpuprov_plan_report: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
 
 def document(plans: Sequence[HostPlan], seconds: float | None = None) -> Plan:
-    """The document."""
+    """Return the document."""
     return Plan(
         exit_code=exit_code(plans),
         seconds=None if seconds is None else round(seconds, 3),
@@ -96,14 +96,14 @@ def document(plans: Sequence[HostPlan], seconds: float | None = None) -> Plan:
 
 
 def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
-    """4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
+    """Return 4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
     if any(plan.unreachable for plan in plans):
         return 4
     return 1 if any(plan.differs or not plan.idle for plan in plans) else 0
 
 
 def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
-    """The document as text."""
+    """Return the document as text."""
     return as_document(document(plans, seconds))
 
 

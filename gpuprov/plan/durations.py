@@ -1,4 +1,4 @@
-"""How long the same work took the last time, on this machine: what a person who waits is told. Kept for that alone."""
+"""Durations of the same work the last time, on this machine: shown to people who wait. Kept for that alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gpuprov.reading import Unreadable, typed_json
 
 ROOM = "durations"
 LEAST = 5.0
-"""Seconds below which nobody asks how long it will take."""
+"""Seconds below which no duration is shown."""
 
 
 class Took(msgspec.Struct, frozen=True):
-    """Seconds, and of how many hosts."""
+    """Seconds, and number of hosts."""
 
     seconds: float
     hosts: int
 
 
 def earlier(doing: str, roles: Collection[str]) -> str:
-    """`6 min the last time (4 hosts)`; empty where it was never done, or took no time."""
+    """Return `6 min the last time (4 hosts)`; empty if it was never done, or took no time."""
     kept = keep.read(ROOM, _name(doing, roles))
     try:
         took = typed_json(kept, Took) if kept else None
@@ -35,12 +35,12 @@ def earlier(doing: str, roles: Collection[str]) -> str:
 
 
 def note(doing: str, roles: Collection[str], seconds: float, hosts: int) -> None:
-    """Keep how long it took."""
+    """Store how long it took."""
     keep.write(ROOM, _name(doing, roles), msgspec.json.encode(Took(round(seconds, 1), hosts)))
 
 
 def length(seconds: float) -> str:
-    """`45 s`, `6 min`, `1 h 10 min`."""
+    """Format a duration: `45 s`, `6 min`, `1 h 10 min`."""
     whole = int(seconds)
     if whole < 100:
         return f"{whole} s"

@@ -17,21 +17,21 @@ from gpuprov.shared import ended
 
 LONGEST = 700
 MOST_WARNINGS = 20
-"""Of a host: what a host prints is the host's to choose."""
+"""Limit for each host: a host chooses what it prints."""
 AND_MORE = "and more, which are not told"
 EMPTY = "Refuse an inventory without hosts"
-"""The play of site.yml for an inventory without hosts, which no run of gpuprov has."""
+"""The play of site.yml for an inventory without hosts, which gpuprov never runs."""
 RELEASE = "Release the lock of this host"
-"""The task of acts/closed.yml that gives the lock back."""
+"""The task of acts/closed.yml that releases the lock."""
 FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
-"""The first and the last task of failed.yml of role host, which tidies up after an act that failed: no failures of its own."""
+"""The first and the last task of failed.yml of role host, which cleans up after a failed act: no failures of their own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
 )
 _STEP = re.compile(r"name=(\w+)")
-"""How ansible-runner's events show the arguments of a task of gpuprov_step: name is the first."""
+"""Arguments of a gpuprov_step task in ansible-runner's events: name comes first."""
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
@@ -41,12 +41,12 @@ WAITS = {
     "gpuprov_packages": "its package manager, and any other that is at work there",
     "reboot": "its reboot",
 }
-"""Modules, and steps of gpuprov_step, that may take long because of somebody else, and what they wait for."""
+"""Modules, and steps of gpuprov_step, that may have to wait for something external, and what they wait for."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing to show while Ansible runs. An act has no host. Why a task failed is told once, in the result of the run.
-    `waits`: what a task that starts may wait for."""
+    """One progress event while Ansible runs. An act has no host. The reason for a failure appears once, in the result of the run.
+    `waits`: what a starting task may wait for."""
 
     kind: Literal["act", "start", "ok", "changed", "failed", "unreachable"]
     host: str
@@ -55,8 +55,8 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over, or somebody has rebooted the host. `reboot`: the host did not come back in time."""
+    """A task that failed on a host: host, task, and Ansible's message as one line. `locked`: another run holds the host; `lost`:
+    another run has taken it over, or somebody has rebooted the host. `reboot`: the host did not come back in time."""
 
     capability: str
     task: str
@@ -75,11 +75,11 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """What happened on one host so far.
+    """Events on one host so far.
 
-    changed: every task that changed something; made: what its module says that it has made. rescued: failures that a role's own rescue
-    took over; gave_up: those after which an act was given up, given_up_for: the last of these. failed: what Ansible says at its end;
-    None before. last: the newest task. lost: the act and the task in which the host could not be reached any more. warnings: of
+    changed: every task that changed something; made: changes that its module reports. rescued: failures handled by a role's own
+    rescue; gave_up: failures after which an act was given up, given_up_for: the last of these. failed: Ansible's result at its end;
+    None before. last: the newest task. lost: the act and the task during which the connection to the host was lost. warnings: of
     gpuprov's own modules, each once.
     """
 
@@ -98,17 +98,17 @@ class Tally(msgspec.Struct):
 
     @property
     def booted(self) -> bool:
-        """Whether the run was refused what it did, since somebody else has rebooted the host."""
+        """True if the run's actions were refused because somebody else has rebooted the host."""
         return any(one.lost and not one.locked for one in self.failures)
 
     @property
     def timed_out(self) -> Failure | None:
-        """The task that had not ended when the time of its act was over; what was done about it may have failed after it."""
+        """Return the task still running when its act reached the time limit; the cleanup may have failed after it."""
         return next((failure for failure in self.failures if failure.timed_out), None) if self.failure else None
 
     @property
     def failure(self) -> Failure | None:
-        """The failure that stopped the host; None where there was none, or the project itself caught it."""
+        """Return the failure that stopped the host; None if there was none, or the project itself caught it."""
         if not self.failures or self.failed is False:
             return None
         if lost := next((failure for failure in self.failures if failure.lost), None):
@@ -117,7 +117,7 @@ class Tally(msgspec.Struct):
 
 
 class Ledger:
-    """Takes the events of one run in order. `complaint` is what Ansible said outside of any host, last.
+    """Processes the events of one run in order. `complaint` is Ansible's last message outside of any host.
 
     limit: seconds that an act may take, for messages.
     """
@@ -129,7 +129,7 @@ class Ledger:
         self._act = ""
 
     def feed(self, event: dict[str, Any]) -> Step | None:
-        """Note the event; what to show of it. An event that cannot be read is the failure of its host alone."""
+        """Record the event and return the step to show. An unreadable event is the failure of its host alone."""
         try:
             return self._feed(event)
         except Exception as error:
@@ -158,7 +158,7 @@ class Ledger:
         return self._host_event(kind, data)
 
     def running(self) -> dict[str, list[str]]:
-        """The hosts that are not done, by the task that each began last."""
+        """Return the unfinished hosts, by the task that each began last."""
         found: dict[str, list[str]] = {}
         for host, tally in self.hosts.items():
             if tally.failed is None and not tally.unreachable and tally.last:
@@ -166,7 +166,7 @@ class Ledger:
         return found
 
     def cut_off(self, host: str) -> bool:
-        """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
+        """True if the host's part of the playbook began but did not reach its end, where it releases its lock."""
         tally = self.hosts.get(host)
         if tally is None:
             return False
@@ -221,14 +221,14 @@ class Ledger:
 
 
 def given_up(event: dict[str, Any]) -> str:
-    """The host that takes no part in the run any more after this event, since it failed or is not reached; else nothing."""
+    """Return the host that drops out of the run after this event, failed or unreachable; else an empty string."""
     data = event.get("event_data") or {}
     kind, failed = event.get("event"), _label(data)[1] == STAYS_FAILED
     return str(data.get("host") or "") if kind == "runner_on_unreachable" or (kind == FAILED and failed) else ""
 
 
 def condense(result: dict[str, Any]) -> str:
-    """Ansible's result of a failed task as one line: its message, or what the command said last."""
+    """Condense Ansible's result of a failed task to one line: its message, or the command's last line."""
     failed = [item for item in result.get("results") or [] if isinstance(item, dict) and _item_failed(item)]
     if failed:
         return condense(failed[0])
@@ -246,7 +246,7 @@ def condense(result: dict[str, Any]) -> str:
 
 
 def _unreachable(told: str) -> str:
-    """What ssh said, without Ansible's words for a question that could not be asked to its end."""
+    """Return ssh's message, without Ansible's wording for an interrupted prompt."""
     found = _NOT_SENT.match(told)
     said = told[found.end() :] if found else told
     if not said or ended.CLOSED.fullmatch(said):
@@ -259,7 +259,7 @@ def _item_failed(item: dict[str, Any]) -> bool:
 
 
 def _timed_out(result: dict[str, Any]) -> bool:
-    """Whether Ansible ended the task, or an item of its loop, by the time limit that the playbook gives it."""
+    """True if Ansible ended the task, or an item of its loop, by the playbook's time limit."""
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     return "timedout" in result or any("timedout" in item for item in items)
 

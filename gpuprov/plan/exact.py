@@ -1,4 +1,4 @@
-"""The plan with what the host answered: packages as its package manager would move them, files with their differences."""
+"""The plan with the host's answers: packages as its package manager would move them, files with their differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuprov.verify.evaluate import Result
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """The rows of a transaction as `model.Trial` words them, or the reason why it is refused."""
+    """The rows of a transaction as worded by `model.Trial`, or the reason why it is refused."""
 
     rows: tuple[str, ...]
     refused: str
@@ -63,7 +63,7 @@ def complete(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostPlan]:
-    """Complete the plans of hosts that are not blocked: each host with something left to find out is asked once more. limit: seconds
+    """Complete the plans of hosts that are not blocked: each host with something left to find out is contacted again. limit: seconds
     for one host. keys: those of package sources that were tried so far."""
     keys = {} if keys is None else keys
     hosts = [plan.host for plan in plans if plan.host in foreseen and not plan.blocked]
@@ -78,7 +78,7 @@ def complete(
 
 
 def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
-    """Complete a plan; an answer that cannot be used costs only its host."""
+    """Complete a plan; an unusable answer affects only its host."""
     try:
         return with_answer(plan, foreseen, answer)
     except Exception as error:
@@ -87,7 +87,7 @@ def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan
 
 
 def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
-    """Return the plan with the changes that were foreseen and the host's answer to them."""
+    """Return the plan with the predicted changes and the host's answer to them."""
     pairs = [(name, one) for name, each in foreseen.packages.items() for one in each]
     trials = list(zip(pairs, answer.transactions, strict=False))
     refused = [(name, trial) for (name, _), trial in trials if trial.refused]

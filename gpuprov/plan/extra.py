@@ -1,4 +1,4 @@
-"""The extra variables of a run: who runs, what is to be done where. The roles' lock and receipt read them."""
+"""The extra variables of a run: its owner, and what to do on each host. The roles' lock and receipt read them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpuprov.onhost import lock, process
 
 
 def new_run() -> str:
-    """A short name for a run, used for its log and on the hosts."""
+    """Return a short name for a run, used for its log and on the hosts."""
     return secrets.token_hex(4)
 
 
 def checked_run(run: str) -> str:
-    """The name of a run that a user gave it. Raises GpuprovError for one that a host, or a file, could not bear."""
+    """Validate the name that a user gave a run. Raises GpuprovError for one that is invalid on a host or in a file name."""
     if lock.RUN.fullmatch(run):
         return run
     allowed = "a letter or digit, then up to 63 letters, digits, dots, hyphens and underscores"
@@ -25,12 +25,13 @@ def checked_run(run: str) -> str:
 
 
 def of_rollback(run: str) -> str:
-    """The name of the run that takes back what this one did: another, since what this one has started may still be at work."""
+    """Return the name of the run that rolls back this one: a different name, since processes started by this one may still be
+    running."""
     return f"{run[:58]}-back"
 
 
 def owner(run: str, lease: float = LEASE) -> dict[str, object]:
-    """This process as the owner of hosts' locks."""
+    """Return this process as the owner of hosts' locks."""
     return {**process.describe(run, __version__), "lease": lease}
 
 
@@ -45,11 +46,11 @@ def extra_variables(
     seen: Mapping[str, str] | None = None,
     pruned: Mapping[str, Mapping[str, object]] | None = None,
 ) -> dict[str, object]:
-    """What the playbook is told on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
+    """Return the playbook's variables on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
 
-    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after
-    act 1, which changes nothing in service, so that who uses the GPUs is no reason to stop. seen: by host, the token of its lock as
-    it was read: where another run has been there since, nothing is done by what was read. pruned: by host, what its role takes away.
+    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after act 1,
+    which changes nothing in service, so that users of the GPUs do not stop it. seen: by host, the token of its lock as it was read: if
+    another run has held it since, nothing is done based on that reading. pruned: by host, what its role removes.
     """
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),

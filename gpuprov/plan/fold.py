@@ -1,4 +1,4 @@
-"""Plans in few words: hosts of which the same is planned, packages that move as one set, what comes, goes or changes."""
+"""Condenses plans: groups hosts with the same plan, packages that move as one set, and additions, removals and changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROCESS = re.compile(r"\bpid \d+(?:, )?|(?<=process) \d+(?=\))|(?<=\.service) \
 
 
 class Group(NamedTuple):
-    """Hosts with the same plan; `plan` is the first one's, without what is another on each (times, process ids)."""
+    """Hosts with the same plan; `plan` is the first one's, without what differs on each host (times, process ids)."""
 
     plan: HostPlan
     hosts: tuple[str, ...]
@@ -43,7 +43,7 @@ ORDER = ("blocked", "unreachable", "changes", "idle")
 
 
 class Set(NamedTuple):
-    """Packages that move alike."""
+    """Packages with the same change."""
 
     sign: Sign
     before: str
@@ -52,19 +52,19 @@ class Set(NamedTuple):
 
     @property
     def end(self) -> str:
-        """What becomes of them: a version, or a word where none is known."""
+        """Return their outcome: a version, or a word if none is known."""
         return self.after or ("installed" if self.sign == "+" else "removed")
 
 
 class Cut(NamedTuple):
-    """GPUs that are cut up alike; `gpus` as `GPUs 0, 1`."""
+    """GPUs that are partitioned alike; `gpus` as `GPUs 0, 1`."""
 
     gpus: str
     one: Partition
 
 
 def groups(plans: Sequence[HostPlan]) -> list[Group]:
-    """The hosts by what is planned: those that are blocked or cannot be reached first, else in the order given."""
+    """Group the hosts by plan: blocked and unreachable ones first, else in the order given."""
     alike: dict[bytes, list[HostPlan]] = {}
     for plan in plans:
         alike.setdefault(_likeness(plan), []).append(plan)
@@ -73,14 +73,14 @@ def groups(plans: Sequence[HostPlan]) -> list[Group]:
 
 
 def sign(change: Change) -> Sign:
-    """Whether a change brings something (+), takes it away (-), or changes it (~), as git and Terraform write it."""
+    """Return the sign of a change: added (+), removed (-), or changed (~), as in git and Terraform."""
     if change.after in GONE or (change.before and not change.after):
         return "-"
     return "+" if change.before in NOTHING and change.after not in ANEW and change.kind != "client" else "~"
 
 
 def sets(changes: Iterable[Change]) -> list[Set]:
-    """Packages by what becomes of them, the largest set first."""
+    """Group packages by outcome, the largest set first."""
     alike: dict[tuple[Sign, str, str], list[str]] = {}
     for change in changes:
         alike.setdefault((sign(change), change.before, change.after), []).append(change.name)
@@ -89,14 +89,14 @@ def sets(changes: Iterable[Change]) -> list[Set]:
 
 
 def told_by_checks(plan: HostPlan, kind: str) -> tuple[Item, ...]:
-    """The changes of one kind, without those of files whose diff is shown: it says the same, and more."""
+    """Return the changes of one kind, without those of files whose diff is shown, which has the same and more."""
     shown = {one.name for one in plan.diffs if one.diff}
     found = [one for one in plan.section(kind) if one.kind != "file" or one.name not in shown]
     return tuple(by_folder(found))
 
 
 def by_folder(changes: Iterable[Item]) -> list[Item]:
-    """The changes, with files of one folder of which the same becomes as one, FOLDER/{A,B}, as a shell takes them."""
+    """Return the changes; files of one folder with the same outcome become one, FOLDER/{A,B}, in shell syntax."""
     folders: dict[object, list[Item]] = {}
     for one in changes:
         folder = one.name.rpartition("/")[0] if one.kind == "file" and one.name.startswith("/") else one.name
@@ -109,7 +109,7 @@ def _together(files: Sequence[Item]) -> Item:
 
 
 def cuts(mig: Iterable[Partition]) -> list[Cut]:
-    """GPUs of which the same is done, together."""
+    """Group GPUs with the same change."""
     alike: dict[Partition, list[Partition]] = {}
     for one in mig:
         alike.setdefault(msgspec.structs.replace(one, index=0, gpu=""), []).append(one)
@@ -120,7 +120,7 @@ def cuts(mig: Iterable[Partition]) -> list[Cut]:
 
 
 def listed(parts: Sequence[Part]) -> str:
-    """`2 x 1g.10gb, 3g.40gb`."""
+    """Format parts: `2 x 1g.10gb, 3g.40gb`."""
     counted: dict[str, int] = {}
     for part in parts:
         counted[part.name] = counted.get(part.name, 0) + 1
@@ -128,17 +128,17 @@ def listed(parts: Sequence[Part]) -> str:
 
 
 def before_cut(one: Partition) -> str:
-    """The instances that a GPU has."""
+    """Describe the current instances of a GPU."""
     return listed(one.before)
 
 
 def after_cut(one: Partition) -> str:
-    """The instances that it is to have."""
+    """Describe the planned instances of a GPU."""
     return listed(one.after) if one.grid or one.after else "the instances of the spec"
 
 
 def settings(plan: HostPlan) -> tuple[Item, ...]:
-    """The settings, without those that the pictures of MIG show."""
+    """Return the settings, without those that the MIG diagrams show."""
     drawn = tuple(f"{one.gpu}: " for one in plan.mig)
     return tuple(change for change in plan.section("setting") if not change.name.startswith(drawn or "\0"))
 
@@ -148,7 +148,7 @@ def _common(group: Sequence[HostPlan]) -> HostPlan:
 
 
 def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
-    """The plan without times and process ids, which are others on each host. keep: the time of the last apply."""
+    """Return the plan without times and process ids, which differ on each host. keep: the time of the last apply."""
     blocked = [msgspec.structs.replace(one, host="", found=bare(one.found), changes=()) for one in plan.blocked]
     return msgspec.structs.replace(
         plan,
@@ -165,12 +165,12 @@ def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
 
 
 def bare(text: str) -> str:
-    """The text without times and process ids, which are others on each host."""
+    """Strip times and process ids, which differ on each host."""
     return " ".join(_PROCESS.sub("", _MOMENT.sub("", text)).replace("()", "").split())
 
 
 def _likeness(plan: HostPlan) -> bytes:
-    """What two hosts have in common whose plans are told once. Those that cannot be reached are alike by the reason."""
+    """Return the key by which hosts share one plan. Unreachable hosts are grouped by the reason."""
     if plan.unreachable:
         return msgspec.json.encode([one.replace(plan.host, "") for one in (plan.unreachable, plan.unreachable_fix)])
     return msgspec.json.encode(msgspec.structs.replace(_timeless(plan), host=""))

@@ -1,4 +1,4 @@
-"""The files and packages that a role would bring about on a host, decided by the same code as in the role."""
+"""The files and packages that a role would change on a host, decided by the same code as in the role."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 
 Keys = dict[bytes, tuple[str, str]]
-"""The key of each package source, and the reason where there is none."""
+"""The key of each package source, or the reason why there is none."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A file as it would be; `before`: how it differs, empty where only the host can say so."""
+    """A file as it would be; `before`: its differences, empty if only the host can determine them."""
 
     path: str
     text: str
@@ -41,10 +41,11 @@ class Text(msgspec.Struct, frozen=True):
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to a host, by capability.
 
-    `files`: those that differ, without their texts. `texts`: those whose texts are compared on the host. `moves`: packages and holds
-    that failed checks of a capability name. `sources`: package sources to add. `driver`, `without`, `settings`: options of
-    gpuprov_packages. `waits`: what of a capability is decided only when a package source is there. `unknown`: the reason why nothing
-    is foreseen of a capability. `unmanaged`: what the spec asks for no longer; `prune`: what the role is handed that takes it away.
+    `files`: differing files, without their texts. `texts`: files whose texts are compared on the host. `moves`: packages and holds
+    named by failed checks of a capability. `sources`: package sources to add. `driver`, `without`, `settings`: options of
+    gpuprov_packages. `waits`: parts of a capability that can be decided only when a package source is there. `unknown`: the reason why
+    nothing is predicted for a capability. `unmanaged`: what the spec no longer declares; `prune`: the role's arguments for removing
+    it.
     """
 
     files: dict[str, tuple[Difference, ...]] = {}
@@ -62,7 +63,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differing(self) -> dict[str, str]:
-        """By capability, the first thing that differs and how many more do. A package source is judged by a check."""
+        """Return, by capability, the first difference and the number of further ones. A check judges package sources."""
         reasons = dict[str, str]()
         for name, each in self.packages.items():
             moved = [spec for one in each for spec in (*one.install, *one.remove)]
@@ -73,12 +74,12 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
         return reasons
 
     def pruning(self, spec: HostSpec, facts: Facts, names: Collection[str]) -> Foreseen:
-        """Return the same with nothing taken away but what these capabilities brought."""
+        """Return the same, limited to removals of what these capabilities brought."""
         left = tuple(one for one in self.unmanaged if one.capability in names)
         return msgspec.structs.replace(self, unmanaged=left, prune=prune_values(spec, facts, left, names))
 
     def only(self, run: Collection[str]) -> Foreseen:
-        """Return the same for the capabilities that run alone."""
+        """Return the same for the capabilities that run."""
         kept = {
             name: {key: one for key, one in getattr(self, name).items() if key in run}
             for name in ("files", "texts", "packages", "moves", "sources", "waits", "unknown")
@@ -93,7 +94,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
-    """Yield the probes that this needs beside those of the checks."""
+    """Yield the probes needed beside those of the checks."""
     for name in _selected(spec, only):
         if wanted := BY_NAME[name].desired:
             yield from (probe.of(spec) for probe in wanted.probes)
@@ -103,8 +104,8 @@ def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Prob
 def foresee(
     spec: HostSpec, facts: Facts, results: Sequence[Result] = (), only: Collection[str] | None = None
 ) -> Foreseen:
-    """Decide what the roles of a host would do, as they do it, by the same facts: those after nvidia_driver by the version that it
-    brings. only: of these capabilities."""
+    """Predict what the roles of a host would do, from the same facts as theirs: those after nvidia_driver by the version that it
+    installs. only: limit to these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
     selected = _selected(spec, only)
@@ -140,7 +141,7 @@ def foresee(
 
 
 def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys the host has."""
+    """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on the host."""
     if block := made.get("repository"):
         return {**SOURCE, **block}
     return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
@@ -151,8 +152,8 @@ def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
 
 
 def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
-    """Return the same with the keys of its package sources, which this machine reads or fetches, or with the reason where it has none.
-    keys: those tried so far, which the hosts of a fleet share."""
+    """Return the same with the keys of its package sources, which this machine reads or fetches, or the reason why a key is missing.
+    keys: those tried so far, shared by the hosts of a fleet."""
     sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
         if "files" in block:
@@ -173,7 +174,7 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
 
 
 def request(foreseen: Foreseen) -> dict[str, Any]:
-    """Return the request to the host for `gpuprov.onhost.look`; empty where nothing is left to find out."""
+    """Return the request to the host for `gpuprov.onhost.look`; empty if nothing is left to find out."""
     wanted = [one for each in foreseen.packages.values() for one in each]
     paths = [one.path for each in foreseen.texts.values() for one in each]
     if not (wanted or paths or foreseen.sources):
@@ -190,7 +191,7 @@ def request(foreseen: Foreseen) -> dict[str, Any]:
 
 
 def question(foreseen: Foreseen) -> dict[str, Any]:
-    """Return a request that asks for nothing yet."""
+    """Return an empty request."""
     return {"transactions": [], "sources": [], "texts": [], "without": [], **foreseen.settings}
 
 
@@ -215,7 +216,7 @@ def _packages(name: str, made: Mapping[str, Any]) -> Iterable[Packages]:
 def _files(
     capability: Capability, context: Context[Any], made: Mapping[str, Any]
 ) -> tuple[tuple[Difference, ...], tuple[Text, ...]]:
-    """Return the files of a capability that differ, and apart those with a text, which is compared on the host."""
+    """Return the differing files of a capability, and separately those with a text, which is compared on the host."""
     texts = [Text(path, text, "") for path, text in made.get("components", {}).items()]
     if capability.resources is None:
         return (), tuple(texts)
@@ -231,7 +232,7 @@ def _files(
 
 
 def _new_text(wanted: File | Lines, difference: Difference, found: contents.Contents) -> str | None:
-    """Return the text that apply gives a file of settings; None where it leaves it, and for a program, whose text is not shown."""
+    """Return the text that apply gives a settings file; None if apply leaves it, and for a program, whose text is not shown."""
     path = wanted.path
     if isinstance(wanted, Lines):
         before = "" if path in found.missing else found.texts.get(path)

@@ -1,4 +1,4 @@
-"""A module of gpuprov/onhost, run on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
+"""Runs a module of gpuprov/onhost on many hosts at a time as a program: a request on its standard input, one line of JSON back."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ main()
 
 
 def with_python(text: str, request: Request) -> str:
-    """Return shell that runs a program with the host's Python, the request on its standard input."""
+    """Return a shell command that runs a program with the host's Python, the request on its standard input."""
     return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(text)}'
 
 
 class HostAnswer(NamedTuple, Generic[T]):
-    """A host's answer, or in one line why there is none."""
+    """A host's answer, or in one line the reason why there is none."""
 
     answer: T | None = None
     problem: str = ""
@@ -69,7 +69,8 @@ class HostAnswer(NamedTuple, Generic[T]):
 
 @cache
 def program(module: str) -> str:
-    """Return as one text an importer with the module and all of gpuprov/onhost that it imports, which calls its function `main`."""
+    """Return one text: an importer with the module and everything of gpuprov/onhost that it imports, which calls its function
+    `main`."""
     top = Path(str(onhost.__file__)).parent
     found = (find_spec(name) for name in find_modules(module) if name.startswith(onhost.__name__))
     files = [Path(spec.origin) for spec in found if spec and spec.origin]
@@ -109,7 +110,7 @@ def _jobs(
     limit: float,
     note: Callable[[str, HostAnswer[T]], None],
 ) -> Iterator[Job]:
-    """Yield the jobs one at a time: the program is in each, and a fleet of them would be a gigabyte."""
+    """Yield the jobs one at a time: each contains the program, and a whole fleet of them would take a gigabyte."""
     for name, (raw, request) in requests.items():
         script = compose((Probe(_PROBE, with_python(program(module), request), _text),), limit=int(limit))
         script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))

@@ -1,4 +1,4 @@
-"""The program that takes and releases a host's lock, as a line of shell: the module gpuprov_lock is the same one."""
+"""The program that takes and releases a host's lock, as a line of shell: the same code as the module gpuprov_lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuprov.plan.host_code import with_python
 
 
 def program() -> str:
-    """The program as one text, as it goes to a host: what the module of the lock imports from beside it stands in it."""
+    """Return the program as one text, as sent to a host; it includes what the lock's module imports."""
     text = Path(str(lock.__file__)).read_text(encoding="utf-8")
     for module in (fence, marked):
         body = (
@@ -23,11 +23,12 @@ def program() -> str:
 
 
 def command(action: str, owner: Mapping[str, object], host: str, **more: object) -> str:
-    """Shell that runs the program as root; it prints one line of JSON. `action` and `more`: see gpuprov/onhost/lock.py."""
+    """Return a shell command that runs the program as root; it prints one line of JSON. `action` and `more`: see
+    gpuprov/onhost/lock.py."""
     return with_python(program(), {"action": action, "owner": of_host(owner, host), **more})
 
 
 def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
-    """A run as the owner of the lock of this host of its inventory, and of no other's that may be the same machine. An owner as a lock
-    has it says by which name that was taken."""
+    """Return a run as the owner of the lock of this host of its inventory only, not of another name for the same machine. The owner
+    stored in a lock has the name under which it was taken."""
     return {"name": host, **owner}

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible is asked to end once, then told to, then killed with its children."""
+"""SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible gets SIGINT, then SIGTERM, then is killed with its children."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gpuprov.onhost.process import birth, stat
 from gpuprov.shared.signals import ENDING, handled
 
 GRACE = 15.0
-"""Seconds that Ansible has to end its workers after SIGINT, then again after SIGTERM."""
+"""Seconds for Ansible to end its workers after SIGINT, then again after SIGTERM."""
 
 
 class Interrupt:
-    """What became of one Ansible run that may be interrupted. `asked` says that it was."""
+    """Interruption of one Ansible run. `asked` is true once it was requested."""
 
     def __init__(self, pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None) -> None:
         self._pid_file, self._on_asked = pid_file, on_asked
@@ -29,7 +29,7 @@ class Interrupt:
         self.asked = False
 
     def handle(self, _signal: int, _frame: FrameType | None) -> None:
-        """The first signal asks Ansible to end; each further one does not wait for it."""
+        """Request the end of Ansible at the first signal; do not wait for it at further ones."""
         if self.asked:
             self._grace = 0.0
             self._over.set()
@@ -39,7 +39,7 @@ class Interrupt:
             self._thread.start()
 
     def finish(self) -> None:
-        """Ansible has ended: end what it left, if it was interrupted."""
+        """Kill what Ansible left running after it ended, if it was interrupted."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()
@@ -61,7 +61,7 @@ class Interrupt:
                 return
 
     def _child(self) -> int | None:
-        """The process id of Ansible, waited for while it starts."""
+        """Return the process id of Ansible, waiting for it while it starts."""
         while not self._pid_file.exists():
             if self._over.wait(0.05):
                 break
@@ -74,9 +74,9 @@ class Interrupt:
 def interruptible(
     pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None
 ) -> Iterator[Interrupt]:
-    """Signals go to the Ansible run named by `pid_file` while inside.
+    """Direct signals to the Ansible run named by `pid_file` while inside.
 
-    on_asked: called at once at the first one, from another thread.
+    on_asked: called at once at the first signal, from another thread.
     """
     interrupt = Interrupt(pid_file, grace, on_asked)
     with handled(ENDING, interrupt.handle):
@@ -87,7 +87,7 @@ def interruptible(
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """Every process below `pid`, with its birth; empty where there is no /proc."""
+    """Return every process below `pid`, with its start time; empty if there is no /proc."""
     children: dict[int, list[int]] = {}
     births: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):

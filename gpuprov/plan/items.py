@@ -1,4 +1,4 @@
-"""The list of a plan: each thing that would be different on a host, once, whatever of it a terminal or a page draws in another way."""
+"""The items of a plan: each difference on a host, once, however a terminal or a page draws parts of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from gpuprov.plan.model import HostPlan, Item
 
 DISABLED = "MIG disabled"
 Key = tuple[str, str]
-"""What is different: the kind, and the name without the architecture of a package."""
+"""Identity of a difference: the kind, and the name without the architecture of a package."""
 
 
 def key(item: Item) -> Key:
-    """Return what an item is about, whatever is said of it."""
+    """Return the identity of an item, whatever its values."""
     return item.kind, item.name.partition(":")[0] if item.kind in ("package", "hold") else item.name
 
 
 def items(plan: HostPlan) -> tuple[Item, ...]:
-    """Return the list of a host: a file with its difference stands for the file alone, and a GPU's layout for its instances."""
+    """Return the items of a host: a file with its difference replaces the file alone, and a GPU's layout its instances."""
     compared = {one.name for one in plan.diffs}
     drawn = {*plan.section("setting")} - {*settings(plan)}
     changes = [one for one in plan.changes if one not in drawn and not (one.kind == "file" and one.name in compared)]
@@ -38,7 +38,7 @@ def _layout(one: Partition) -> Item:
 
 
 def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
-    """Say how much the lists of hosts hold, each host's by itself: `12 to 15 packages`, `5 files`, `MIG layout of 8 GPUs on 2`."""
+    """Describe the sizes of hosts' lists: `12 to 15 packages`, `5 files`, `MIG layout of 8 GPUs on 2`."""
     each = [tuple(one) for one in lists]
     told = []
     for what, counted in COUNTED:
@@ -60,6 +60,6 @@ COUNTED: tuple[tuple[str, Callable[[Item], bool]], ...] = (
 
 
 def span(numbers: Sequence[int]) -> str:
-    """Say the smallest and the largest: `3`, `2 to 3`, `up to 3`."""
+    """Format the smallest and the largest: `3`, `2 to 3`, `up to 3`."""
     low, high = min(numbers), max(numbers)
     return str(high) if low == high else f"{low} to {high}" if low else f"up to {high}"

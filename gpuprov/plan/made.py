@@ -1,4 +1,4 @@
-"""What the modules of a run have made on a host, by their answers: the evidence beside what is read of it before and after. Pure."""
+"""Changes that the modules of a run made on a host, from their answers: evidence beside the readings before and after. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gpuprov.plan.model import HOST, Item
 from gpuprov.plan.moves import moves
 
 MOST = 2000
-"""Of one task: what a host answers is the host's to choose."""
+"""Limit for each task: a host chooses what it answers."""
 MOVED = ("Inst", "Remv", "hold", "release")
-"""The rows of `gpuprov_packages` that name a package; others are in words."""
+"""The rows of `gpuprov_packages` that name a package; others are prose."""
 
 REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
-"""That the host was rebooted, which brings about more than a task says."""
+"""Reboot of the host, which has more effects than a task reports."""
 
 
 def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
-    """Return what a task has changed, as far as its module names it. capability: whose task it is; empty for the role of all hosts.
+    """Return what a task has changed, as far as its module names it. capability: that of the task; empty for the role of all hosts.
     module: its name, or that of the step of gpuprov_step."""
     rows = result.get("results")
     found: list[Item] = []

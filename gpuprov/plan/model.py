@@ -1,4 +1,4 @@
-"""What apply would do to one host."""
+"""The plan of one host: what apply would do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
 
 HOST = "host"
-"""The capability of all hosts, whose role takes away what a spec asks for no longer."""
+"""The capability of all hosts, whose role removes what a spec no longer declares."""
 SECTIONS = {
     "package": "packages",
     "file": "files",
@@ -28,28 +28,27 @@ SECTIONS = {
 
 
 class Item(Change, frozen=True, kw_only=True):
-    """A change, and the capability that asks for it: of what the spec asks for no longer, `host`, which takes it away."""
+    """A change, and the capability that requires it; removals of what the spec no longer declares belong to `host`."""
 
     capability: str = ""
 
     @classmethod
     def of(cls, capability: str, change: Change) -> Item:
-        """The change, as one of this capability."""
+        """Return the change, assigned to this capability."""
         return cls(**msgspec.structs.asdict(change) | {"capability": capability})
 
 
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
-    run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes:
-    what would be different, by kind; packages as the host's package manager would move them, where it was asked. diffs: files that
-    would be written, each with the difference of its text. unpredicted: what nobody can know before. no_way_back: what
-    rollback could not undo. out: since when, and for which run, gpuprov has it out of its scheduler, and the way back.
-    reboot "unknown": see reboot_reasons.
-    last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
-    apply, by capability, as far as its repositories tell; installed: the one that it has now. mig: GPUs that are cut up anew.
-    unmended: what fails although apply has nothing to do; of preflight,
-    what would stop the next apply. unmanaged: what an apply brought and the spec asks for no longer.
+    run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes: differences, by
+    kind; packages as the host's package manager would move them, if it was queried. diffs: files that would be written, each with the
+    difference of its text. unpredicted: what cannot be known in advance. no_way_back: what rollback could not undo. out: since when,
+    and for which run, gpuprov has it drained from its scheduler, and how to return it. reboot "unknown": see reboot_reasons.
+    last_apply_seconds: None if it is not known; last_apply says why. versions: the exact version on the host after apply, by
+    capability, as far as its repositories show; installed: its current version. mig: GPUs that are repartitioned. unmended: failures
+    although apply has nothing to do; preflight failures that would stop the next apply. unmanaged: what an apply brought and the spec
+    no longer declares.
     """
 
     host: str
@@ -76,25 +75,25 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     unmanaged: tuple[Unmanaged, ...] = ()
 
     def section(self, kind: str) -> tuple[Item, ...]:
-        """The changes of one kind."""
+        """Return the changes of one kind."""
         return tuple(change for change in self.changes if change.kind == kind)
 
     @property
     def jobs(self) -> tuple[Result, ...]:
-        """Who of the users is on the GPUs and keeps apply away."""
+        """Return the users' processes on the GPUs that block apply."""
         return tuple(one for one in self.blocked if one.drained)
 
     @property
     def prunes(self) -> bool:
-        """True where apply takes away what the spec asks for no longer."""
+        """True if apply removes what the spec no longer declares."""
         return HOST in self.run
 
     @property
     def left_over(self) -> tuple[Unmanaged, ...]:
-        """What the spec asks for no longer and apply leaves as it is."""
+        """Return what the spec no longer declares and apply leaves as it is."""
         return tuple(one for one in self.unmanaged if one.stays or not self.prunes)
 
     @property
     def idle(self) -> bool:
-        """Whether apply would do nothing here."""
+        """True if apply would do nothing here."""
         return not (self.unreachable or self.blocked or self.run)

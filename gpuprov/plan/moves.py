@@ -1,4 +1,4 @@
-"""What the package manager of a host would move, or has moved, by the rows of `gpuprov_packages`."""
+"""Package changes that a host's package manager would make, or has made, by the rows of `gpuprov_packages`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOLDS = {"hold": ("not held", "held"), "release": ("held", "not held")}
 
 
 def moves(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
-    """Yield the changes that the rows name; a row of words that name no package as one change of that name. installed: the versions
+    """Yield the changes that the rows name; a row of prose that names no package as one change of that name. installed: the versions
     before, by name."""
     for row in rows:
         word, name, *rest = *row.split(), "", ""

@@ -1,4 +1,4 @@
-"""What of an apply rollback could not undo: named before it is done, and only where it would be done. Pure."""
+"""Changes of an apply that rollback could not undo: named before apply makes them, and only if it would. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprov.probe.kernel.first_boot import FIRST_BOOT
 from gpuprov.spec.model import HostSpec
 
 MOST = 4
-"""Packages that are named."""
+"""Maximum number of packages to name."""
 
 
 def no_way_back(
@@ -25,8 +25,8 @@ def no_way_back(
     reboots: bool,
     sets: Collection[str] = (),
 ) -> Iterator[str]:
-    """Each a line. `run`: capabilities that are applied; `sets`: those of which something is set on the running host; `reboots`: apply
-    may reboot the host."""
+    """Yield one line for each. `run`: capabilities that are applied; `sets`: those that change settings on the running host;
+    `reboots`: apply may reboot the host."""
     if not run:
         return
     try:
@@ -49,18 +49,18 @@ def no_way_back(
 
 
 def stays(name: str) -> bool:
-    """Whether something of a capability is left on a host that goes back to where it had none."""
+    """True if rollback to a state without the capability leaves something of it on the host."""
     return (one := BY_NAME.get(name)) is None or (one.sets_up and one.taken_away is None)
 
 
 def until_boot(name: str) -> str:
-    """What of a capability stays until the next boot, in words; empty for nothing."""
+    """Describe what of a capability stays until the next boot; empty for nothing."""
     stays_on = one.until_boot if (one := BY_NAME.get(name)) else ""
     return f"{stays_on} that the checkpoint does not name stay as they are until the next boot" if stays_on else ""
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
-    """Where the checkpoint names no package (`hold: false`), rollback asks for versions by the spec alone."""
+    """Yield packages. If the checkpoint names no package (`hold: false`), rollback requests versions by the spec alone."""
     kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
     known = here.packages or packages
     if lacking := sorted(name for name in packages if name in known and name not in kept):

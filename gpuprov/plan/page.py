@@ -18,9 +18,9 @@ from gpuprov.report.fold import brief
 from gpuprov.verify.unmanaged import lines
 
 OPEN = 3
-"""So many different plans are shown unfolded."""
+"""Number of different plans shown expanded."""
 SHOWN = 80
-"""Characters of the names of hosts with one plan."""
+"""Maximum length, in characters, of the host names of one plan."""
 SHOWN_APART = ("package", "client", "setting", "hold")
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
@@ -28,7 +28,7 @@ TAGS: dict[str, tuple[page.State, str]] = {
     "changes": ("boot", "~"),
     "idle": ("right", "\u2713"),
 }
-"""State and letter of a host by what is planned for it."""
+"""State and letter of a host by its plan."""
 
 
 class Signed(NamedTuple):
@@ -49,7 +49,7 @@ class Diff(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """GPUs that are cut up alike, as rows of parts: (title, whether MIG is on, parts with their gaps)."""
+    """GPUs with equal partitions, as rows of parts: (title, whether MIG is on, parts with their gaps)."""
 
     gpus: str
     model: str
@@ -80,7 +80,7 @@ class Card(NamedTuple):
 
 
 def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: str = "") -> str:
-    """The page. apply: the command that does what is planned, for the copy button."""
+    """Return the page. apply: the command that carries out the plan, for the copy button."""
     cards = [_card(number, group) for number, group in enumerate(groups(plans), 1)]
     changes = [card for card in cards if _has_plan(card)]
     return page.render(
@@ -108,7 +108,7 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
 
 
 def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
-    """Each host in a line, as plan.js draws it: numbers stand for texts and for rows, which many hosts share."""
+    """Return one row for each host, as plan.js draws it: numbers refer to texts and rows, which many hosts share."""
     texts: Numbers[str] = Numbers()
     rows: Numbers[tuple[tuple[int, ...], ...]] = Numbers()
     of_host = {host: number for number, card in enumerate(cards) for host in card.group.hosts}
@@ -124,7 +124,7 @@ def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
 
 
 def _has_plan(card: Card) -> bool:
-    """Whether it is among those under "What changes"."""
+    """True if the card is listed under "What changes"."""
     return not card.plan.idle and card.group.state != "unreachable"
 
 
@@ -137,7 +137,7 @@ def _gist(plan: HostPlan, card: Card) -> str:
 
 
 def _rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
-    """(title, what, fix, the command that shows it)."""
+    """Yield (title, what, fix, the command that shows it)."""
     if plan.last_apply:
         yield "last apply", plan.last_apply, "", ""
     if plan.out:
@@ -158,7 +158,7 @@ def _reboot(plan: HostPlan) -> str:
 
 
 def limit(hosts: str) -> str:
-    """The option for these hosts, as a shell takes it."""
+    """Return the option for these hosts, quoted for a shell."""
     return f"--limit {shlex.quote(hosts.replace(', ', ','))}"
 
 
@@ -222,7 +222,7 @@ def _signed(change: Change) -> Signed:
 
 
 def diff_of(change: Change) -> Diff:
-    """The diff of a file, its lines with their colours."""
+    """Return the diff of a file, its lines with their colours."""
     lines = tuple((_colour(line), line) for line in change.diff.splitlines())
     kinds = [kind for kind, _ in lines]
     return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
@@ -243,7 +243,7 @@ def _drawn(cut: Cut) -> Drawn:
 
 
 def _whole(one: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
-    """The parts with what is unused between them; a GPU without MIG is one piece."""
+    """Yield the parts and the unused space between them; a GPU without MIG is one piece."""
     at = 0
     if not on:
         yield Part(start=0, size=max(one.grid, 1), name="whole GPU, MIG disabled")

@@ -1,4 +1,4 @@
-"""From hosts to their plans. Nothing is changed on any host."""
+"""Makes the plans of hosts. Changes nothing on any host."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def plan(
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts where something is to be done are
-    asked once more, for the transactions of their package managers and the differences of files, and before that, where a package
-    source is to be added, for what its index decides.
+    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts that would change are contacted
+    again, for the transactions of their package managers and the differences of files, and before that, if a package source is to be
+    added, for what its index decides.
 
     capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for each of these answers. on_read:
-    called with the readings by which the plans are made.
+    called with the readings that the plans are based on.
     """
     show, pace = show or Show(), pace or Pace()
     planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot, prune=prune)
@@ -63,7 +63,7 @@ def plan(
 
 
 class Planner:
-    """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans on the hosts.
+    """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans from further answers of the hosts.
 
     exact: complete them. capabilities, full, reboot, prune: as for `plan`."""
 
@@ -117,7 +117,7 @@ class Planner:
             return complete(found, self._foreseen, limit=timeout, keys=self._keys, pace=pace, on_done=done)
 
     def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:
-        """Plan anew what waits for package sources that these hosts can use."""
+        """Plan again what waits for package sources that these hosts can use."""
         waiting = {name: with_keys(self._foreseen[name][1], self._keys) for name in names}
         asked = {n: (self._pairs[n], self._waiting[n], one) for n, one in waiting.items() if one.sources}
         if not asked:
@@ -140,8 +140,8 @@ def plans_of(
     prune: bool = False,
     first: Mapping[str, Reading] = {},
 ) -> list[HostPlan]:
-    """Return the plans that the checks alone decide. first: readings by which apply will have decided which capabilities run, where
-    the plan is made by later ones."""
+    """Return the plans that the checks alone decide. first: the readings with which apply will have chosen the capabilities to run, if
+    the plan uses later ones."""
     now, plans = datetime.now(UTC), []
     for pair in pairs:
         reading = readings[pair[0].name]
@@ -171,7 +171,7 @@ def plans_of(
 
 
 def _duplicate(host: str, other: str) -> HostPlan:
-    """Return the plan of a host that is another one of the run: apply leaves it alone."""
+    """Return the plan of a host that is the same machine as another host of the run: apply leaves it alone."""
     found, hint = machine.refusal(other)
     failure = Result(
         host=host, capability="host", check="host.machine", status="fail", found=found, hint=hint, moment="preflight"
@@ -180,6 +180,6 @@ def _duplicate(host: str, other: str) -> HostPlan:
 
 
 def _away(host: str, lost: UnreachableError) -> HostPlan:
-    """The reason without the host's name, which stands before it; so that an outage of many is told once."""
+    """Return the plan of an unreachable host. Its reason omits the host's name, so that an outage of many hosts is reported once."""
     reason = lost.reason if isinstance(lost, Unreached) else lost.message.removeprefix(f"{host}: ")
     return HostPlan(host=host, unreachable=reason, unreachable_fix=lost.hint)

@@ -1,8 +1,8 @@
 """One run of a rendered project by ansible-runner: events as they come, the exit status at the end.
 
-Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it reaches hosts as it does by
-hand (ssh options, proxies, keys, become); what else they say is left out (`gpuprov.gather.environment`). Set here is what the project
-needs to be itself, and, where the user said nothing, what is fast.
+Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it connects to hosts as it does by hand
+(ssh options, proxies, keys, become); their other settings are left out (`gpuprov.gather.environment`). This module sets what the
+project requires, and, where the user set nothing, faster defaults.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gpuprov.render.checkout import acts_of
 
 MOST_FORKS = 50
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
-"""Ansible's folder on a host, of gpuprov alone, so that what a killed run left in it is known for what it is (role host, clear)."""
+"""Ansible's folder on a host, used by gpuprov alone, so that leftovers of a killed run can be recognised (role host, clear)."""
 PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
 CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
 Event = dict[str, Any]
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How Ansible ended: ansible-playbook's exit status (0: no host failed; 2: a host failed; 4: one was not reached)."""
+    """Result of Ansible: ansible-playbook's exit status (0: no host failed; 2: a host failed; 4: a host was unreachable)."""
 
     how: Literal["ended", "interrupted"]
     status: int
@@ -48,10 +48,10 @@ def run(
     grace: float = GRACE,
     on_interrupt: Callable[[], None] | None = None,
 ) -> Ended:
-    """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception of `on_event` ends Ansible.
+    """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception in `on_event` ends Ansible.
 
-    extra: variables on top of the inventory; by `gpuprov_only` of them, the acts are those of this run.
-    on_interrupt: called at once when a user or a signal ends it.
+    extra: variables on top of the inventory; its `gpuprov_only` limits the acts to those of this run. on_interrupt: called at once
+    when a user or a signal ends it.
     """
     from ansible_runner import Runner
     from ansible_runner.config.runner import RunnerConfig
@@ -102,9 +102,9 @@ def run(
 
 
 def narrow(project: Path, only: object) -> None:
-    """Have the acts of this run alone. `only`: by host what is applied there, where that is known.
+    """Limit the project to the acts of this run. `only`: what is applied by host, if that is known.
 
-    Specifications of roles' arguments go: Ansible reads and copies them for each act, and holds only those of `main` against them.
+    Removes specifications of roles' arguments: Ansible reads and copies them for each act, and validates only those of `main`.
     """
     for file in project.glob("roles/*/meta/argument_specs.yml"):
         file.unlink()
@@ -114,7 +114,7 @@ def narrow(project: Path, only: object) -> None:
 
 
 def _events_of_runner() -> dict[str, str]:
-    """The callback that tells ansible-runner of events, and its folder."""
+    """Return the callback that reports events to ansible-runner, and its folder."""
     import ansible_runner
 
     folder = Path(str(ansible_runner.__file__)).parent / "display_callback" / "callback"
@@ -124,7 +124,7 @@ def _events_of_runner() -> dict[str, str]:
 def environment(
     folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None, *, check: bool = False
 ) -> dict[str, str]:
-    """The environment of Ansible, from the one ansible-runner prepared. `config`: the user's ansible.cfg."""
+    """Return the environment of Ansible, based on the one ansible-runner prepared. `config`: the user's ansible.cfg."""
     found = ansible_config() if config is None else config
     env = {name: value for name, value in in_utf8(prepared).items() if is_kept(name)} | FORCED
     if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:

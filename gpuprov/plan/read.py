@@ -1,4 +1,4 @@
-"""One gather of hosts, evaluated: what plan and apply decide by."""
+"""One gather of hosts, evaluated: the input of plan and apply."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 ALSO = (*PROBES, house.LOCK, house.FENCE, house.MACHINE, CHECKPOINTS)
-"""What is read of every host beside what its checks ask."""
+"""Probes of every host beside those of its checks."""
 KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
-"""What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
+"""Facts needed by decisions, planning and Ansible's connection once the checks are evaluated; a fleet's other facts are dropped."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The state of a host: its results, the facts that are read after them (`KEPT`), and what its roles would do; `lost`: the error
-    where it could not be reached."""
+    """The state of a host: its results, the facts needed after them (`KEPT`), and what its roles would do; `lost`: the error if it was
+    unreachable."""
 
     facts: Facts
     results: tuple[Result, ...]
@@ -48,17 +48,17 @@ class Reading(msgspec.Struct, frozen=True):
 
     @property
     def differing(self) -> dict[str, str]:
-        """By capability, what differs that its role brings about."""
+        """Return, by capability, the differences that its role would resolve."""
         return self.foreseen.differing if self.foreseen else {}
 
     @property
     def prune(self) -> dict[str, Any]:
-        """What the role is handed that takes away what the spec asks for no longer; empty for nothing."""
+        """Return the role's arguments for removing what the spec no longer declares; empty for nothing."""
         return self.foreseen.prune if self.foreseen else {}
 
     @property
     def fence(self) -> str | None:
-        """The token of the host's lock as it was read; None where that could not be."""
+        """Return the token of the host's lock as it was read; None if it could not be read."""
         try:
             return self.facts.get(house.FENCE).get("token", "")
         except ProbeFailed:
@@ -66,13 +66,13 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def duplicates(readings: Mapping[str, Reading]) -> dict[str, str]:
-    """By name, an earlier one of the same machine."""
+    """Return, by name, an earlier host that is the same machine."""
     return machine.duplicates({name: one.facts.known(house.MACHINE) or "" for name, one in readings.items()})
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:
-    """The host as Ansible should reach it: by the Python that was judged and by the shell that was used, unless the inventory says
-    others."""
+    """Return the host as Ansible should connect to it: with the Python that was judged and the shell that was used, unless the
+    inventory sets others."""
     raw, spec = pair
     settings, found = Settings(raw), {}
     if not settings.python:
@@ -94,9 +94,9 @@ def read(
     keep: bool = True,
     prune_only: Mapping[str, Collection[str]] = {},
 ) -> dict[str, Reading]:
-    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
-    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told. prune_only: by host,
-    the capabilities of which alone anything is to be taken away."""
+    """Return every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: called with
+    each reading as soon as it is available, one at a time. keep: if false, drop a host's data after `each` was called. prune_only: by
+    host, the capabilities that removals are limited to."""
     asked = [(raw, tuple(probes_for(spec, moments, only))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}

@@ -1,4 +1,4 @@
-"""A plan in a file: what was read and approved is what `gpuprov apply FILE` does, or it is refused with what has changed since."""
+"""A plan in a file: `gpuprov apply FILE` does exactly what was read and approved, or refuses and names what has changed since."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from gpuprov.verify.evaluate import IN_SERVICE, Result
 
 FORMAT = 1
 MARK = b'{"gpuprov_plan":'
-"""How the file begins, whoever wrote it: that tells it from an inventory."""
+"""First bytes of the file, from any version: they distinguish it from an inventory."""
 LARGEST = 256 << 20
 SHORTEST = 4
-"""Shorter secrets are not masked: they would blot out ordinary words."""
+"""Shorter secrets are not masked: that would blank out ordinary words."""
 
 
 class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """What a check said, as far as anything is decided by it. `expected` and `found` stand only where it failed: of what passes they
-    may be figures that are other ones each time, and the spec is bound by itself."""
+    """The part of a check's result that decides anything. `expected` and `found` are set only if it failed: values of a passing check
+    may differ each time, and the spec is bound separately."""
 
     check: str
     status: str
@@ -43,7 +43,7 @@ class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host's plan holds for. `state` is a key of the file's `states`."""
+    """Conditions under which a host's plan is valid. `state` is a key of the file's `states`."""
 
     host: Annotated[str, msgspec.Meta(description="Its name in the inventory")]
     address: Annotated[str, msgspec.Meta(description="Where it was read: the address and port, or the connection")] = ""
@@ -56,7 +56,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the plan was asked: apply does the same, and takes none of these options again."""
+    """Options of the plan: apply uses the same, and does not accept these options again."""
 
     inventory: tuple[str, ...]
     limit: str | None = None
@@ -67,7 +67,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """A saved plan. No secret of the inventory is in it: passwords are asked for, or read, again."""
+    """A saved plan. It holds no secret of the inventory: passwords are prompted for, or read, again."""
 
     gpuprov_plan: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov_version: str = __version__
@@ -83,7 +83,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True):
 def made(
     asked: Asked, pairs: Sequence[Pair], readings: Mapping[str, Reading], plans: Iterable[HostPlan], made_at: str
 ) -> Saved:
-    """The plans with what they hold for."""
+    """Return the plans with the conditions under which they are valid."""
     by_name = {plan.host: plan for plan in plans}
     states: dict[str, tuple[Judged, ...]] = {}
     hosts = []
@@ -105,12 +105,12 @@ def made(
 
 
 def text(saved: Saved, pairs: Sequence[Pair]) -> str:
-    """The file. Values of the inventory that are secret are masked, wherever a diff may have them."""
+    """Return the file's text. Secret values of the inventory are masked, wherever a diff may contain them."""
     return msgspec.json.encode(_without_secrets(msgspec.to_builtins(saved), pairs)).decode() + "\n"
 
 
 def masked(plans: Sequence[HostPlan], pairs: Sequence[Pair]) -> list[HostPlan]:
-    """The plans, for other eyes: values of the inventory that are secret are masked."""
+    """Return the plans with secret values of the inventory masked, for others to read."""
     return msgspec.convert(_without_secrets(msgspec.to_builtins(list(plans)), pairs), list[HostPlan])
 
 
@@ -127,7 +127,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
 
 
 def is_one(path: str) -> bool:
-    """Whether a file is a saved plan."""
+    """True if a file is a saved plan."""
     try:
         return os.path.isfile(path) and reading.beginning(path, len(MARK)) == MARK
     except OSError:
@@ -135,7 +135,7 @@ def is_one(path: str) -> bool:
 
 
 def load(path: Path) -> Saved:
-    """A saved plan of this gpuprov. Raises GpuprovError where it cannot be read, or is another's."""
+    """Load a saved plan of this gpuprov. Raises GpuprovError if it cannot be read, or is from another version."""
     try:
         data = reading.own_contents(str(path), LARGEST)
         first = reading.typed_json(data, Head, largest=LARGEST)
@@ -158,7 +158,7 @@ def load(path: Path) -> Saved:
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What is read before the rest, which another version may have in another way."""
+    """Header, read before the rest, whose format may differ in another version."""
 
     gpuprov_plan: int
     gpuprov_version: str
@@ -168,12 +168,12 @@ AGAIN = "look at a new plan, and apply that: gpuprov plan -o FILE"
 
 
 def left_out(saved: Saved) -> list[str]:
-    """Hosts that the plan did not reach: nothing was approved of them."""
+    """Return hosts that were unreachable for the plan: nothing was approved for them."""
     return [one.host for one in saved.hosts if one.plan.unreachable]
 
 
 def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
-    """The hosts of the plan among those of the inventory. Raises GpuprovError where the inventory says another thing now."""
+    """Return the hosts of the plan among those of the inventory. Raises GpuprovError if the inventory has changed since."""
     known = {raw.name: (raw, spec) for raw, spec in pairs}
     wrong = []
     for one in saved.hosts:
@@ -194,8 +194,8 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> dict[str, HostPlan]:
-    """Return the plans by host. Raise GpuprovError where a host is not what the plan read, or where something else would be done. A
-    host that cannot be reached now is not touched, and says so itself."""
+    """Return the plans by host. Raises GpuprovError if a host has changed since the plan, or if something else would be done. A host
+    that is unreachable now is left alone, and reports that itself."""
     wrong: list[str] = []
     for one in saved.hosts:
         reading_ = readings.get(one.host)
@@ -214,7 +214,7 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
-    """What the results come to, in a fixed order. A plan holds for a host that was drained since for it."""
+    """Return the results' outcomes in a fixed order. A plan stays valid for a host that was drained for it since."""
     return tuple(sorted(_judged(one) for one in results if one.status != "n/a" and one.check != IN_SERVICE))
 
 
@@ -274,5 +274,5 @@ def _masked(value: Any, secret: str) -> Any:
 
 
 def schema_text() -> str:
-    """The JSON Schema of the file."""
+    """Return the JSON Schema of the file."""
     return document_text(Saved, "gpuprov saved plan")

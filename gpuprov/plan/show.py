@@ -1,4 +1,4 @@
-"""Where the progress of a run goes: nowhere by default, to the terminal for the command line."""
+"""Progress output of a run: none by default, the terminal for the command line."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from gpuprov.plan.events import Step
 
 
 class Show:
-    """Silent. What a user sees of a run is shown by overriding these."""
+    """Silent. Override these methods to show a run to the user."""
 
     def say(self, text: str) -> None:
-        """A line about the whole run."""
+        """Print a line about the whole run."""
 
     @contextmanager
     def reading(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
-        """Hosts are read inside; what is yielded is told the name of each that was."""
+        """Read hosts inside; call the yielded function with the name of each host after it was read."""
         yield lambda _host: None
 
     @contextmanager
     def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
-        """Ansible runs inside; what is yielded is told each step. earlier: how long it took the last time."""
+        """Run Ansible inside; call the yielded function with each step. earlier: how long it took the last time."""
         yield lambda _step: None
 
 
 class Terminal(Show):
-    """Live on a terminal; elsewhere a line for each act and for what changes or fails (with `verbose`, for every task), and now and
-    then what is waited for. `quiet`: elsewhere only that."""
+    """Live on a terminal; otherwise a line for each act and for each change or failure (with `verbose`, for every task), and now and
+    then what is being waited for. `quiet`: otherwise only that."""
 
     def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
         self._verbose, self._quiet = verbose, quiet

@@ -1,4 +1,4 @@
-"""A plan in one sentence and in figures: decided here for the terminal, for JSON and for the page."""
+"""A plan in one sentence and in figures: computed here for the terminal, for JSON and for the page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from gpuprov.shared import resolve
 
 DRIVER = "nvidia_driver"
 MOVES = 2
-"""Moves of the driver that the sentence names one by one."""
+"""Maximum number of driver changes that the sentence names individually."""
 
 
 def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
-    """How many hosts would be changed, are as wanted, are blocked, have jobs running, cannot be reached, and reboot."""
+    """Return the number of hosts that would be changed, match their spec, are blocked, have jobs running, are unreachable, and
+    reboot."""
     changing = [plan for plan in plans if plan.run and not plan.blocked]
     return {
         "hosts": len(plans),
@@ -30,7 +31,7 @@ def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
 
 
 def sentence(plans: Sequence[HostPlan]) -> str:
-    """`4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have jobs running`."""
+    """Return a sentence: `4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have jobs running`."""
     touched = [plan for plan in plans if plan.run and not plan.unreachable and (plan.jobs or not plan.blocked)]
     others = [*_kept_away(plans), *_idle(plans, whole=not touched), *_unmanaged(plans)]
     if not touched:
@@ -98,7 +99,7 @@ def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
 
 
 def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
-    """whole: no host has anything to do."""
+    """Yield the idle hosts' parts of the sentence. whole: no host has anything to do."""
     idle = [plan for plan in plans if plan.idle]
     if not idle:
         return

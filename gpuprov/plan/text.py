@@ -30,16 +30,16 @@ from gpuprov.verify.unmanaged import lines
 
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
 LATER = ("client", "package", "setting", "hold")
-"""Sections that are told in a way of their own."""
+"""Sections with their own format."""
 TOGETHER = ("package", "hold", "mig")
-"""Kinds of which those that are alike are told in one line."""
+"""Kinds whose equal changes share one line."""
 NOTHING_HELD = ("", "held", "not held")
 LEAST = 30
 
 
 class Line(NamedTuple):
-    """A line of the text. `sign`: before it, in its colour; `whole`: in this colour, and never broken (a diff); `bold`: this much of
-    its beginning."""
+    """A line of the text. `sign`: printed before it, in its colour; `whole`: the line is in this colour and never wrapped (a diff);
+    `bold`: this many characters at its start."""
 
     text: str
     indent: int = 0
@@ -51,11 +51,10 @@ class Line(NamedTuple):
 def as_text(
     plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100, ahead: bool = False
 ) -> str:
-    """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up.
+    """Format plans. Hosts with equal plans share one entry; a host with nothing to do is one line; the last line sums up.
 
-    Lines are broken between words only, at `width`, or not at all (0); those of a diff never are.
-    colour: + green, - red, ~ yellow, as Terraform and git have it. ahead: it is what comes now, so that the last line does not say
-    that nothing was changed.
+    Lines are wrapped between words only, at `width`, or not at all (0); those of a diff never are. colour: + green, - red, ~ yellow,
+    as in Terraform and git. ahead: the plan is about to be applied, so that the last line does not say that nothing was changed.
     """
     found = groups(plans)
     lines = [line for group in found for line in _block(group, verbose)]
@@ -151,7 +150,7 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
 
 
 def _unmanaged(plan: HostPlan) -> Iterator[Line]:
-    """What the spec asks for no longer and this run leaves; what it takes away stands among its changes."""
+    """Yield what the spec no longer declares and this run leaves; what it removes is among its changes."""
     fix = " (--prune takes it away)" if any(not one.stays for one in plan.left_over) else ""
     yield from _listed(f"no longer asked for{fix}", [Line(line, 4) for line in lines(plan.left_over)])
 
@@ -163,7 +162,7 @@ def _diff_colour(line: str) -> str:
 
 
 def _short(lines: Sequence[str]) -> list[str]:
-    """The checks alone, and what is said of a whole capability as it is."""
+    """Return the checks alone, and statements about a whole capability unchanged."""
     checks = [line.partition(":")[0] for line in lines if "." in line.partition(":")[0]]
     return [line for line in lines if "." not in line.partition(":")[0]] + (
         [", ".join(checks) + " (-v says why)"] if checks else []
@@ -199,7 +198,7 @@ def _change(change: Change, indent: int = 4) -> Line:
 
 
 def told(change: Change) -> str:
-    """A change in words."""
+    """Describe a change in words."""
     if change.before and change.after:
         return f"{change.name}: {change.before} -> {change.after}"
     rest = change.after or change.before
@@ -207,8 +206,7 @@ def told(change: Change) -> str:
 
 
 def described(changes: Iterable[Item]) -> list[tuple[Sign, str]]:
-    """Say what becomes of changes: packages and layouts that go from one thing to the same other in one line, files of one folder as
-    well."""
+    """Describe changes: packages and layouts with equal changes share a line, as do files of one folder."""
     found = list(changes)
     sets_ = [one for kind in TOGETHER for one in sets(one for one in found if one.kind == kind)]
     rest = by_folder(one for one in found if one.kind not in TOGETHER)
@@ -216,7 +214,7 @@ def described(changes: Iterable[Item]) -> list[tuple[Sign, str]]:
 
 
 def told_together(one: Set) -> str:
-    """A set in words."""
+    """Describe a set in words."""
     before = f"{one.before} -> " if one.before not in NOTHING_HELD else ""
     return f"{before}{one.end}: {', '.join(one.names)}"
 
@@ -228,7 +226,7 @@ def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _versions(plans: Sequence[HostPlan], found: Sequence[Group]) -> Iterator[Line]:
-    """Which hosts have which exact version after apply, by capability: told where it takes more than one plan to see it."""
+    """Yield the exact version on each host after apply, by capability: only if it takes more than one plan to see."""
     if len(found) < 2:
         return
     having: dict[str, dict[str, list[str]]] = {}

@@ -1,12 +1,12 @@
-"""What Ansible would do again in the process of each task, or in each run, done once: in the process of `ansible-playbook`, before
-there are processes for tasks, which inherit it; and kept from run to run.
+"""Does once what Ansible would repeat in the process of each task, or in each run: in the process of `ansible-playbook`, before it
+forks task processes, which inherit it; and cached from run to run.
 
-* A module is packed with all that it imports, and Ansible parses the same sixty files of its own for every module anew.
-* The first filter that a task names has Ansible load all the filters that there are.
-* A module that was packed by an earlier run of the same gpuprov and the same Ansible is packed already (`Packed`).
-* Whether a host has answered is looked for less often the longer it takes (`Patience`).
+* A module is packed with everything that it imports, and Ansible parses the same sixty files of its own again for every module.
+* The first filter that a task names makes Ansible load all filters.
+* A module packed by an earlier run of the same gpuprov and the same Ansible is packed already (`Packed`).
+* Polling for a host's answer becomes less frequent the longer it takes (`Patience`).
 
-An Ansible that does one of these in another way is left to do it.
+If an Ansible does one of these differently, it is left unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LARGEST = 64 * 1024 * 1024
 
 
 def parse_once() -> None:
-    """Have what every module imports parsed."""
+    """Parse in advance what every module imports."""
     from ansible.executor import module_common
 
     parse = getattr(module_common, "_compile_module_ast", None)
@@ -53,7 +53,7 @@ def parse_once() -> None:
 
 
 def load_filters() -> None:
-    """Have filters and tests loaded when a process for a task starts; a role that brings some has Ansible forget them all."""
+    """Load filters and tests in advance when a process for a task starts; a role with its own makes Ansible forget them all."""
     from ansible.executor.process.worker import WorkerProcess
     from ansible.plugins import loader
 
@@ -71,10 +71,11 @@ def load_filters() -> None:
 
 
 class Patience:
-    """The module `time` for Ansible's loop over tasks that run: it sleeps the longer, the longer nothing has come of them."""
+    """Replacement for the module `time` in Ansible's loop over running tasks: the longer nothing has happened, the longer it
+    sleeps."""
 
     SHORTEST, LONGEST, SHARE, WORK = 0.002, 0.05, 0.04, 0.005
-    """Seconds; of the time that was waited; and what the loop takes between two sleeps where something has come."""
+    """Seconds; share of the time waited; and duration of the loop's work between two sleeps when something has happened."""
 
     def __init__(self) -> None:
         self._since = self._until = 0.0
@@ -91,8 +92,8 @@ class Patience:
 
 
 def wait_patiently() -> None:
-    """Have Ansible's default interval, which keeps a tenth of a core busy for as long as a host works, grow. Another that ansible.cfg
-    says stays (internal_poll_interval)."""
+    """Let Ansible's default polling interval, which keeps a tenth of a core busy while a host works, grow. Another interval in
+    ansible.cfg stays (internal_poll_interval)."""
     from ansible import constants
     from ansible.plugins import strategy
 
@@ -101,7 +102,8 @@ def wait_patiently() -> None:
 
 
 class Packed:
-    """The modules that earlier runs have packed. They go by all that could be packed: the files of the project and of Ansible."""
+    """The modules that earlier runs have packed. Their key covers everything that could be packed: the files of the project and of
+    Ansible."""
 
     def __init__(self, project: Path) -> None:
         from ansible import constants
@@ -111,7 +113,7 @@ class Packed:
         self._kept: dict[str, bytes] = {}
 
     def bring(self) -> None:
-        """Lay them where Ansible looks for what it has packed."""
+        """Put them where Ansible looks for packed modules."""
         body = keep.read(ROOM, self._name)
         try:
             self._kept = msgspec.msgpack.decode(body, type=dict[str, bytes]) if body else {}
@@ -122,7 +124,7 @@ class Packed:
             (self._place / Path(name).name).write_bytes(packed)
 
     def keep(self) -> None:
-        """Keep what this run has packed, too."""
+        """Add the modules packed by this run."""
         there = sorted(self._place.glob("*-none")) if self._place.is_dir() else []
         fresh = {file.name: file.read_bytes() for file in there if file.name not in self._kept}
         if fresh and sum(map(len, (found := self._kept | fresh).values())) < LARGEST:
@@ -130,7 +132,8 @@ class Packed:
 
 
 def _digest(project: Path, constants: ModuleType) -> str:
-    """Of the project's files by their content, which is rendered for each run; of others, that are installed, by when they changed."""
+    """Return a digest: of the project's files by content, since they are rendered for each run; of other, installed files by
+    modification time."""
     import ansible
 
     digest = hashlib.sha256(f"{sys.version}\0{ansible.__file__}\0{ansible.__version__}\0".encode())
@@ -156,7 +159,7 @@ def _files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def warm() -> None:
-    """All that is done before there are tasks; at last, what is there by now is nothing that a garbage collection looks at."""
+    """Do all of it before there are tasks; finally, exclude the existing objects from garbage collection."""
     wait_patiently()
     parse_once()
     load_filters()

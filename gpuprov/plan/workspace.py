@@ -1,4 +1,4 @@
-"""A private folder for one run: the rendered project with the hosts' connection secrets; gone at the end, however it ends."""
+"""A private folder for one run: the rendered project with the hosts' connection secrets; removed at the end, however it ends."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 PREFIX = "gpuprov-run-"
 IN_USE = "in-use"
-"""Locked (flock) by the process that owns the folder, so that the folder of a killed one is known for what it is."""
+"""File locked (flock) by the process that owns the folder, so that folders of killed processes can be recognised."""
 
 
 @contextmanager
 def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
-    """A folder of mode 0700: `project/` rendered with secrets, `control/` for ssh's sockets, `tmp/` for Ansible.
+    """Yield a folder of mode 0700: `project/` rendered with secrets, `control/` for ssh's sockets, `tmp/` for Ansible.
 
     Folders that killed runs of this user left behind are removed first.
     """
@@ -58,7 +58,7 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
 
 
 def judge_semaphores() -> None:
-    """Raise GpuprovError where this machine has none, without which Ansible's processes cannot work together (sem_overview(7))."""
+    """Raise GpuprovError if this machine has no semaphores, which Ansible's processes need to work together (sem_overview(7))."""
     import multiprocessing
 
     try:
@@ -69,14 +69,14 @@ def judge_semaphores() -> None:
 
 
 def place() -> Path:
-    """Where workspaces are; nowhere, if no folder for temporary files can be written."""
+    """Return the parent folder of workspaces; /nowhere if no folder for temporary files can be written."""
     with suppress(FileNotFoundError):
         return Path(tempfile.gettempdir())
     return Path("/nowhere")
 
 
 def remove_leftovers(place: Path) -> None:
-    """Remove the folders of runs that were killed, and end their ssh masters: this user's, and locked by nobody."""
+    """Remove the folders of killed runs, and end their ssh masters: only this user's, and not locked by any process."""
     for folder in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():

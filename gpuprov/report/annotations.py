@@ -1,4 +1,4 @@
-"""What `gpuprov check` found, for code review: SARIF 2.1.0, and GitHub's workflow commands.
+"""Findings of `gpuprov check` for code review: SARIF 2.1.0, and GitHub's workflow commands.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
@@ -22,7 +22,7 @@ INVENTORY = "inventory"
 
 
 def as_sarif(problems: Sequence[Problem]) -> str:
-    """One run of SARIF; a result for each problem, with its place."""
+    """Return one run of SARIF; a result for each problem, with its place."""
     rules = list(dict.fromkeys(map(_rule, problems)))
     driver = {"name": "gpuprov", "version": __version__, "rules": [{"id": rule} for rule in rules]}
     run = {
@@ -56,7 +56,7 @@ def _location(origin: Origin) -> dict[str, Any]:
 
 
 def as_github(problem: Problem) -> str:
-    """A workflow command without its leading `::`, in one line: GitHub shows it at the problem's place."""
+    """Return a workflow command without its leading `::`, in one line: GitHub shows it at the problem's place."""
     origin = problem.origin
     properties = {"title": f"gpuprov check: {_rule(problem)}"}
     if origin:
@@ -67,7 +67,7 @@ def as_github(problem: Problem) -> str:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """As @actions/core escapes: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts"""
+    """Escape text as @actions/core does: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts"""
     for character in f"%\r\n{more}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

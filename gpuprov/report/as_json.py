@@ -23,7 +23,7 @@ KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", 
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """What one check says of one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the failing check of the
+    """The result of one check on one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the failing check of the
     host without which this one would not have failed."""
 
     host: str
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Cause(msgspec.Struct, kw_only=True):
-    """A failure that follows from no other one, those of most hosts first; `followers`: checks that failed only because of it."""
+    """A failure that is not caused by another one, those of most hosts first; `followers`: checks that failed only because of it."""
 
     check: str
     status: ResultStatus
@@ -50,14 +50,14 @@ class Cause(msgspec.Struct, kw_only=True):
 
 
 class Boot(msgspec.Struct, kw_only=True):
-    """Whether the host will be as its spec wants it after the next boot, and why not, or why nobody knows."""
+    """Prediction of the host's next boot: whether it will match its spec, and why not, or why that is unknown."""
 
     verdict: Literal["right", "wrong", "unknown"]
     reasons: tuple[str, ...]
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """`counts`: results by status; `follow` are failures that only follow from another. `seconds`: to read it; null from a record."""
+    """`counts`: results by status; `follow` are failures caused by another. `seconds`: to read it; null from a record."""
 
     host: str
     verdict: Verdict
@@ -67,7 +67,7 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class Summary(msgspec.Struct, kw_only=True):
-    """`checks`: results by status, without failures that only follow from another (`follow`). `not_proven` were skipped."""
+    """`checks`: results by status, without failures caused by another (`follow`). `not_proven` were skipped."""
 
     hosts: int
     hosts_not_as_wanted: int
@@ -77,7 +77,7 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The document that `gpuprov verify --json` prints. Results that are n/a are in it with -v only."""
+    """The document that `gpuprov verify --json` prints. It includes n/a results with -v only."""
 
     gpuprov_verify: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str
@@ -91,7 +91,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def causes(results: Iterable[Result] | Many) -> tuple[Cause, ...]:
-    """What failed, each with what follows from it."""
+    """Return the failures, each with the failures that it caused."""
     return tuple(
         Cause(
             check=one.result.check,
@@ -112,7 +112,7 @@ def report(
     verbose: bool = False,
     rows: bool = True,
 ) -> Report:
-    """The document. `took`: seconds by host; `seconds`: of the whole. `rows`: with the results."""
+    """Return the document. `took`: seconds by host; `seconds`: in total. `rows`: with the results."""
     bad = {one.host for one in results if one.status in ("unreachable", "fail", "error")}
     counted = totals(results)
     of_host: dict[str, list[Result]] = {}
@@ -156,12 +156,12 @@ def render(
     *,
     verbose: bool = False,
 ) -> str:
-    """The document as text, keys in the order of the types, two spaces deep, a line break at the end."""
+    """Return the document as text, keys in the order of the types, two spaces deep, a line break at the end."""
     return "".join(f"{part}\n" for part in parts(results, took, seconds, verbose=verbose))
 
 
 AT_ONCE = 2000
-"""Results that are written at a time."""
+"""Number of results written at a time."""
 
 
 def parts(
@@ -171,7 +171,7 @@ def parts(
     *,
     verbose: bool = False,
 ) -> Iterator[str]:
-    """The same, some lines at a time: the results of a fleet are never in memory as text."""
+    """Yield the same, some lines at a time: the results of a fleet are never in memory as text."""
     told = [one for one in results if verbose or one.status != "n/a"]
     if len(told) <= AT_ONCE:
         yield _text(report(results, took, seconds, verbose=verbose))

@@ -16,7 +16,7 @@ FORMAT = 1
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A host with its spec, by capability, defaults and what capabilities ask of the kernel included."""
+    """A host with its spec, by capability, including defaults and other capabilities' requirements of the kernel."""
 
     host: str
     groups: tuple[str, ...]
@@ -24,7 +24,7 @@ class Host(msgspec.Struct, kw_only=True):
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """What was found. `place`: file, line and column, where they are known. `path`: the field. `hosts`: all that it is about."""
+    """A finding. `place`: file, line and column, if known. `path`: the field. `hosts`: all that it concerns."""
 
     severity: Literal["error", "warning"]
     place: str
@@ -35,7 +35,7 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class Check(msgspec.Struct, kw_only=True):
-    """The document. `unmanaged`: hosts without a spec. Where something is wrong, there are no hosts in it."""
+    """The document. `unmanaged`: hosts without a spec. If there are errors, it has no hosts."""
 
     gpuprov_check: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -47,7 +47,7 @@ class Check(msgspec.Struct, kw_only=True):
 
 
 def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
-    """The document as text. No fleet: it is not valid."""
+    """Return the document as text. fleet: None if it is not valid."""
     pairs = fleet.pairs if fleet else ()
     valid = bool(fleet) and not any(spec.defects for _, spec in pairs)
     made = Check(

@@ -1,4 +1,4 @@
-"""What differs between two hosts, as text and as JSON."""
+"""Differences between two hosts, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT = "(default)"
 
 
 def show(found: Compared, *, as_json: bool) -> int:
-    """Print it. Returns the exit code: 1 where the hosts differ, or where nobody can say whether they do."""
+    """Print it. Returns the exit code: 1 if the hosts differ, or if it is unknown whether they do."""
     for host, told in found.doubts.items():
         for doubt in told:
             console.warning(f"{host}: looks like a defect: {doubt}")
@@ -27,7 +27,7 @@ def show(found: Compared, *, as_json: bool) -> int:
 
 
 def as_text(found: Compared) -> str:
-    """A block for each capability, with both values of each field; the last line sums up."""
+    """Return a block for each capability, with both values of each field; the last line sums up."""
     lines: list[str] = []
     for name in dict.fromkeys(one.capability for one in found.differences):
         rows = [one for one in found.differences if one.capability == name]

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and hold nothing hidden."""
+"""Files that are written completely or not at all, without hidden content."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpuprov.reading import planted
 from gpuprov.shown import cleaned
 
 LONGEST_WAY = 1000
-"""Folders and links on the way to a file, until it is a loop."""
+"""Maximum number of folders and links in a path, beyond which it counts as a loop."""
 
 
 def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
-    """Replace the file in one step. A device or pipe is written to. `mode`: 0666 less umask.
+    """Replace the file in one step. A device or pipe is written to directly. `mode`: 0666 less umask.
 
-    A link keeps being a link, and its target is replaced, if it is root's or this user's own, as every link on the way must be: one
-    that somebody else has put there, say in /tmp, would choose what is overwritten. So would their file who may write it afterwards,
-    and their pipe who reads it.
+    A link stays a link, and its target is replaced, if that and every link on the path belong to root or this user: a link that
+    somebody else put there, say in /tmp, would choose what is overwritten. Somebody else's file could be changed afterwards by its
+    owner, and somebody else's pipe would be read by its owner.
     """
     target, text = Path(path), cleaned(text)
     try:
@@ -37,7 +37,7 @@ def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
 
 
 def check_writable(*paths: str | Path | None) -> None:
-    """Raise GpuprovError if `write_atomic` could not write one of the files. Nothing is left behind."""
+    """Raise GpuprovError if `write_atomic` could not write one of the files. Leaves nothing behind."""
     for path in paths:
         if path is None:
             continue
@@ -57,7 +57,7 @@ def check_writable(*paths: str | Path | None) -> None:
 
 
 def refuse_foreign_links(path: Path) -> None:
-    """Raise OSError where a link on the way to the file belongs to another user than this one and root."""
+    """Raise OSError if a link in the path of the file belongs to another user than this one and root."""
     left = [*reversed(Path(os.path.abspath(path)).parts)]
     place = Path(left.pop())
     for _ in range(LONGEST_WAY):
@@ -108,7 +108,7 @@ def _replace(target: Path, data: bytes, mode: int) -> None:
 
 
 def refuse_anothers(place: Path) -> None:
-    """In the folder for temporary files the name is known to everybody, who may have been there first."""
+    """Refuse a folder of another user: everybody knows its name in the folder for temporary files, and may have made it first."""
     if place.parent.parent == Path(tempfile.gettempdir()):
         for one in (place.parent, place):
             if one.is_symlink() or one.lstat().st_uid != os.geteuid():
@@ -116,7 +116,8 @@ def refuse_anothers(place: Path) -> None:
 
 
 def state_folder(name: str) -> Path:
-    """`$XDG_STATE_HOME`/gpuprov/NAME; the specification's default is ~/.local/state. Without a home, a folder for temporary files."""
+    """Return `$XDG_STATE_HOME`/gpuprov/NAME; the specification's default is ~/.local/state. Without a home, a folder for temporary
+    files."""
     state = os.environ.get("XDG_STATE_HOME", "")
     home = os.path.expanduser("~")
     if state.startswith("/"):

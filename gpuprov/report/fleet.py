@@ -17,13 +17,13 @@ from gpuprov.verify.verify import NextBoot
 
 T = TypeVar("T", bound=Hashable)
 PICTURES = 5_000_000
-"""Characters of all pictures in a page; equal ones are there once."""
+"""Maximum size of all diagrams in a page, in characters; equal ones are stored once."""
 RACK = ("rack", "cabinet")
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of a host beside its results. `groups`: as the inventory has them; `rack`: where it says so; `pictures`: SVG
-    files by title; `receipt`: what was applied, and when; `versions`: of what is on it."""
+    """Data about a host on a page beside its results. `groups`: from the inventory; `rack`: if the inventory has it; `pictures`: SVG
+    files by title; `receipt`: what was applied, and when; `versions`: of its software."""
 
     groups: tuple[str, ...] = ()
     rack: str = ""
@@ -33,7 +33,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of one check: on the same ground, or with something else found on each host."""
+    """The findings of one check: for the same reason, or with a different actual value on each host."""
 
     findings: tuple[Finding, ...]
     hosts: tuple[str, ...]
@@ -48,12 +48,12 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def followers(self) -> tuple[Result, ...]:
-        """Each check once."""
+        """Return each check once."""
         return tuple({one.check: one for found in self.findings for one in found.followers}.values())
 
 
 class Numbers(Generic[T]):
-    """Each value once, by a number."""
+    """Assigns a number to each distinct value."""
 
     def __init__(self) -> None:
         self.known: dict[T, int] = {}
@@ -63,7 +63,7 @@ class Numbers(Generic[T]):
 
 
 def causes(found: Sequence[Finding]) -> list[Cause]:
-    """Those of most hosts first, whatever was found on each of them; else in the order given."""
+    """Return the findings of most hosts first, whatever the actual values; else in the order given."""
     alike: dict[tuple[str, str], list[Finding]] = {}
     for one in found:
         alike.setdefault((one.result.check, one.result.status), []).append(one)
@@ -75,7 +75,7 @@ def causes(found: Sequence[Finding]) -> list[Cause]:
 
 
 def group(groups: Sequence[str], rack: str = "") -> str:
-    """The one under which a host is shown: its rack where the inventory says it or a group is one, else the innermost."""
+    """Return the group under which a host is shown: its rack if the inventory sets it or a group is one, else the innermost."""
     if rack:
         return rack
     own = [name for name in groups if name not in ("all", "ungrouped")]
@@ -84,7 +84,7 @@ def group(groups: Sequence[str], rack: str = "") -> str:
 
 
 def _change(one: Change) -> str:
-    """What apply would do, in words."""
+    """Describe what apply would do."""
     moved = " -> ".join(filter(None, (one.before, one.after)))
     return f"{one.kind} {one.name}{f': {moved}' if moved else ''}"
 
@@ -98,7 +98,7 @@ def data(
     *,
     verbose: bool = False,
 ) -> dict[str, Any]:
-    """By columns, as fleet.js reads it: numbers stand for texts, results and sets of results."""
+    """Return columns for fleet.js: numbers stand for texts, results and sets of results."""
     texts: Numbers[str] = Numbers()
     checks: Numbers[tuple[int, ...]] = Numbers()
     results: Numbers[tuple[int, ...]] = Numbers()

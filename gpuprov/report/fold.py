@@ -1,4 +1,4 @@
-"""Many hosts in few words: `gpu[001:032]`, identical findings once, hosts with equal outcomes in one line."""
+"""Condenses many hosts: `gpu[001:032]`, identical findings once, hosts with equal outcomes in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuprov.verify.verify import next_boot, verdict
 
 
 def summed(results: Sequence[Result] | Many) -> Summed:
-    """The numbers."""
+    """Return the numbers."""
     if isinstance(results, Many):
         return results.summed()
     return Summed(
@@ -28,10 +28,10 @@ def summed(results: Sequence[Result] | Many) -> Summed:
 
 
 def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
-    """Equal results of many hosts once; the worst first, then those of most hosts, else in the order given.
+    """Return equal results of many hosts once; the worst first, then those of most hosts, else in the order given.
 
-    What only follows from another failure stands with that one. How to see that a host is unreachable differs from host to host,
-    and is told of the first one.
+    Failures caused by another failure are listed with it. The command that shows why a host is unreachable differs from host to host,
+    so the first host's is shown.
     """
     if isinstance(results, Many):
         return _worst_first(results.findings(statuses))
@@ -60,7 +60,7 @@ def _worst_first(found: Iterable[Finding]) -> list[Finding]:
 
 
 def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[HostLine]:
-    """A line per host, or per set of hosts with the same outcome; in the order given."""
+    """Return a line per host, or per set of hosts with the same outcome; in the order given."""
     if isinstance(results, Many):
         return results.lines(fold=fold)
     counts: dict[str, Counter[str]] = {}
@@ -80,12 +80,12 @@ def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[H
 
 
 def totals(results: Iterable[Result]) -> dict[ResultStatus, int]:
-    """How many results of each status, without those that only follow from another failure."""
+    """Count the results by status, without failures caused by another failure."""
     counted = Counter(one.status for one in results if not one.follows)
     return {status: counted[status] for status in ORDER}
 
 
 def brief(hosts: Iterable[str], room: int = 160) -> str:
-    """The names, cut at a comma where they are longer than `room`."""
+    """Return the names, cut at a comma if they are longer than `room`."""
     text = names(hosts)
     return text if len(text) <= room else f"{text[: room + 1].rpartition(',')[0] or text[:room]}, ..."

@@ -1,4 +1,4 @@
-"""What a report says in few words: a finding with its hosts, hosts with equal outcomes, all of it in numbers."""
+"""Condensed parts of a report: a finding with its hosts, hosts with equal outcomes, totals."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict
 
 ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
-"""The statuses that count, the worst first. What asks nothing of a host (n/a) is not among them."""
+"""The statuses that count, the worst first, without n/a."""
 EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
 FOLLOW = "follow"
-"""Where results are counted: those that only follow from another failure, which are not counted among the failures."""
+"""Key in counts for failures caused by another failure, which are not counted as failures."""
 WORDS = {
     "unreachable": "unreachable",
     "fail": "failed",
@@ -23,12 +23,12 @@ WORDS = {
 
 
 def that_follow(count: int) -> str:
-    """`1 that follows`, `8 that follow`."""
+    """Return `1 that follows`, `8 that follow`."""
     return f"{count:,} that follow{'s' * (count == 1)}"
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One result, every host that has exactly it, and what failed on them only because of it: each check once."""
+    """One result, every host with exactly that result, and the checks that failed on them only because of it, each once."""
 
     result: Result
     hosts: tuple[str, ...]
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class HostLine(msgspec.Struct, frozen=True):
-    """Hosts whose counts and next-boot verdict are equal."""
+    """Hosts with equal counts and equal next-boot verdicts."""
 
     hosts: tuple[str, ...]
     counts: dict[str, int]
@@ -67,7 +67,7 @@ class HostLine(msgspec.Struct, frozen=True):
 
 
 class Summed(msgspec.Struct, frozen=True):
-    """All results in numbers. `bad`: hosts that are not as wanted; `counts`: without those that `follow` from another failure."""
+    """Totals of all results. `bad`: hosts that differ from their spec; `counts`: without those that `follow` from another failure."""
 
     hosts: int
     bad: int

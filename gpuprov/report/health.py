@@ -1,4 +1,4 @@
-"""What `gpuprov health` prints: for each host whether it is fit for work, what is to be done, and why."""
+"""Output of `gpuprov health`: for each host whether it is fit for work, the action to take, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
-    """Hosts that are not fit first, the most severe action first; each with its causes and what was seen of them."""
+    """Render unfit hosts first, the most severe action first; each with its causes and their symptoms."""
     found = sorted(fitness(results), key=order)
     lines: list[str] = []
     for one in found:
@@ -37,7 +37,7 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
 
 
 def order(one: Fitness) -> tuple[int, str]:
-    """By which hosts are sorted: those that are not fit come first."""
+    """Return the sort key of hosts: unfit ones come first."""
     return ("no", "until", "not proven", "yes").index(one.fit), one.host
 
 
@@ -65,7 +65,7 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """What one check says. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that shows it."""
+    """The result of one check. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that shows it."""
 
     check: str
     status: ResultStatus
@@ -77,13 +77,13 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 class HealthCause(Row, kw_only=True):
-    """A failure that follows from no other one; `followers`: checks that failed only because of it."""
+    """A failure that is not caused by another one; `followers`: checks that failed only because of it."""
 
     followers: tuple[str, ...]
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """`fit`: for work; until: it is after `action`. `told`: passes, and asks for something all the same. `passed`: names of checks."""
+    """A host. `fit`: for work; until: it is after `action`. `told`: passes, but recommends something. `passed`: names of checks."""
 
     host: str
     fit: Fit
@@ -105,7 +105,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def report(results: Sequence[Result]) -> Report:
-    """The document, from the results of health checks."""
+    """Return the document, from the results of health checks."""
     passed: dict[str, list[str]] = {}
     for one in results:
         if one.status == "pass":
@@ -134,7 +134,7 @@ def _fields(one: Result) -> dict[str, Any]:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """The same as one document; its JSON Schema: `gpuprov schema --of health`."""
+    """Return the same as one document; its JSON Schema: `gpuprov schema --of health`."""
     return as_document(report(results))
 
 
@@ -146,12 +146,12 @@ METRICS = {
     "gpuprov_rdma_errors": "Errors of RDMA's transport that a port has counted since its driver was loaded (hw_counters); "
     "port 0: the device.",
 }
-"""Name and help of each metric, in the order of the file; all are gauges, and none is one of `gpuprov verify`."""
+"""Name and help of each metric, in the order of the file; all are gauges, and none is shared with `gpuprov verify`."""
 FIT = {"yes": 1, "until": 0, "no": 0, "not proven": -1}
 
 
 def as_metrics(results: Sequence[Result], now: float | None = None) -> str:
-    """The same for node_exporter's textfile collector."""
+    """Return the same for node_exporter's textfile collector."""
     lines: dict[str, list[str]] = {name: [] for name in METRICS}
     ended = time.time() if now is None else now
     lines["gpuprov_health_timestamp_seconds"].append(sample("gpuprov_health_timestamp_seconds", round(ended, 3)))

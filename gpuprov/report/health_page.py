@@ -1,4 +1,4 @@
-"""The page of `gpuprov health`: whether hosts are fit for work, what is to be done, and what was found."""
+"""The page of `gpuprov health`: whether hosts are fit for work, the action to take, and the findings."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ HOSTS: Mapping[State, str] = {
     "unproven": "not proven to be fit",
     "right": "fit for work",
 }
-"""What a host's square says, by its state."""
+"""Tooltip of a host's square, by its state."""
 
 
 def state(one: Fitness) -> State:
-    """Of one host, by whether it is fit, as the sentence about it is."""
+    """Return the state of one host, from its fitness, in line with the headline."""
     if one.fit == "not proven":
         found = {result.status for result in one.unproven}
         return "gone" if "unreachable" in found else "error" if "error" in found else "unproven"
@@ -30,7 +30,7 @@ def state(one: Fitness) -> State:
 
 
 def render(results: Sequence[Result], about: About | None = None, *, verbose: bool = False) -> str:
-    """The page, of results of health checks. The same results give the same text."""
+    """Return the page, from results of health checks. The same results give the same text."""
     found = sorted(fitness(results), key=order)
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Fitness]] = {}
     for one in found:
@@ -55,7 +55,7 @@ def render(results: Sequence[Result], about: About | None = None, *, verbose: bo
 
 
 def headline(found: Sequence[Fitness]) -> Headline:
-    """The answer as a sentence about hosts, then how many have each answer."""
+    """Return the answer as a sentence about hosts, then how many have each answer."""
     many, fit = len(found), sum(one.fit == "yes" for one in found)
     counted = {
         "fit": fit,

@@ -30,7 +30,7 @@ STATES = {
 TITLES = {"unreachable": "unreachable", "fail": "failed", "error": "error"}
 LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 MOST = 6
-"""What was found otherwise on other hosts: so many are in a cause, the others with the hosts."""
+"""Maximum number of hosts' different actual values in a cause; the others are shown with the hosts."""
 
 
 def render(
@@ -48,11 +48,11 @@ def render(
     styles: Sequence[str] = (),
     **more: Any,
 ) -> str:
-    """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
+    """Return the page. Equal findings of many hosts appear once; each host has a square. The same results give the same text.
 
-    verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
-    template: one that extends report.html.j2, with what else it shows in `more`, `told` for its headline, `words` for the states of
-    hosts, `fixed` for states that were judged otherwise, `boots`: whether it tells of the next boot, and `styles` of its own.
+    verbose: also n/a results. about: origin of the results. known: further data about a host. template: one that extends
+    report.html.j2, with its own variables in `more`, `told` for its headline, `words` for the states of hosts, `fixed` for states that
+    were judged otherwise, `boots`: whether to report the next boot, and `styles` of its own.
     """
     rows, states, later = _by_host(results)
     states |= fixed or {}
@@ -97,11 +97,11 @@ def _by_host(
 
 
 def _plan(about: About | None) -> str:
-    """The command that says all that would change on a host, but for its name."""
+    """Return the command that shows all changes to a host, without the host's name."""
     inventory = about.inventory if about and ", " not in about.inventory else ""
     return shlex.join(["gpuprov", "plan", *filter(None, [inventory]), "--limit"])
 
 
 def limit(hosts: Sequence[str]) -> str:
-    """The hosts as a shell hands them to gpuprov or Ansible."""
+    """Return the hosts in the form for gpuprov's or Ansible's command line."""
     return f"--limit {shlex.quote(names(hosts).replace(', ', ','))}"

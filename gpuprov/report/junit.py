@@ -1,4 +1,4 @@
-"""Results as JUnit XML, for CI systems: a test suite per host, a test case per check that asks something of it."""
+"""Results as JUnit XML, for CI systems: a test suite per host, a test case per applicable check."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "s
 
 
 def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None) -> str:
-    """The document. The same results and times give the same text.
+    """Return the document. The same results and times give the same text.
 
-    `took`: seconds by host, which are its suite's time. All checks of a host are judged on what was read at once, so that each has
-    the same share of it.
+    `took`: seconds by host, the time of its suite. All checks of a host are judged on facts read at once, so that each has the same
+    share of the time.
 
-    Of folded results, all that passed on a host is one test case. What is n/a is left out. Where nothing is proven, one more test case
-    says so and fails: most CI systems show a document without test cases, or one in which all are skipped, in green.
+    In folded results, all passed checks of a host are one test case. n/a results are left out. If nothing is proven, a further test
+    case reports that and fails: most CI systems show a document without test cases, or with only skipped ones, in green.
     """
     listed = _each(results) if isinstance(results, Many) else results
     asked = [result for result in listed if result.status != "n/a"]
@@ -75,7 +75,8 @@ def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
 
 
 def _tag(result: Result) -> str:
-    """The element of a result; none for one that passed. What only follows from a failure of the host is not a second failure."""
+    """Return the element of a result; none for one that passed. A failure caused by another failure of the host is not a second
+    failure."""
     return "skipped" if result.follows else _TAGS.get(result.status, "")
 
 

@@ -1,4 +1,4 @@
-"""What a page shows of a host beside its results, from the facts that were read for them: wiring and MIG as pictures, the receipt."""
+"""Data about a host on a page beside its results, from the facts read for them: wiring and MIG as diagrams, the receipt."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gpuprov.topology.judge import findings
 from gpuprov.topology.svg import as_svg
 
 PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, system.OS_RELEASE, system.PLATFORM)
-"""What is read for the page, and for no check."""
+"""Probes for the page that no check needs."""
 SLICE, HEIGHT, LEFT, GAP = 92, 44, 170, 10
 
 
 def known(host: RawHost, facts: Facts | None = None) -> Known:
-    """What the page shows of a host; what could not be read of it is not there."""
+    """Return the page's data about a host; what could not be read is left out."""
     rack = str(host.connection.get(RACK) or "")
     if facts is None:
         return Known(groups=host.groups, rack=rack)
@@ -40,7 +40,7 @@ def known(host: RawHost, facts: Facts | None = None) -> Known:
 
 
 def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """What the host has, as far as it was read: distribution, running kernel, and the driver's packages by their version."""
+    """Return the host's versions, as far as they were read: distribution, running kernel, and the driver's packages."""
     told: list[tuple[str, str]] = []
     with suppress(ProbeFailed):
         release = facts.get(system.OS_RELEASE)
@@ -58,7 +58,7 @@ def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
-    """SVG files by title. The host's name is not in them: those of equal hosts are equal, and once in the page."""
+    """Return SVG files by title. They omit the host's name, so that equal hosts have equal files, stored once in the page."""
     drawn = []
     for title, draw in (("Topology", _topology), ("MIG", _mig)):
         try:
@@ -81,7 +81,7 @@ def _mig(facts: Facts) -> str:
 
 
 def mig_picture(gpus: Iterable[mig.MigGpu]) -> str:
-    """GPU instances on the memory slices of each GPU; GPUs with equal instances once. Nothing where no GPU is in MIG mode."""
+    """Return GPU instances on the memory slices of each GPU; GPUs with equal instances once. Empty if no GPU is in MIG mode."""
     alike: dict[tuple[str, int, tuple[tuple[int, int, str], ...]], list[int]] = {}
     for gpu in gpus:
         if gpu.current:
@@ -114,7 +114,7 @@ def _slices(start: int, size: int) -> str:
 
 
 def _receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
-    """What was applied, in the receipt's order, and when."""
+    """Return what was applied, in the receipt's order, and when."""
     found = facts.known(house.RECEIPT)
     if found is None:
         return ()

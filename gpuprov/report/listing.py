@@ -19,7 +19,7 @@ FORMAT = 1
 
 
 class Shown(msgspec.Struct, kw_only=True):
-    """The document. `hosts`: what each should have. `unread`: hosts that could not be read, and why."""
+    """The document. `hosts`: their expected resources. `unread`: hosts that could not be read, and why."""
 
     gpuprov_show: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
@@ -31,7 +31,7 @@ UNREACHABLE, DIFFERS = 4, 1
 
 
 def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | None, as_json: bool, verbose: bool) -> int:
-    """Print what hosts should have, or the text of the file at `path`; the exit code."""
+    """Print hosts' expected resources, or the text of the file at `path`; return the exit code."""
     for name, why in unread.items():
         console.progress(why if why.startswith(name) else f"{name}: {why}")
     if path is not None:
@@ -52,7 +52,7 @@ def show(found: Sequence[Listing], unread: Mapping[str, str], *, path: str | Non
 
 
 def as_text(one: Listing, *, verbose: bool = False) -> str:
-    """The resources by capability, a line each; those that are as they should be are told without a word about it."""
+    """Render the resources by capability, one line each; those that match have no remark."""
     lines = []
     for capability, items in groupby(one.items, key=lambda item: item.capability):
         lines += ["", f"{one.host}  {capability}"]
@@ -74,7 +74,7 @@ def as_text(one: Listing, *, verbose: bool = False) -> str:
 
 
 def text_of(found: Sequence[Listing], path: str) -> str:
-    """The text of this file. Raises GpuprovError where there is none, or where hosts have it differently."""
+    """Return the text of this file. Raises GpuprovError if there is none, or if hosts differ in it."""
     items = [(one.host, item) for one in found for item in one.items if item.name == path]
     if not items:
         if unknown := [f"{name} of {one.host} ({why})" for one in found for name, why in one.unknown.items()]:
@@ -112,5 +112,5 @@ def stands_for(text: str) -> str:
 
 
 def document(found: Sequence[Listing], unread: Mapping[str, str]) -> str:
-    """The document as text."""
+    """Return the document as text."""
     return as_document(Shown(hosts=tuple(found), unread=dict(unread)))

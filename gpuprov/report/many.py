@@ -1,6 +1,6 @@
-"""Results of any number of hosts, kept once for all hosts of which they are the same: what a report of a fleet is made from.
+"""Results of any number of hosts, stored once for all hosts with the same results: the input of a fleet's report.
 
-Failures and what was skipped stand in full, and are counted with what passed.
+Failures and skipped checks are stored in full, passed ones only as counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gpuprov.verify.verify import NextBoot, Verdict
 
 
 class Alike(msgspec.Struct, frozen=True, eq=False):
-    """What is said of a host, and of all others of which the same is said. `rows` are of no host."""
+    """The results of a host, and of all others with the same results. `rows` name no host."""
 
     rows: tuple[Result, ...]
     counts: Mapping[str, int]
@@ -26,7 +26,7 @@ class Alike(msgspec.Struct, frozen=True, eq=False):
 
 
 class Many:
-    """Hosts in the order of a report. Takes the place of a list of results wherever a report is made of one."""
+    """Hosts in the order of a report. Replaces a list of results wherever a report is made from one."""
 
     def __init__(self, hosts: Mapping[str, Alike], verdict: Verdict) -> None:
         self.hosts, self.verdict = hosts, verdict
@@ -37,11 +37,11 @@ class Many:
 
     @property
     def rows(self) -> dict[str, Sequence[Result]]:
-        """What did not pass, by host."""
+        """Return the results that did not pass, by host."""
         return {host: one.rows for host, one in self.hosts.items()}
 
     def findings(self, statuses: Sequence[ResultStatus]) -> list[Finding]:
-        """As `gpuprov.report.fold.findings`."""
+        """Return the same as `gpuprov.report.fold.findings`."""
         hosts: dict[Result, list[str]] = {}
         followers: dict[Result, dict[str, Result]] = {}
         first: dict[Result, str] = {}
@@ -66,7 +66,7 @@ class Many:
         ]
 
     def lines(self, *, fold: bool) -> list[HostLine]:
-        """As `gpuprov.report.fold.host_lines`."""
+        """Return the same as `gpuprov.report.fold.host_lines`."""
         if not fold:
             return [HostLine((host,), dict(one.counts), one.next_boot) for host, one in self.hosts.items()]
         same: dict[object, list[str]] = {}
@@ -78,7 +78,7 @@ class Many:
         return tuple(sorted(dict.fromkeys(names), key=self._place.__getitem__))
 
     def summed(self) -> Summed:
-        """As `gpuprov.report.fold.summed`."""
+        """Return the same as `gpuprov.report.fold.summed`."""
         counts = {
             status: sum(one.counts.get(status, 0) * len(names) for one, names in self.alike.items())
             for status in (*ORDER, FOLLOW)

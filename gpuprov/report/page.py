@@ -1,7 +1,7 @@
-"""What every page has in common: one file that loads nothing, with a headline, where it is from, one search and copy buttons.
+"""Common parts of every page: one file that loads nothing, with a headline, its origin, one search and copy buttons.
 
-A page is a template that extends base.html.j2. Texts are cleaned and escaped wherever they stand; styles and scripts are gpuprov's
-own files, and the only ones that the page's Content-Security-Policy lets a browser run: it names their digests.
+A page is a template that extends base.html.j2. All texts are cleaned and escaped; styles and scripts are gpuprov's own files, and the
+only ones that the page's Content-Security-Policy lets a browser run: it names their digests.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 State = Literal["right", "part", "unproven", "boot", "error", "fail", "gone"]
-"""How a host, or all of them, stand; the names of the colours in page.css."""
+"""State of a host, or of all of them; the names of the colours in page.css."""
 
 FOLDER = Path(__file__).parent
 _OPTION = re.compile(r"((?<!\S)--?[a-z][a-z-]{0,20}(?![\w-])|\bif-needed\b)")
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict as one sentence, and what else has to be known at once."""
+    """The verdict as one sentence, and other facts that matter most."""
 
     state: State
     sentence: str
@@ -40,7 +40,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a page is from. `at`: the time, for people; `inventory`: the files; `command`: the command line as a shell takes it."""
+    """Origin of a page. `at`: the time, for people; `inventory`: the files; `command`: the command line, quoted for a shell."""
 
     at: str = ""
     inventory: str = ""
@@ -58,10 +58,10 @@ def render(
     scripts: Sequence[str] = (),
     **values: Any,
 ) -> str:
-    """The page of a template that extends base.html.j2. The same values give the same text.
+    """Render a template that extends base.html.j2. The same values give the same text.
 
-    `data`: what the scripts read, as plain data; its strings are cleaned here. `styles` and `scripts`: files of the folder assets
-    that follow page.css and page.js.
+    `data`: input of the scripts, as plain data; its strings are cleaned here. `styles` and `scripts`: files of the folder assets that
+    follow page.css and page.js.
     """
     style = _asset("page.css", *styles)
     script = _asset("page.js", *scripts)
@@ -93,7 +93,7 @@ def render(
 
 
 def as_data(value: Any) -> Markup:
-    """JSON for a script element: no text in it ends the element, opens a comment or hides."""
+    """Return JSON for a script element: no text in it can end the element, open a comment or hide."""
     text = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -125,7 +125,7 @@ def environment() -> Environment:
 
 
 def unbroken(text: str) -> Markup:
-    """The text with its options (`--html`, `if-needed`) in one piece: a browser breaks lines behind a hyphen."""
+    """Keep options in the text (`--html`, `if-needed`) in one piece: a browser breaks lines after a hyphen."""
     return Markup("").join(
         Markup('<span class="one">{}</span>').format(part) if number % 2 else cleaned(part)
         for number, part in enumerate(_OPTION.split(text))

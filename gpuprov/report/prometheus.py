@@ -34,7 +34,7 @@ METRICS = {
 
 
 def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None, now: float | None = None) -> str:
-    """The file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
+    """Return the file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
     ended = time.time() if now is None else now
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
     samples["gpuprov_build_info"].append(sample("gpuprov_build_info", 1, version=__version__))
@@ -75,7 +75,7 @@ def _of_host(
 
 
 def sample(name: str, value: float, **labels: str) -> str:
-    """A line of the text format; labels may hold anything."""
+    """Return a line of the text format; label values are escaped."""
     told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     return f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}"
 

@@ -1,4 +1,4 @@
-"""Results of verify: to the terminal, and to the files that were asked for."""
+"""Results of verify: to the terminal, and to the requested files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def show(
     known: Mapping[str, Known] | None = None,
     title: str = "gpuprov verify",
 ) -> None:
-    """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is told after the results.
+    """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is reported after the results.
 
-    quiet: the files alone, without a word on the terminal.
-    `took`: seconds by host; `seconds`: of the whole; `about`, `known` and `title`: for the page.
+    quiet: only the files, no output on the terminal. `took`: seconds by host; `seconds`: in total; `about`, `known` and `title`: for
+    the page.
     """
     refused: list[GpuprovError] = []
     if junit is not None:

@@ -1,4 +1,4 @@
-"""The hosts that a command did not bring to its end, in a file that --limit takes."""
+"""Writes the hosts that a command did not finish to a file for --limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 
 KEPT = 32
-"""Files; the oldest go."""
+"""Number of files to keep; older ones are removed."""
 
 
 def offer(
     verb: str, again: Collection[str], everyone: int, option: str = "--limit ", to_do: str = "to do again"
 ) -> Path | None:
-    """Write the file and name it, as `option` takes it (empty: in the place of hosts).
+    """Write the file and print it as the value of `option` (empty: in place of hosts).
 
-    None where there is nobody to do again, or where the same command does all of them again."""
+    Returns None if no host is left to do, or if the same command does all of them again."""
     if not again or len(again) == everyone:
         return None
     path = state_folder("retry") / f"{verb}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{os.getpid()}.retry"

@@ -1,4 +1,4 @@
-"""What the offline commands print: check, explain, catalog, schema."""
+"""Output of the offline commands: check, explain, catalog, schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuprov.spec.problem import Problem
 
 COMMANDS = ("check", "see it")
-"""Titles of an explanation's lines that a person copies; they are never wrapped."""
+"""Titles of an explanation's lines to copy; they are never wrapped."""
 
 
 CheckFormat = Literal["text", "json", "sarif", "github"]
@@ -67,7 +67,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
 
 
 def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[Problem]) -> None:
-    """Print problems in one of the formats. No fleet: it is not valid."""
+    """Print problems in one of the formats. fleet: None if it is not valid."""
     from gpuprov.report import annotations, check
 
     if form == "json":
@@ -83,7 +83,7 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:
-    """Each explanation as a titled block, wrapped to the terminal."""
+    """Print each explanation as a titled block, wrapped to the terminal."""
     if as_json:
         console.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
         return
@@ -92,7 +92,7 @@ def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> 
 
 
 def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
-    """Title and text side by side, or below each other where that leaves too little room."""
+    """Yield title and text side by side, or one below the other if that leaves too little room."""
     if blank:
         yield ""
     yield from _wrapped(f"{explanation.kind}: {explanation.name}", width, indent=4)
@@ -113,11 +113,11 @@ def _wrapped(text: str, width: int, indent: int) -> list[str]:
 
 
 KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name"}
-"""The field of a table's entries that its first column shows."""
+"""The field of a table's entries in its first column."""
 
 
 def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
-    """A table of the catalogue, narrowed to rows that hold `word`; where that is a GPU, or a model of them, to its rows."""
+    """Print a table of the catalogue, narrowed to rows that contain `word`; if that is a GPU, or a model of them, to its rows."""
     from gpuprov.catalog import listing
 
     of_gpu = listing.of_gpu(name, word or "")
@@ -142,10 +142,10 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
 
 
 def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_parted: Path | None = None) -> int:
-    """The exported inventory on standard output or in a file; notes and unreachable hosts on standard error.
+    """Print the exported inventory to standard output or a file; notes and unreachable hosts to standard error.
 
-    Where no host could be read, a file stays as it is, and JSON has no hosts. `mig_parted`: the file for the MIG layouts, which
-    stays as it is where no host has one.
+    If no host could be read, a file stays as it is, and JSON has no hosts. `mig_parted`: the file for the MIG layouts, which stays as
+    it is if no host has one.
     """
     import yaml
 
@@ -167,7 +167,7 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
 
 
 def schema_text() -> str:
-    """The JSON Schema of the `gpuprov` variable."""
+    """Return the JSON Schema of the `gpuprov` variable."""
     from gpuprov.capabilities import CAPABILITIES, HOUSE
     from gpuprov.spec.schema import schema
 
@@ -175,7 +175,7 @@ def schema_text() -> str:
 
 
 def inventory_schema_text() -> str:
-    """The JSON Schema of a whole inventory in YAML."""
+    """Return the JSON Schema of a whole inventory in YAML."""
     from gpuprov.capabilities import CAPABILITIES, HOUSE
     from gpuprov.catalog.gpus import gpus
     from gpuprov.spec.inventory_schema import inventory_schema

@@ -1,4 +1,4 @@
-"""How hosts stand, in one word each, and the sentence about all of them."""
+"""State of each host in one word, and the sentence about all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LETTERS: Mapping[State, str] = {
     "part": "~",
     "right": "✓",
 }
-"""By state, the worst first: what is told without a colour."""
+"""Letters by state, the worst first: shown without colour."""
 WORDS: Mapping[State, str] = {
     "gone": "unreachable",
     "fail": "failed",
@@ -33,7 +33,7 @@ BAD: tuple[State, ...] = ("gone", "fail", "error", "boot")
 
 
 def state(results: Sequence[Result], told: Verdict | None = None) -> State:
-    """Of one host. `told`: the verdict, where what passed is not among the results."""
+    """Return the state of one host. `told`: the verdict, if passed checks are not among the results."""
     found = {one.status for one in results}
     if "unreachable" in found:
         return "gone"
@@ -48,7 +48,7 @@ def state(results: Sequence[Result], told: Verdict | None = None) -> State:
 
 
 def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot], skipped: int) -> Headline:
-    """The verdict as a sentence about hosts; then how many of each kind, and what the next boot will bring."""
+    """Return the verdict as a sentence about hosts; then the number of each kind, and the outcome of the next boot."""
     counted = Counter(hosts.values())
     many = len(hosts)
     name = next(iter(hosts)) if many == 1 else ""
@@ -83,7 +83,7 @@ def _none(name: str, many: int) -> str:
 
 
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
-    """How many of each kind, where there is more than one; and the next boot."""
+    """Return the number of each kind, if there is more than one; and the next boot."""
     named = [f"{counted[one]:,} {word}" for one, word in WORDS.items() if counted.get(one)]
     later: Counter[str] = Counter(one.verdict for one in boots)
     after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}

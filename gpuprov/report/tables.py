@@ -1,4 +1,4 @@
-"""A table of the catalogue in the room that there is."""
+"""A table of the catalogue, fitted to the width of the terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpuprov.shown import wrapped
 Rows = Sequence[Sequence[str]]
 
 FEW = 5
-"""Rows that are shown one below the other, with every column, where a table of them would be too wide."""
+"""Number of rows up to which a table that is too wide is shown as records, with every column."""
 
 
 def fitted(header: Sequence[str], rows: Rows, room: int, spare: Collection[str]) -> tuple[list[str], list[str]]:
-    """Its lines, of at most `room` characters (0: any number), and the columns that it lacks for that, taken from `spare` in order."""
+    """Return the lines, of at most `room` characters (0: any number), and the columns dropped to fit, taken from `spare` in order."""
     gone: list[str] = []
     if room and len(rows) <= FEW and _wide(header, rows) > room:
         return [line for row in rows for line in wrapped(_one_row(header, row), room, hang="  ")], gone
@@ -38,7 +38,7 @@ def _wide(header: Sequence[str], rows: Rows) -> int:
 
 
 def _columns(header: Sequence[str], rows: Rows, room: int) -> Iterator[str]:
-    """The last column is broken between words where it does not fit."""
+    """Yield the lines; the last column wraps between words if it does not fit."""
     *widths, _ = _widths(header, rows)
     indent = sum(widths) + 2 * len(widths)
     for row in (header, *rows):

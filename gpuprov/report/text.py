@@ -1,4 +1,4 @@
-"""Results for people: what is wrong, what was wanted, what was found, how to see it, what to do."""
+"""Results for people: the problem, the expected and the actual value, the command that shows it, and the fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.shown import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleane
 from gpuprov.verify.evaluate import Result, ResultStatus
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
-"""By what a result says."""
+"""Colours by status."""
 _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 
@@ -27,10 +27,10 @@ def render(
     width: int = 100,
     room: int | None = None,
 ) -> str:
-    """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
+    """Render findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
 
-    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, what asks nothing of a host, and
-    every host's name. room: how wide lists of hosts and of counts may be, `width` by default; 0: as wide as they are, to be searched.
+    Lines to copy (evidence) are never wrapped. `verbose` also shows passed and n/a results, and every host's name. room: maximum width
+    of lists of hosts and of counts, `width` by default; 0: unlimited, so that they can be searched.
     """
     room = width if room is None else room
     numbers = summed(results)
@@ -83,7 +83,7 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) ->
 
 
 def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
-    """`and 8 that follow`: named, and with `verbose` told one by one."""
+    """Return `and 8 that follow`, with their names; with `verbose`, each on its own."""
     if not finding.followers:
         return []
     told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
@@ -116,13 +116,13 @@ def _where(hosts: Sequence[str], shown: str) -> str:
 
 
 def _parts(text: str, room: int) -> list[tuple[str, str]]:
-    """A list with commas as parts for `_flow`; what is short is one."""
+    """Split a comma-separated list into parts for `_flow`; a short list stays one part."""
     pieces = re.split(r"(?<=, )", text) if room and len(text) > room // 2 else [text]
     return [(one, one) for one in pieces]
 
 
 def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
-    """Parts beside each other, each as (text, the same with colours); a line ends between two of them where it would be too wide."""
+    """Lay out parts side by side, each as (text, the same with colours); a line that would be too wide breaks between parts."""
     lines, whole = [""], max(room, 40) if room else sys.maxsize
     left = whole
     for plain, painted in parts:
@@ -135,7 +135,7 @@ def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
 
 
 def labelled(label: str, value: str, width: int) -> list[str]:
-    """A value behind its label, wrapped; nothing where it is empty."""
+    """Return a value after its label, wrapped; nothing if it is empty."""
     if not value:
         return []
     space = max(width - _MARGIN, 30)
@@ -167,11 +167,11 @@ def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
 
 
 def _listed(parts: Sequence[tuple[str, str]], end: str) -> list[tuple[str, str]]:
-    """With a comma behind each but the last."""
+    """Return the parts with a comma after each but the last."""
     after = [", "] * (len(parts) - 1) + [end]
     return [(plain + mark, painted + mark) for (plain, painted), mark in zip(parts, after, strict=bool(parts))]
 
 
 def unproven(count: int) -> str:
-    """`3 checks are not proven`: said wherever a result with skipped checks would look green."""
+    """Return `3 checks are not proven`: shown wherever a result with skipped checks would look green."""
     return f"{count:,} check{' is' if count == 1 else 's are'} not proven"

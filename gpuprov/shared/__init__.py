@@ -1,1 +1,1 @@
-"""Rules that several rooms decide by, and Ansible's plugins of gpuprov. Standard library only."""
+"""Rules shared by several packages of gpuprov, and by gpuprov's Ansible plugins. Standard library only."""

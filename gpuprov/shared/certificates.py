@@ -1,4 +1,4 @@
-"""X.509 certificates: what identifies one to the kernel, the firmware and modinfo. Standard library only.
+"""X.509 certificates: their identity for the kernel, the firmware and modinfo. Standard library only.
 
 Nothing here verifies a signature or a date.
 """
@@ -19,16 +19,16 @@ PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", 
 
 
 MOST = 1 << 20
-"""Bytes that are read: a certificate has some thousand."""
+"""Maximum number of bytes to read: a certificate has some thousand."""
 
 
 class NotACertificate(ValueError):
-    """The data is no certificate; says what it is instead."""
+    """The data is not a certificate; the message says what it is instead."""
 
 
 def identity(content: bytes) -> dict[str, str]:
-    """Of one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as mokutil shows it), `serial` (hexadecimal, as
-    modinfo's sig_key without colons) and `content` (SHA-256 of what was given). Raises NotACertificate."""
+    """Identify one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as in mokutil), `serial` (hexadecimal, as
+    modinfo's sig_key without colons) and `content` (SHA-256 of the input). Raises NotACertificate."""
     der = _der(content)
     try:
         outer, _ = _value(der, 0, SEQUENCE)
@@ -47,8 +47,8 @@ def identity(content: bytes) -> dict[str, str]:
 
 
 def of_file(path: str) -> dict[str, str]:
-    """The identity of the certificate in a file of this machine; of no file, nothing. Raises OSError, also for what is no file, and
-    NotACertificate."""
+    """Return the identity of the certificate in a file of this machine; empty without a file name. Raises OSError, also if it is not a
+    regular file, and NotACertificate."""
     if not path:
         return {}
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
@@ -58,7 +58,7 @@ def of_file(path: str) -> dict[str, str]:
 
 
 def serial(shown: str) -> str:
-    """A serial number as modinfo or openssl shows it, in the form of `identity`."""
+    """Convert a serial number from modinfo's or openssl's form to that of `identity`."""
     digits = shown.replace(":", "").strip().lower().lstrip("0")
     return digits or ("0" if shown.strip() else "")
 
@@ -80,7 +80,7 @@ def _der(content: bytes) -> bytes:
 
 
 def _value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
-    """The content of the element that begins there, and where the next one does. Raises IndexError, NotACertificate."""
+    """Return the content of the element that begins there, and the start of the next one. Raises IndexError, NotACertificate."""
     if data[at] != tag:
         raise NotACertificate("it is none")
     length, start = data[at + 1], at + 2

@@ -1,4 +1,4 @@
-"""How a program ended, by its exit status, in words: of a signal, and of ssh, whose connection was cut."""
+"""Describes how a program ended, by its exit status: by a signal, or, for ssh, by a cut connection."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ OF_SSH = 255
 """ssh(1): an error of ssh's own, or a connection that was closed."""
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
-"""How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
+"""Start of Ansible's message when a module gave no answer: a program that was killed prints nothing more."""
 NOISE = (
     "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have its startup files"
     " (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
 )
-"""Ansible begins to read there: https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
+"""Problem: Ansible starts to parse there: https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
 _MISSING = re.compile(r"\s*Missing (\w+) password\s*")
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
 )
-"""What ssh says of a connection that ended, and Ansible before it: no word of why."""
+"""Messages of ssh about a closed connection, and Ansible's prefix: they give no reason."""
 
 
 def by_signal(status: object) -> str:
-    """The signal by which a program ended: as Python's subprocess tells it (-N), or a shell (128+N); empty for another status."""
+    """Return the signal by which a program ended: from the status of Python's subprocess (-N), or of a shell (128+N); else empty."""
     number = (
         0 if not isinstance(status, int) else -status if status < 0 else status - 128 if 128 < status < OF_SSH else 0
     )
@@ -32,7 +32,7 @@ def by_signal(status: object) -> str:
 
 
 def on_host(status: object, what: str) -> str:
-    """Of what ran on the host: that a signal ended it, and why that may be; empty for another status."""
+    """Explain that a signal ended a program on the host, and possible reasons; empty for another status."""
     name = by_signal(status)
     if name == "SIGKILL":
         return f"{what} was killed ({name}): {WANT_OF_MEMORY}"
@@ -40,26 +40,26 @@ def on_host(status: object, what: str) -> str:
 
 
 def connection(status: object) -> str:
-    """Of ssh: that it was killed here, or its shell there, or the connection was cut; empty for another status."""
+    """Explain ssh's status: killed here, its shell killed there, or the connection cut; empty for another status."""
     if name := by_signal(status):
         return f"ssh was ended by {name}, on this machine" if _here(status) else on_host(status, "its shell there")
     return "the connection was cut" if status == OF_SSH else ""
 
 
 def _here(status: object) -> bool:
-    """A shell of the host never tells a negative status."""
+    """True if the process ended on this machine: a shell of the host never reports a negative status."""
     return isinstance(status, int) and status < 0
 
 
 def answer(result: Mapping[str, object]) -> str:
-    """The message of a module's result; of a module that gave no answer how it ended, and what it said last."""
+    """Return the message of a module's result; for a module that gave no answer, how it ended and its last output."""
     said = str(result.get("msg") or "")
     return silent(result) if UNREAD.match(said) else said
 
 
 def unanswered(said: str) -> str:
-    """Why sudo had no password, where Ansible's ssh says only that; anything else as it is. Ansible says so, too, when it sent one:
-    the shell there was ended as sudo asked, and what sudo then reads is the end of its input."""
+    """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged. Ansible reports it
+    even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its input."""
     found = _MISSING.fullmatch(said)
     return (
         f"{found[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"
@@ -69,7 +69,7 @@ def unanswered(said: str) -> str:
 
 
 def raised(said: str) -> str:
-    """Of a Python traceback, which a program on the host left, the line that says what was raised; anything else as it is."""
+    """Return the line of a Python traceback, left by a program on the host, with the exception; any other text unchanged."""
     if "Traceback (most recent call last)" not in said:
         return said
     lines = [line.strip() for line in said.splitlines()]
@@ -77,7 +77,7 @@ def raised(said: str) -> str:
 
 
 def is_misleading(noise: str) -> bool:
-    """Whether Ansible takes what a login prints before an answer for the answer."""
+    """True if Ansible mistakes a login's output before an answer for the answer."""
     return _answers(noise) > 0
 
 
@@ -86,7 +86,7 @@ def _answers(printed: str) -> int:
 
 
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
-    """What a program said last, and how it ended. The status of a module is that of the connection, if that was cut."""
+    """Return a program's last output, and how it ended. The status of a module is that of the connection, if that was cut."""
     if of_module and result.get("rc") == 0 and _answers(str(result.get("module_stdout") or "")) > 1:
         return NOISE  # the module has ended well, and answers in one line
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]

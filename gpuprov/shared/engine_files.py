@@ -1,4 +1,4 @@
-"""What the text of an engine's files becomes after nvidia-ctk wrote it: the user's comments and settings stay.
+"""Merges the files that nvidia-ctk wrote for an engine with the user's originals: comments and settings stay.
 
 Nothing here touches a host.
 """
@@ -22,10 +22,10 @@ LARGEST = 1 << 19  # characters; no engine's file is near it
 def finished(
     produced: Mapping[str, str], name: str, originals: Mapping[str, str], default: bool, ordinary: str
 ) -> dict[str, str]:
-    """The files that nvidia-ctk wrote, by path, as they should be; the drop-in file, where it wrote one, comes last.
+    """Return the corrected contents of the files that nvidia-ctk wrote, by path; the drop-in file, if it wrote one, comes last.
 
-    `originals`: the user's own texts of them; `default`: whether NVIDIA's runtime is to be the default one; `ordinary`: the
-    runtime that is it instead, where the user's files say NVIDIA's and are not to.
+    `originals`: the user's own texts of them; `default`: NVIDIA's runtime is to be the default; `ordinary`: the default runtime
+    otherwise, if the user's files name NVIDIA's and should not.
     """
     keep = {"docker": with_features, "containerd": with_imports}.get(name, lambda original, text: text)
     files = {path: keep(originals.get(path, ""), text) for path, text in produced.items()}
@@ -38,7 +38,7 @@ def finished(
 
 
 def with_imports(original: str, produced: str) -> str:
-    """The text of containerd's main file: the user's own, comments and all, where nvidia-ctk changed no more than `imports`."""
+    """Return containerd's main file: the user's own text, comments and all, if nvidia-ctk changed only `imports`."""
     old, new = _reads(original), _reads(produced)
     if old is None or new is None:
         return produced
@@ -53,7 +53,7 @@ def with_imports(original: str, produced: str) -> str:
 
 
 def _same(one: object, other: object) -> bool:
-    """What is nested too deep to be compared is not the same."""
+    """True if two values are equal; values nested too deeply to compare count as different."""
     try:
         return one == other
     except RecursionError:
@@ -68,7 +68,7 @@ def _reads(text: str) -> dict[str, Any] | None:
 
 
 def with_features(original: str, produced: str) -> str:
-    """daemon.json with the user's `features`, which nvidia-ctk before 1.20 drops when it writes features.cdi."""
+    """Return daemon.json with the user's `features`, which nvidia-ctk before 1.20 drops when it writes features.cdi."""
     old = (json.loads(original) if original.strip() else {}).get("features")
     read = json.loads(produced)
     kept = {**old, **(read.get("features") or {})} if isinstance(old, dict) else None
@@ -78,15 +78,16 @@ def with_features(original: str, produced: str) -> str:
 
 
 def without_default(produced: str) -> str:
-    """daemon.json with docker's own default runtime for NVIDIA's, which nvidia-ctk does not take back. Not without the setting:
-    docker takes its change by reload, and not that it is gone."""
+    """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert. The setting stays:
+    docker applies its change on reload, but not its removal."""
     read = json.loads(produced)
     mine = read.get("default-runtime") == NAME
     return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if mine else produced
 
 
 def with_default(text: str, name: str, runtime: str) -> str:
-    """The text of a TOML file with this default runtime; all else, comments too, as it was. Unchanged where it has no place for it."""
+    """Return a TOML file with this default runtime; everything else, comments included, is unchanged. Unchanged if the setting has no
+    place there."""
     read = _reads(text)
     if read is None:
         return text
@@ -98,8 +99,8 @@ def with_default(text: str, name: str, runtime: str) -> str:
 
 
 def with_needed(files: dict[str, str], name: str, first: bool, section: object) -> dict[str, str]:
-    """The files with what NVIDIA's runtime must have beside its program, where nvidia-ctk has written that runtime: in the last of the
-    files. `section`: where the engine had its runtimes before; `first`: whether it is containerd 1."""
+    """Return the files with the settings that NVIDIA's runtime needs beside its program, if nvidia-ctk wrote that runtime: in the last
+    of the files. `section`: the engine's runtimes before; `first`: it is containerd 1."""
     path = next(reversed(files), "")
     read = _reads(files[path]) if path else None
     place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]
@@ -111,7 +112,7 @@ def with_needed(files: dict[str, str], name: str, first: bool, section: object) 
 
 
 def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
-    """The text with this value; unchanged where it has no place for it."""
+    """Return the text with this value; unchanged if the value has no place there."""
     wanted = _put(_reads(text) or {}, path, key, value)
     line = f"{key} = {json.dumps(value)}"
     header = (
@@ -133,7 +134,7 @@ def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
 
 
 def _plugin(read: Mapping[str, Any]) -> str:
-    """The name that the CRI plugin has in a file of containerd's; empty where it has none."""
+    """Return the name of the CRI plugin in a containerd file; empty if there is none."""
     plugins = read.get("plugins")
     return next((name for name in PLUGINS if isinstance(plugins, Mapping) and name in plugins), "")
 

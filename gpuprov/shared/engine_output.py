@@ -1,4 +1,4 @@
-"""What the probe of container engines (`probe/containers/container_engines.py`) printed, by engine."""
+"""Parses the output of the container engines' probe (`probe/containers/container_engines.py`), by engine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Engine = dict[str, Any]
 
 
 def parse(text: str) -> dict[str, Engine]:
-    """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
-    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not), `default` and `config` (dockerd's
-    own --default-runtime and --config-file; missing without)."""
+    """Parse the script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files` ({path:
+    {changed, text}}), `dump` and `live` (its own report; missing without one), `default` and `config` (dockerd's own --default-runtime
+    and --config-file; missing without)."""
     engines: dict[str, Engine] = {}
     clock, key = [0.0, 0.0], ""
     engine: Engine = {}

@@ -1,5 +1,5 @@
-"""What makes NVIDIA's runtime usable beside its program: a type that runs the program, and what it must have of the runtime that an
-engine uses without it, of which nvidia-ctk copies what the main file has."""
+"""Settings that make NVIDIA's runtime usable beside its program: a type that runs the program, and what it must share with the runtime
+that an engine uses without it; nvidia-ctk copies those of the main file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ NAME = "nvidia"
 DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
 COPIED = {"containerd": ("options", "SystemdCgroup"), "crio": ("monitor_path",)}
 """Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on its PATH, where
-its own packages have none, and does not start: https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
+its own packages do not install it, and does not start: https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
 TYPES = {"containerd": ("io.containerd.runc.v2",), "crio": ("oci", "")}
-"""The types of runtimes that run their own program; the first is written. containerd creates no container without one
-("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o takes none for the first:
-https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
+"""The types of runtimes that run their own program; the first is written. containerd creates no container without a type
+("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o treats no type as the
+first: https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
 RUNC_V1, LINUX_V1 = "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"
-"""Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both are gone in 2.0:
+"""Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both were removed in 2.0:
 https://github.com/containerd/containerd/blob/main/RELEASES.md"""
 BUILT_IN = {"docker": ("runc",), "crio": ("runc", "crun"), "containerd": ()}
 """Default runtimes that need no table."""
@@ -24,14 +24,14 @@ ON_PATH = ("", *(f"{folder}/{kind}" for folder in ("/usr/local", "/usr", "") for
 
 
 def at(config: object, *path: str, default: object = None) -> Any:
-    """The value at a path; None, or the default, where there is none."""
+    """Return the value at a path; None, or the default, if there is none."""
     for key in path:
         config = config.get(key, default) if isinstance(config, Mapping) else default
     return config
 
 
 def copied(name: str, section: object) -> tuple[str, Any]:
-    """The runtime, and its value of COPIED; empty where NVIDIA's needs none. `section`: where the engine has its runtimes."""
+    """Return the runtime, and its value of COPIED; empty if NVIDIA's needs none. `section`: the engine's runtimes."""
     for one in (str(at(section, DEFAULTS[name])), "runc", "crun"):
         if one != NAME and (table := at(section, "runtimes", one)):
             value = at(table, *COPIED[name])
@@ -41,7 +41,7 @@ def copied(name: str, section: object) -> tuple[str, Any]:
 
 
 def usable_types(name: str, first: bool, runtime: object) -> tuple[str, ...]:
-    """The types that NVIDIA's runtime may be of. `first`: of containerd 1."""
+    """Return the allowed types of NVIDIA's runtime. `first`: for containerd 1."""
     if name != "containerd" or not first:
         return TYPES[name]
     options = at(runtime, "options")
@@ -50,7 +50,7 @@ def usable_types(name: str, first: bool, runtime: object) -> tuple[str, ...]:
 
 
 def needed(name: str, first: bool, section: object, mine: object) -> list[tuple[list[str], str, Any]]:
-    """What NVIDIA's runtime `mine` lacks: the tables below its own, the key, and the value. `section`: where the engine has its
+    """Return what NVIDIA's runtime `mine` lacks: the tables below its own, the key, and the value. `section`: the engine's
     runtimes."""
     lacking: list[tuple[list[str], str, Any]] = []
     if mine and (at(mine, "runtime_type") or "") not in usable_types(name, first, mine):
@@ -63,7 +63,7 @@ def needed(name: str, first: bool, section: object, mine: object) -> list[tuple[
 
 
 def unusable(name: str, first: bool, section: object) -> list[str]:
-    """Why containers of NVIDIA's runtime would not start as they should, in words."""
+    """Describe why containers with NVIDIA's runtime would not start correctly."""
     mine, told = at(section, "runtimes", NAME), []
     for _, key, value in needed(name, first, section, mine):
         if key != "runtime_type":
@@ -76,13 +76,13 @@ def unusable(name: str, first: bool, section: object) -> list[str]:
 
 
 def unusable_in_docker(mine: object) -> list[str]:
-    """Why docker does not start with NVIDIA's runtime: https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
+    """Describe why docker does not start with NVIDIA's runtime: https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
     both = f"runtime {NAME} has both path and runtimeType: docker does not start with both"
     return [both] if at(mine, "path") and at(mine, "runtimeType") else []
 
 
 def missing_default(name: str, runtimes: object, default: str) -> list[str]:
-    """That there is no such default runtime, so that the engine does not start.
+    """Report that the default runtime does not exist, so that the engine does not start.
     https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
     https://github.com/containerd/containerd/blob/main/internal/cri/config/config.go"""
     known = default in BUILT_IN[name] or (name == "docker" and default.startswith("io.containerd."))
@@ -91,7 +91,7 @@ def missing_default(name: str, runtimes: object, default: str) -> list[str]:
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """One table over another, table by table."""
+    """Merge one table over another, table by table."""
     result = dict(under)
     for key, value in over.items():
         mine = result.get(key)
@@ -100,7 +100,7 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting as a dotted path with its value."""
+    """Yield every setting as a dotted path with its value."""
     for key, value in config.items():
         path = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:

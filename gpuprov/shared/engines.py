@@ -1,6 +1,6 @@
-"""Container engines: what their configuration says of NVIDIA's runtime, and what a change of it lost.
+"""Container engines: their configuration of NVIDIA's runtime, and what a change of it lost.
 
-Input is what `engine_output` makes of the probe's output; nothing here touches a host.
+Input is the probe's output as parsed by `engine_output`; nothing here touches a host.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ OURS = {
     rf"(enable_cdi|containerd\.(default_runtime_name|default_runtime\..*|runtimes\.{NAME}\..*))",
     "crio": rf"crio\.runtime\.(default_runtime|runtimes\.{NAME}\..*)",
 }
-"""Settings that nvidia-ctk writes; every other one is the user's."""
+"""Settings written by nvidia-ctk; every other one is the user's."""
 
 Engine = dict[str, Any]
 at = engine_runtimes.at
 
 
 def number(version: str) -> tuple[int, ...]:
-    """`28.2.1` as numbers."""
+    """Parse `28.2.1` to numbers."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 
 def configuration(name: str, engine: Engine) -> dict[str, Any]:
-    """The settings in force at the engine's next start. Raises ValueError, with the file, where they cannot be read."""
+    """Return the settings in force at the engine's next start. Raises ValueError, with the file, if they cannot be read."""
     files: dict[str, dict[str, Any]] = engine["files"]
     if name == "containerd":
         if "dump" not in engine:
@@ -76,8 +76,9 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
 
 
 def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any]:
-    """daemon.json with the default runtime of dockerd's own command line; it starts with one of both only, and goes on with both until
-    then: https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
+    """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both, but keeps running
+    with both until then:
+    https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
     if default and "default-runtime" in read:
         told = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
         raise ValueError(f"{told}: it does not start with both")
@@ -86,7 +87,8 @@ def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any
 
 @lru_cache(maxsize=64)
 def _toml(text: str, place: str) -> dict[str, Any]:
-    """Hosts of a fleet have the same files, and a host is asked several times: read once, and changed by nobody."""
+    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
+    result."""
     if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
         raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
     try:
@@ -96,7 +98,7 @@ def _toml(text: str, place: str) -> dict[str, Any]:
 
 
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration says of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not said)."""
+    """Return the configuration of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not set)."""
     if name == "docker":
         mine, default = at(config, "runtimes", NAME), config.get("default-runtime")
         path = at(mine, "options", "BinaryName") if at(mine, "runtimeType") else at(mine, "path")
@@ -116,7 +118,7 @@ def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def refused(name: str, engine: Engine) -> str:
-    """Why no runtime can be registered before somebody fixes the configuration; empty where one can."""
+    """Return why no runtime can be registered until the configuration is fixed by hand; empty if one can."""
     try:
         config = configuration(name, engine)
         if name == "containerd":
@@ -134,7 +136,7 @@ def refused(name: str, engine: Engine) -> str:
 
 
 def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
-    """A runtime of a main file of version 1 that is not in force: containerd 2.1 leaves out what such a file says of CRI."""
+    """Return a runtime of a main file of version 1 that is not in force: containerd 2.1 ignores the CRI settings of such a file."""
     if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
     main = _toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
@@ -144,14 +146,14 @@ def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
 
 
 def wants_cdi(name: str, version: str, said: bool | None) -> bool:
-    """Whether this release must be told to take CDI devices; `said`: what its configuration says of them."""
+    """True if this release needs CDI devices enabled explicitly; `said`: the setting in its configuration."""
     if name == "docker" and number(version) >= CDI_BY_ITSELF:
         return said is False
     return name in ("docker", "containerd") and number(version) >= CDI_SINCE[name]
 
 
 def differences(name: str, engine: Engine, default: bool) -> list[str]:
-    """What the configuration lacks, in words; nothing where it is as wanted."""
+    """Describe what the configuration lacks; nothing if it matches."""
     if why := refused(name, engine):
         return [why]
     found = registered(name, configuration(name, engine))
@@ -172,19 +174,19 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
 
 
 def unusable(name: str, engine: Engine) -> list[str]:
-    """What keeps containers of NVIDIA's runtime from starting as they should, in words."""
+    """Describe what prevents containers with NVIDIA's runtime from starting correctly."""
     if name == "docker":
         return engine_runtimes.unusable_in_docker(at(configuration(name, engine), "runtimes", NAME))
     return engine_runtimes.unusable(name, has_old_shims(name, engine), runtimes(name, engine))
 
 
 def has_old_shims(name: str, engine: Engine) -> bool:
-    """Whether this is a containerd that still has the types of runtimes which are gone in 2.0."""
+    """True if this is a containerd that still has the runtime types that were removed in 2.0."""
     return name == "containerd" and number(engine["version"]) < NO_FILE_SINCE
 
 
 def runtimes(name: str, engine: Engine) -> Any:
-    """Where an engine has its runtimes, and which is the default one."""
+    """Return an engine's runtimes, and its default one."""
     config = configuration(name, engine)
     return (
         config
@@ -196,7 +198,7 @@ def runtimes(name: str, engine: Engine) -> Any:
 
 
 def in_force(name: str, engine: Engine, default: bool) -> str:
-    """What is wrong with the running daemon; empty where it is as wanted."""
+    """Return what is wrong with the running daemon; empty if it matches."""
     if name == "docker":
         return _docker_says(engine, default)
     if name == "crio" and "live" in engine:
@@ -225,7 +227,7 @@ def _docker_says(engine: Engine, default: bool) -> str:
 
 
 def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The user's settings that a change of the configuration lost or altered, as `path = value`."""
+    """Return the user's settings that a change of the configuration lost or altered, as `path = value`."""
     now = dict(engine_runtimes.leaves(after))
     return [
         f"{path} = {json.dumps(value, default=str)}"
@@ -235,7 +237,7 @@ def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 
 
 def shadowed(engine: Engine) -> list[str]:
-    """Settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1 takes a plugin's
+    """Return settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1 takes a plugin's
     section from the last file that has one. The drop-in file is a copy from when nvidia-ctk wrote it."""
     files: dict[str, dict[str, Any]] = engine["files"]
     if DROP_IN not in files or number(engine["version"]) >= MERGES_SINCE:
@@ -247,7 +249,7 @@ def shadowed(engine: Engine) -> list[str]:
 
 
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
-    """How nvidia-ctk is told to register its runtime. `drop_ins`: whether the release knows drop-in files."""
+    """Return the nvidia-ctk command that registers its runtime. `drop_ins`: the release supports drop-in files."""
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
     line += ["--set-as-default"] * (default and not engine.get("default"))
     first = first_version(name, engine)
@@ -259,7 +261,7 @@ def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: st
 
 
 def first_version(name: str, engine: Engine) -> bool:
-    """Whether containerd's main file is of version 1: no place for enable_cdi that nvidia-ctk knows, and no drop-in file."""
+    """True if containerd's main file is of version 1: it has no place for enable_cdi that nvidia-ctk supports, and no drop-in file."""
     text = engine["files"].get(MAIN["containerd"], {"text": ""})["text"] if name == "containerd" else ""
     try:
         return bool(read := _toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
@@ -268,13 +270,13 @@ def first_version(name: str, engine: Engine) -> bool:
 
 
 def seed(name: str, engine: Engine) -> str:
-    """The main file to begin from where there is none and the engine tells nvidia-ctk nothing without it; else empty."""
+    """Return the initial main file if there is none and nvidia-ctk cannot query the engine without it; else empty."""
     missing = name == "containerd" and MAIN[name] not in engine["files"]
     return "version = 2\n" if missing and number(engine["version"]) < NO_FILE_SINCE else ""
 
 
 def ordinary(name: str, engine: Engine) -> str:
-    """The runtime that is the default where NVIDIA's was that, and is not to be: empty where there is no other, or nothing to do."""
+    """Return the new default runtime if NVIDIA's was the default and should not be: empty if there is no other, or nothing to do."""
     if name == "docker" or registered(name, config := configuration(name, engine))["default"] != NAME:
         return ""
     if name == "crio":
@@ -287,7 +289,7 @@ def ordinary(name: str, engine: Engine) -> str:
 
 
 def lost_between(name: str, before: Engine, after: Engine) -> list[str]:
-    """What was lost between two states of an engine; an unreadable result has lost everything."""
+    """Return what was lost between two states of an engine; an unreadable result has lost everything."""
     try:
         old = configuration(name, before)
         return lost(name, old, configuration(name, after))

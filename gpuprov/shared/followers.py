@@ -1,9 +1,10 @@
-"""What must have the driver's version under a name of its own: Fabric Manager, nvidia-imex, the library that DCGM reads NVSwitches by.
+"""Packages that must have the driver's version under a name of their own: Fabric Manager, nvidia-imex, DCGM's NVSwitch library.
 
 Standard library only.
 
-DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ asks the NVSwitch
-driver, whose version must be its own; NVSDM asks the switches of Blackwell boards through InfiniBand, which no NVSwitch driver is for.
+DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ queries the
+NVSwitch driver, whose version must match its own; NVSDM queries the switches of Blackwell boards through InfiniBand, which no NVSwitch
+driver handles.
 """
 
 from __future__ import annotations
@@ -14,35 +15,36 @@ from typing import Any
 DCGM = "dcgm"
 FABRIC_MANAGER = "fabric_manager"
 LIBRARIES = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
-"""What the library is called without the end of its file's name, by the part of the catalogue that has its packages."""
+"""Base name of the library's file, by the part of the catalogue that has its packages."""
 
 LIBRARY_FILES = tuple(
     f"{folder}/{name}"
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
     for name in ("libnvidia-nscq.so.2", "libnvsdm.so.1")
 )
-"""What DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
+"""Libraries that DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
 sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM"""
 
 
 def of_tray(imex: Mapping[str, Any]) -> bool:
-    """Whether nvidia-imex is meant in the place of Fabric Manager."""
+    """True if nvidia-imex is used in place of Fabric Manager."""
     return bool(imex.get("nodes")) or imex.get("service", "enabled") == "disabled"
 
 
 def wants_library(asked: str, capabilities: Collection[str]) -> bool:
-    """Whether the library is part of the set: `auto` follows DCGM, which alone uses it."""
+    """True if the library is part of the set: `auto` follows DCGM, its only user."""
     return asked == "always" or (asked == "auto" and DCGM in capabilities)
 
 
 def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
-    """Which one boards with these GPUs (`10de:2330`) are read by: a key of LIBRARIES; empty where none is known."""
+    """Return the library for boards with these GPUs (`10de:2330`): a key of LIBRARIES; empty if none is known."""
     return next((known["library"][one] for one in gpus if one in known["library"]), "")
 
 
 def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], asked: str,
               known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
-    """`{rules, names}`: of each package its rules, as `gpuprov.shared.resolve` takes them, and all names that an index is asked for.
+    """Return `{rules, names}`: for each package its rules, as `gpuprov.shared.resolve` takes them, and all names to look up in an
+    index.
 
     imex, asked: the fields `imex` and `query_library` of fabric_manager. known: the catalogue's tables by platform."""
     if FABRIC_MANAGER not in capabilities:

@@ -1,6 +1,6 @@
-"""A locale that Ansible works in: UTF-8, and one that is there. In any other it ends at once (`initialize_locale` in ansible/cli).
+"""A locale that Ansible works in: UTF-8, and installed. In any other it exits at once (`initialize_locale` in ansible/cli).
 
-Many a script says LC_ALL=C, and ssh brings the locale of the machine that somebody comes from (SendEnv LC_*), which may not be there.
+Many scripts set LC_ALL=C, and ssh passes on the client's locale (SendEnv LC_*), which may not be installed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ WANTED = ("C.UTF-8", "C.utf8", "en_US.UTF-8")
 
 
 def settle() -> None:
-    """Have this process, and what it starts, in such a locale, where the environment names none and the system has one."""
+    """Set such a locale for this process and its children, if the environment names none and the system has one."""
     before = locale.setlocale(locale.LC_ALL)
     try:
         if not _is_utf8(""):

@@ -1,8 +1,8 @@
-"""A topology file of NCCL (NCCL_TOPO_FILE): what it says of a machine, and how far that is this machine.
+"""A topology file of NCCL (NCCL_TOPO_FILE): the machine that it describes, and how far that matches this machine.
 
-The format is NCCL's own: https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.cc (nodes and attributes, version 1). NCCL
-takes the place of a device from the file, and finds out by itself where one is that the file does not name; what the file names and
-the machine has not is dropped without a word. So a file of another machine type neither fails nor helps.
+The format is NCCL's own: https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.cc (nodes and attributes, version 1). NCCL takes the
+place of a device from the file, and detects the place of devices that the file does not name; devices in the file that the machine
+does not have are ignored silently. So a file of another machine type neither fails nor helps.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 MOST = 1 << 20
-"""Bytes of a file that is read; NCCL itself takes at most 1024 nodes."""
+"""Maximum size of the file in bytes; NCCL itself accepts at most 1024 nodes."""
 VERSION = "1"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 GPU, NETWORK = ("0x0302", "0x0300"), ("0x02",)
 
 
 class TopologyError(ValueError):
-    """Why NCCL could not read it; one line."""
+    """Reason why NCCL could not read it; one line."""
 
 
 @dataclass(frozen=True)
 class Topology:
-    """PCI addresses of the GPUs and of the network adapters that the file names. Bridges are of its own making, and do not count."""
+    """PCI addresses of the GPUs and of the network adapters that the file names. Bridges are its own invention, and do not count."""
 
     gpus: tuple[str, ...]
     adapters: tuple[str, ...]
 
 
 def parse(text: str) -> Topology:
-    """Raises TopologyError."""
+    """Parse a topology file. Raises TopologyError."""
     if len(text) > MOST:
         raise TopologyError(f"it is longer than {MOST >> 20} MiB")
     if re.search(r"<!(DOCTYPE|ENTITY)", text, re.IGNORECASE):
@@ -63,7 +63,7 @@ def _functions(root: xml.Element) -> Iterator[tuple[str, str]]:
 
 
 def strange(topology: Topology, gpus: Iterable[str], adapters: Iterable[str], every: Iterable[str]) -> list[str]:
-    """What does not go together, in words. `gpus`: of the machine; `adapters`: those that NCCL is to use; `every`: all there are."""
+    """Describe mismatches. `gpus`: of the machine; `adapters`: those that NCCL is to use; `every`: all adapters."""
     mine, used, known = ({one.lower() for one in group} for group in (gpus, adapters, every))
     rows = (
         ("names GPUs that the host has not", set(topology.gpus) - mine),

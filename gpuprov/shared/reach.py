@@ -1,7 +1,8 @@
-"""Who answers on a host, and whether Ansible can work there: one script, one reader, one judge.
+"""Login user and Python of a host, and whether Ansible can work there: one script, one parser, one set of rules.
 
-`verify`, `plan`, `apply` and the action gpuprov_reach decide by the same code.
-Each line of the answer begins with a marker that the asker chose; all other lines are a login's own (banners, warnings, traces).
+`verify`, `plan`, `apply` and the action gpuprov_reach all use this code.
+Each line of the answer begins with a marker that the caller chose; all other lines come from the login itself (banners, warnings,
+traces).
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import shlex
 from typing import NamedTuple
 
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What the path of a script or of a role has in any case; a sudo may leave out half of it (secure_path)."""
+"""Folders always on the PATH of a script or of a role; sudo may omit half of them (secure_path)."""
 MUST_WRITE = ("/etc", "/var", "/run", "/usr")
 OWN = "/usr/bin/python3"
 BESIDE, PLATFORM = "/usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.??", "/usr/libexec/platform-python"
-"""Where others lie, as patterns of sh, and EL's own."""
+"""Patterns of further Pythons, in sh syntax, and EL's platform Python."""
 STARTS = 20
 """Seconds that a Python may take to start."""
 # https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html: Python on managed nodes.
@@ -61,16 +62,15 @@ NEWER = "dnf install python3.12 there (EL 8 has it in AppStream), or another new
 
 
 class Python(NamedTuple):
-    """An interpreter that starts: its version and its path, which Ansible takes as one word."""
+    """An interpreter that starts: its version, and its path as a single word for Ansible."""
 
     version: tuple[int, int]
     path: str
 
 
 class Heard(NamedTuple):
-    """What a host answered. `named`: the interpreter that the inventory wants. `failed`: those that do not start, each with what
-    it printed. `init`: `systemd` where it runs the host, as sd_booted(3) finds out, else the name of the first process; empty where
-    that was not asked."""
+    """A host's answer. `named`: the interpreter that the inventory names. `failed`: those that do not start, each with its output.
+    `init`: `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process; empty if not queried."""
 
     system: str = ""
     user: str = ""
@@ -84,7 +84,7 @@ class Heard(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What keeps Ansible from working on a host, what is wanted, and the way out."""
+    """The obstacle for Ansible on a host, the requirement, and the fix."""
 
     found: str
     expected: str
@@ -92,17 +92,17 @@ class Refusal(NamedTuple):
 
 
 def script(marker: str, named: str = "") -> str:
-    """POSIX sh that answers both, in lines with `marker`."""
+    """Return POSIX sh that answers both, in lines with `marker`."""
     return _filled(_SAY + _WHO + _pythons(named), marker, named)
 
 
 def who(marker: str) -> str:
-    """POSIX sh that says who answers."""
+    """Return POSIX sh that prints the login user."""
     return _filled(_SAY + _WHO, marker)
 
 
 def pythons(marker: str, named: str = "") -> str:
-    """POSIX sh that starts Pythons: first the one that the inventory names, if it names one, then others until one will do."""
+    """Return POSIX sh that starts Pythons: first the one that the inventory names, if any, then others until a suitable one."""
     return _filled(_SAY + _pythons(named), marker, named)
 
 
@@ -119,7 +119,7 @@ def _filled(text: str, marker: str, named: str = "") -> str:
 
 
 def heard(text: str, marker: str) -> Heard:
-    """What the script said, whatever else was printed around it, with a terminal's line ends too."""
+    """Parse the script's output, ignoring other output around it, with a terminal's line ends too."""
     told: dict[str, list[str]] = {}
     for key, value in re.findall(rf"{re.escape(marker)} ([a-z]+) ([^\r\n]*)", text):
         told.setdefault(key, []).append(value.strip())
@@ -141,7 +141,7 @@ def heard(text: str, marker: str) -> Heard:
 
 
 def _complaint(line: str) -> str:
-    """`PATH: what it printed`: the last line of a traceback, else the first."""
+    """Return `PATH: output`: the last line of a traceback, else the first line."""
     where, _, said = line.partition(": ")
     said, _, status = said.rpartition(" (")
     lines = [part.strip() for part in said.split("\t") if part.strip() and "warning: setlocale" not in part]
@@ -150,9 +150,9 @@ def _complaint(line: str) -> str:
 
 
 def of_bundle(place: str) -> dict[str, str]:
-    """The environment in which apt, dnf and zypper see the packages in this folder of the host alone; none for no folder.
+    """Return the environment in which apt, dnf and zypper see only the packages in this folder of the host; empty for no folder.
 
-    dnf is told by no variable where its configuration lies: gpuprov's own modules read GPUPROV_BUNDLE, programs find `bin/dnf`, which
+    dnf has no variable for the path of its configuration: gpuprov's own modules read GPUPROV_BUNDLE, programs use `bin/dnf`, which
     comes first in `PATH` (see `gather.script.with_environment`).
     """
     if not place:
@@ -161,18 +161,18 @@ def of_bundle(place: str) -> dict[str, str]:
 
 
 def path_of_bundle(place: str, path: str) -> str:
-    """Where programs are looked for, with this folder's own first."""
+    """Return PATH with this folder's own programs first."""
     return f"{place}/bin:{path}" if place else path
 
 
 def oldest(ansible: str) -> tuple[int, int]:
-    """The oldest Python that this version of ansible-core works with on a host."""
+    """Return the oldest Python that this version of ansible-core supports on a host."""
     version = tuple(int(part) for part in re.findall(r"\d+", ansible)[:2])
     return next(python for since, python in OLDEST.items() if version >= since)
 
 
 def chosen(answer: Heard, ansible: str) -> str:
-    """The interpreter for Ansible, one that starts and is new enough: the one the inventory names, and no other; else the
+    """Return the interpreter for Ansible, which starts and is new enough: only the one that the inventory names, if any; else the
     distribution's own, else the newest. Empty if there is none."""
     good = [python for python in answer.pythons if python.version >= oldest(ansible)]
     if answer.named:
@@ -183,14 +183,14 @@ def chosen(answer: Heard, ansible: str) -> str:
 
 
 def not_root(answer: Heard) -> Refusal | None:
-    """Whether the host is worked on as root."""
+    """Return a refusal unless the host is accessed as root."""
     if answer.user == "0":
         return None
     return Refusal(f"user id {answer.user or 'unknown'}", "root", "set ansible_become: true, or ansible_user: root")
 
 
 def not_writable(answer: Heard) -> Refusal | None:
-    """Whether root can write where gpuprov and packages write. Says nothing of another user, who never can."""
+    """Return a refusal unless root can write where gpuprov and packages write. Ignores other users, who never can."""
     if not answer.readonly or answer.user != "0":
         return None
     hint = "see why (dmesg, findmnt): a file system that had an error is mounted read-only; fix it, then mount -o remount,rw"
@@ -198,7 +198,7 @@ def not_writable(answer: Heard) -> Refusal | None:
 
 
 def no_python(answer: Heard, ansible: str) -> Refusal | None:
-    """Whether Ansible has a Python there that starts and is new enough."""
+    """Return a refusal unless the host has a Python for Ansible that starts and is new enough."""
     if chosen(answer, ansible):
         return None
     named = answer.named
@@ -226,7 +226,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> str:
-    """Why Ansible cannot work there, with the way out, in one line; empty if it can. printed: the whole answer, noise and all;
+    """Return why Ansible cannot work there, with the fix, in one line; empty if it can. printed: the whole answer, noise included;
     cut: how the connection was cut, if it was (`shared.ended`)."""
     if not answer.system:
         if cut:

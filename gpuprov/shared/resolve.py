@@ -1,9 +1,9 @@
-"""One driver version for which every needed package exists, and the module flavour. Standard library only.
+"""Chooses one driver version for which every needed package exists, and the module flavour. Standard library only.
 
-What is checked and what is brought about are decided by it. A set of packages is a list of rules
-`{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first rule that fits a branch
-names the kernel modules' package; its `way_out`: where none is offered. `like`: a pattern of its archive's package versions.
-`companion`: moves with the set, no part of it. `proof`: names by `{kernel}`, one of them there. `{driver}`: `{version}`, offered.
+Checks and roles both decide by it. A set of packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are
+filled in, min and max are branches. The first rule that fits a branch names the kernel modules' package; its `way_out`: the fix if
+none is offered. `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it. `proof`:
+names with `{kernel}`, one of which must be installed. `{driver}`: `{version}`, if offered.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def order(version: str) -> tuple[int, ...]:  # a part that is no number counts a
 
 
 def satisfies(version: str, wanted: str, floor: str = "") -> bool:
-    """Whether a version is what a spec asks for: `any`, a branch (`535`) or an exact version, and no older than floor."""
+    """True if a version matches the spec: `any`, a branch (`535`) or an exact version, and is no older than floor."""
     mine = upstream(version)
     return wanted in ("any", mine, mine.partition(".")[0]) and (not floor or order(mine) >= order(floor))
 
 
 def last_branch(pci_ids: Collection[str]) -> int:
-    """The last branch that knows all of these GPUs; NO_LIMIT where none is older than Turing."""
+    """Return the last branch that supports all of these GPUs; NO_LIMIT if none is older than Turing."""
     return min((last for i in pci_ids for below, last in OLDER if "10de:" < i < f"10de:{below:04x}"), default=NO_LIMIT)
 
 
 def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
-    """Which kernel modules: `{flavour, reason, problem}`. `table` says of a PCI id (`10de:2330`) what it needs: `open-required`,
-    `proprietary-required` or `either`; an id that is not in it decides nothing, unless it is older than Turing."""
+    """Choose the kernel modules: `{flavour, reason, problem}`. `table`: the requirement of a PCI id (`10de:2330`): `open-required`,
+    `proprietary-required` or `either`; an id missing from it decides nothing, unless it is older than Turing."""
     number, old = order(branch)[0], [i for i in pci_ids if last_branch([i]) < NO_LIMIT]
     must_open = [i for i in pci_ids if table.get(i) == "open-required"]
     must_closed = [i for i in pci_ids if table.get(i, "proprietary-required" * (i in old)) == "proprietary-required"]
@@ -83,19 +83,19 @@ def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[
 
 
 def is_of(rule: Rule, package_version: str, version: str) -> bool:
-    """Whether a package version is of the rule's archive, and of this driver version."""
+    """True if a package version is from the rule's archive, and of this driver version."""
     return upstream(package_version) == version and re.fullmatch(rule.get("like", ".*"), package_version) is not None
 
 
 def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str, Rule]:
-    """The rules for the branch of a version, by the name that the package has there; the kernel modules' first."""
+    """Return the rules for the branch of a version, by the package's name in that branch; the kernel modules' first."""
     (number, *_), mine, branch = order(version), upstream(version), upstream(version).partition(".")[0]
     now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
     return {r["name"].replace("{branch}", branch).replace("{version}", mine).replace("{driver}", mine): r for r in now}
 
 
 def kernel_package(sets: Sets, installed: Names) -> Names:
-    """The installed packages of kernel modules, by flavour; a host should have one."""
+    """Return the installed packages of kernel modules, by flavour; a host should have one."""
     found: Names = {}
     of_version = cache(lambda kind, version: next(iter(fitting(sets[kind], version).items()), ("", {})))
     for kind, name in product(sets, other_names([*chain(*sets.values())], installed)):
@@ -107,22 +107,23 @@ def kernel_package(sets: Sets, installed: Names) -> Names:
 
 
 def other_names(rules: Rules, installed: Names) -> list[str]:
-    """The installed packages that have one of the rules' names, of whatever branch."""
+    """Return the installed packages with one of the rules' names, of whatever branch."""
     return sorted(filter(PATTERN(tuple([rule["name"] for rule in rules])).fullmatch, installed))
 
 
 def of_another(others: Rules, installed: Names) -> list[str]:
-    """Installed of another archive's set: the names with a `mark`, its alone, and its others in the same driver version."""
+    """Return installed packages of another archive's set: names with a `mark`, which are unique to it, and its others in the same
+    driver version."""
     marked = other_names([rule for rule in others if rule.get("mark")], installed)
     theirs = {upstream(installed[name]) for name in marked}
     return [name for name in other_names(others, installed) if name in marked or upstream(installed[name]) in theirs]
 
 
 def follower(version: str, rules: Rules, index: Index, installed: Names, driver: Collection[str]) -> tuple[str, str]:
-    """Name and package version of the package that follows a driver version; empty if there is none.
+    """Return name and package version of the package that follows a driver version; empty if there is none.
 
-    driver: its packages. A rule may name one that the package `needs`. An installed one that fits is kept; of several offered,
-    the one whose package version is the driver's own wins."""
+    driver: its packages. A rule may name one that the package `needs`. An installed one that fits is kept; of several offered, the one
+    whose package version is the driver's own wins."""
     branch = upstream(version).partition(".")[0]
     usable = [rule for rule in rules if rule.get("needs", "").replace("{branch}", branch) in ("", *driver)]
     for name in fitting(usable, version):
@@ -133,7 +134,7 @@ def follower(version: str, rules: Rules, index: Index, installed: Names, driver:
 
 
 def follow(version: str, rules: Rules, index: Index, installed: Names) -> dict[str, Any]:
-    """The package that follows an installed driver: `{name, version, replaced, problem, hint}`."""
+    """Return the package that follows an installed driver: `{name, version, replaced, problem, hint}`."""
     name, chosen = follower(version, rules, index, installed, installed)
     answer: dict[str, Any] = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
     if name:
@@ -146,10 +147,10 @@ def follow(version: str, rules: Rules, index: Index, installed: Names) -> dict[s
 
 
 def whole_sets(rules: Rules, index: Index) -> list[Names]:
-    """What is offered whole, newest first: versions by package name, the kernel modules' first.
+    """Return the complete sets on offer, newest first: versions by package name, the kernel modules' first.
 
-    Of each driver version the sets of one package version throughout; where there is none, but all are offered, the newest
-    of each. A name that holds the version need not be offered: the others depend on it."""
+    For each driver version: sets with one package version throughout; if there is none, but all packages are offered, the newest of
+    each. A name that contains the version need not be offered: the others depend on it."""
     found: list[Names] = []
     for mine in _upstreams(index):
         names = fitting(rules, mine)
@@ -165,24 +166,24 @@ def whole_sets(rules: Rules, index: Index) -> list[Names]:
 
 
 def installed_set(rules: Rules, installed: Names) -> Names:
-    """The installed whole set, newest should there be several; empty if there is none."""
+    """Return the installed complete set, the newest if there are several; empty if there is none."""
     found = whole_sets(rules, {name: [version] for name, version in installed.items()})
     return next((names for names in found if all(installed.get(n) == version for n, version in names.items())), {})
 
 
 def resolve(wanted: str, needed: Sequence[str], index: Index, installed: Names) -> dict[str, Any]:
-    """`pick` for any software whose packages have fixed names and must share one version."""
+    """Run `pick` for any software whose packages have fixed names and must share one version."""
     return pick(wanted, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
 
 
 def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Sequence[Rules] = (), floor: str = "", *,
          others: Rules = ()) -> dict[str, Any]:  # fmt: skip
-    """One version for the whole set of a flavour: `{version, branch, packages, kept, replaced, problem, hint}`.
+    """Choose one version for the complete set of a flavour: `{version, branch, packages, kept, replaced, problem, hint}`.
 
-    wanted: `any`, a branch or an exact version; floor: the oldest that will do. An installed whole set that satisfies is kept, so
-    a second run never upgrades; a half set is completed in its module's version where that is offered; else the newest is taken.
-    beside: packages that must have the driver's version under names and revisions of their own, as rules for `follower`.
-    others: another archive's set. replaced: what is installed under the names of other branches, flavours and archives."""
+    wanted: `any`, a branch or an exact version; floor: the oldest acceptable one. An installed complete set that satisfies is kept, so
+    a second run never upgrades; an incomplete set is completed in its module's version if that is offered; else the newest is taken.
+    beside: packages that must have the driver's version under names and revisions of their own, as rules for `follower`. others:
+    another archive's set. replaced: installed packages with the names of other branches, flavours and archives."""
     rules = sets[kind]
 
     def followers(names: Names) -> Names:
@@ -208,11 +209,11 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
 
 def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
            beside: Sequence[Rules] = (), cuda: str = "", others: Rules = (), first: Sequence[str] = ()) -> dict[str, Any]:  # fmt: skip
-    """Flavour and version together: `{flavour, reason, version, branch, packages, kept, replaced, problem, hint}`.
+    """Choose flavour and version together: `{flavour, reason, version, branch, packages, kept, replaced, problem, hint}`.
 
-    modules: `auto`, `open` or `proprietary`. sets: the rules by flavour. cuda: the oldest driver that runs the CUDA of the spec,
-    if it names one. With `any` version, what is installed decides branch and flavour (unless a GPU does the latter), else the
-    newest that is offered of the branches that come `first`, else of those that every GPU runs with."""
+    modules: `auto`, `open` or `proprietary`. sets: the rules by flavour. cuda: the oldest driver that runs the CUDA of the spec, if it
+    names one. With `any` version, the installed driver decides branch and flavour (unless a GPU does the latter), else the newest
+    offered version of the branches that come `first`, else of those that every GPU runs with."""
     wishes, present, last = [wanted], kernel_package(sets, installed), last_branch(pci_ids)
     if wanted == "any":
         there = {upstream(installed[name]) for name in present.values()}
@@ -246,13 +247,13 @@ def _first(names: Names) -> str:
 
 
 def kernel_versions(sets: Sets, index: Index) -> list[str]:
-    """Every version for which some flavour's kernel modules are offered."""
+    """Return every version for which some flavour's kernel modules are offered."""
     names = [(v, next(iter(fitting(rules, v)), "")) for rules in sets.values() for v in _upstreams(index)]
     return [version for version, name in names if version in map(upstream, index.get(name, []))]
 
 
 def _companions(rules: Rules, version: str, index: Index, installed: Names) -> Names:
-    """What is installed beside the set, of this or another branch, in the version of the set; left out if there is none."""
+    """Return installed packages beside the set, of this or another branch, in the version of the set; left out if there is none."""
     moved: Names = {}
     for name, rule in fitting(rules, version, companions=True).items():
         there = [installed.get(name, ""), *index.get(name, [])] if other_names([rule], installed) else []
@@ -268,7 +269,7 @@ def _answer(version: str, packages: Names) -> dict[str, Any]:
 
 def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
              floor: str) -> dict[str, Any]:  # fmt: skip
-    """Why there is no version, with the nearest one that is whole."""
+    """Return why there is no version, with the nearest complete one."""
     names = {version: fitting(rules, version) for version in _upstreams(index)}
     there = {v: {n: one for n in names[v] for one in index.get(n, [])[::-1] if upstream(one) == v} for v in names}
     seen = {version: have for version, have in there.items() if have}

@@ -1,5 +1,5 @@
-"""Signals that end the work. One that was ignored from the start stays so: nohup(1) ignores SIGHUP, and a shell without job control
-SIGINT for what it runs in the background (https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
+"""Signals that end the work. A signal ignored from the start stays ignored: nohup(1) ignores SIGHUP, and a shell without job control
+SIGINT for background jobs (https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """These signals go to the handler while inside. Only the main thread gets signals at all."""
+    """Direct these signals to the handler while inside. Only the main thread receives signals at all."""
     main = threading.current_thread() is threading.main_thread()
     heeded = [number for number in numbers if main and signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heeded}
@@ -27,7 +27,7 @@ def handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], N
 
 @contextmanager
 def ended_politely() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away. Who handles them already goes on doing so."""
+    """Let SIGTERM and SIGHUP end the work inside as Ctrl-C does: with cleanup. Existing handlers stay."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Folders for a while: in one that every program takes, whatever TMPDIR is called, and for sockets in one with a short name."""
+"""Temporary folders: in a parent that every program accepts, whatever TMPDIR is, and for sockets in one with a short name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 SOCKETS = "gpuprov-ssh-"
 LONGEST = 107 - len("/0123456789") - len(".0123456789abcdef")
-"""Bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a socket with ten characters, and ssh
-makes it under a name that is 17 longer (mux.c of https://github.com/openssh/openssh-portable)."""
+"""Maximum length in bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a socket with ten
+characters, and ssh creates it under a name that is 17 longer (mux.c of https://github.com/openssh/openssh-portable)."""
 _PLAIN = re.compile(r"/[\w./+@-]*")
-"""Ansible takes `{{`, a blank, a comma, `:`, `$` and `~` in a path for something else, and ssh a `%`."""
+"""Ansible interprets `{{`, a blank, a comma, `:`, `$` and `~` in a path, and ssh a `%`."""
 
 
 def settle() -> None:
-    """Have this process and its children use another temporary folder where the name of theirs means something to a program."""
+    """Switch this process and its children to another temporary folder if a program would misread the name of theirs."""
     with suppress(FileNotFoundError):
         if is_plain(tempfile.gettempdir()):
             return
@@ -30,13 +30,13 @@ def settle() -> None:
 
 
 def usual() -> list[str]:
-    """The folders for temporary files that Python knows of, the user's own ones first; the current folder is none."""
+    """Return the folders for temporary files that Python knows, the user's own first, without the current folder."""
     known: list[str] = tempfile._candidate_tempdir_list()  # type: ignore[attr-defined]
     return known[:-1]
 
 
 def is_plain(path: str) -> bool:
-    """Whether the name of a folder is itself to every program."""
+    """True if every program reads the name of a folder literally."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -45,7 +45,7 @@ def is_plain(path: str) -> bool:
 
 
 def folder(prefix: str) -> Path:
-    """A new folder for this user alone. Raises OSError, which says what to do."""
+    """Create a folder for this user alone. Raises OSError, which says what to do."""
     try:
         return Path(tempfile.mkdtemp(prefix=prefix))
     except OSError as error:  # FileNotFoundError: nothing can be written in any folder that may be
@@ -55,7 +55,7 @@ def folder(prefix: str) -> Path:
 
 
 def make_sockets(folder: Path) -> None:
-    """Make this folder for ssh's sockets, or, where its name is too long for them, a link to one with a short name. Raises OSError."""
+    """Create this folder for ssh's sockets, or, if its name is too long for them, a link to one with a short name. Raises OSError."""
     if len(os.fsencode(folder)) <= LONGEST:
         folder.mkdir(mode=0o700)
         return
@@ -75,7 +75,7 @@ def make_sockets(folder: Path) -> None:
 
 
 def remove_sockets(folder: Path) -> None:
-    """Remove the folder that it links to, if it does."""
+    """Remove the folder that it links to, if any."""
     with suppress(OSError):
         aim = Path(os.readlink(folder))
         if aim.name.startswith(SOCKETS) and aim.lstat().st_uid == os.geteuid():

@@ -19,7 +19,7 @@ from gpuprov.simulate import description, distributions, faults, hosts, image, i
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 with one clear line; 1 where `judge` finds something."""
+    """Return the exit code: 0, or 2 with a one-line error; 1 if `judge` reports a failure."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is removed, as after Ctrl-C
     try:
@@ -81,7 +81,7 @@ def _up(options: argparse.Namespace) -> None:
 
 
 def _with_gpus(wanted: description.Description, text: str) -> description.Description:
-    """The description with GPUs as MODEL:COUNT or an instance type says them, on NVSwitches where boards of so many have them."""
+    """Add GPUs given as MODEL:COUNT or an instance type, on NVSwitches if boards of that many GPUs have them."""
     model, _, number = text.rpartition(":") if text.rpartition(":")[2].isdecimal() else (text, "", "")
     instance = find_instance(model)
     count = int(number[:3]) if number else instance.count if instance else 1
@@ -135,7 +135,7 @@ def _judge(options: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """What argparse says goes where all goes."""
+    """Parser that prints its messages through gpuprov's console."""
 
     def _print_message(self, message: str, file: object = None) -> None:
         (console.result if file is sys.stdout else console.progress)(message.removesuffix("\n"))

@@ -1,4 +1,4 @@
-"""Simulated hosts as containers: up, down, reboot, listing. Only containers with our label are ever touched."""
+"""Simulated hosts as containers: up, down, reboot, list. Touches only containers with our label."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HOMES = {"root": "/root", image.USER: f"/home/{image.USER}"}
 
 def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
        volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
-    """A running host that answers ssh; one that is up already is returned as it is.
+    """Start a host and wait until it answers ssh. Returns a running host unchanged.
 
-    `tag`: an image that `freeze` made, or a folder (with podman) that has a host's whole root.
-    `volumes`: folders of this machine to show read-only, with their place inside.
+    `tag`: an image made by `freeze`, or a folder (with podman) with a host's whole root. `volumes`: folders of this machine to mount
+    read-only, with their path inside.
     """
     check_name(name)
     tools.require()
@@ -55,7 +55,7 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
 
 
 def down(name: str) -> bool:
-    """Remove one of our hosts; False where there is none of that name."""
+    """Remove a host; return False if no host has this name."""
     if all(_name(entry) != name for entry in engine.labelled(LABEL)):
         return False
     engine.engine("rm", "--force", *(("--time", "0") if engine_choice.chosen() == "podman" else ()), PREFIX + name)
@@ -63,7 +63,7 @@ def down(name: str) -> bool:
 
 
 def reboot(name: str) -> None:
-    """Reboot its userland, and wait until it is up again: services start afresh, /run is empty; the kernel stays."""
+    """Reboot its userland, and wait until it is up again: services restart, /run is empty; the kernel stays."""
     before = run(name, BOOT)
     with suppress(GpuprovError):  # the engine may not tell how a program ended whose container has ended meanwhile
         run(name, "systemctl reboot")
@@ -88,9 +88,9 @@ def freeze(name: str, tag: str) -> None:
 
 
 def describe(name: str) -> Description | None:
-    """The description that this host was made with; None where there is no such host.
+    """Return the description that the host was made from; None if there is no such host.
 
-    Raises GpuprovError for a host that another version of gpuprov made, which may have fields that this one does not know.
+    Raises GpuprovError for a host made by another version of gpuprov, which may have fields unknown to this version.
     """
     for entry in engine.labelled(LABEL):
         if _name(entry) == name:
@@ -103,7 +103,7 @@ def describe(name: str) -> Description | None:
 
 
 def listing() -> list[Listed]:
-    """Each of our hosts."""
+    """List our hosts."""
     rows = []
     for entry in engine.labelled(LABEL):
         known = msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=dict[str, object])
@@ -113,12 +113,12 @@ def listing() -> list[Listed]:
 
 
 def gateway(name: str) -> str:
-    """This machine's address as the host sees it (for a proxy or a package repository run here)."""
+    """Return this machine's address as seen by the host (for a proxy or a package repository run here)."""
     return engine.network(PREFIX + name)["Gateway"]
 
 
 def run(name: str, script: str) -> str:
-    """Standard output of a shell script run as root inside, without ssh."""
+    """Run a shell script as root inside, without ssh, and return its standard output."""
     return engine.engine("exec", "--interactive", PREFIX + name, "bash", "-e", stdin=script)
 
 
@@ -128,7 +128,7 @@ def write(name: str, archive: bytes) -> None:
 
 
 def logs(name: str) -> str:
-    """The end of its journal, or of what the engine kept if it does not run."""
+    """Return the end of its journal, or of the engine's log if it is not running."""
     if _state(name)["Running"]:
         return run(name, "journalctl --no-pager --lines 80 2>&1 || true")
     return engine.engine("logs", "--tail", "80", PREFIX + name)

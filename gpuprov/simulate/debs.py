@@ -1,4 +1,4 @@
-"""Debian packages: unpacked, changed, packed again, or made as a stand-in for one that cannot be had."""
+"""Debian packages: unpacked, changed, packed again, or made as a stand-in for one that is not available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuprov.simulate.standins.model import Standin
 
 MAINTAINER = "gpuprov <gpuprov@localhost>"
 MARK = "gpuprov stand-in"
-"""Stands in the Description of every package that is not the vendor's own."""
+"""Text in the Description of every package that is not the vendor's own."""
 NOTICE = (
     " .\n This is a stand-in that gpuprov made for simulated hosts. What would touch a GPU is simulated;\n"
     " it must never be installed on a real host.\n"
@@ -25,7 +25,7 @@ EPOCH = "1735689600"  # one time stamp for all files, so that the same content g
 
 
 def unpack(deb: Path, folder: Path, *, without: Sequence[str] = ()) -> None:
-    """A package's files, and its control files in `DEBIAN`. `without`: patterns of paths (`./usr/src`) to leave packed."""
+    """Unpack a package's files, and its control files in `DEBIAN`. `without`: patterns of paths (`./usr/src`) to skip."""
     folder.mkdir(parents=True)
     tools.run(["dpkg-deb", "--control", str(deb), str(folder / "DEBIAN")])
     script = 'deb=$1 folder=$2; shift 2; set -o pipefail; dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$folder" "$@"'
@@ -34,7 +34,7 @@ def unpack(deb: Path, folder: Path, *, without: Sequence[str] = ()) -> None:
 
 
 def control(folder: Path) -> dict[str, str]:
-    """The control fields of an unpacked package; a field of several lines keeps them."""
+    """Return the control fields of an unpacked package; multi-line fields keep their lines."""
     fields: dict[str, str] = {}
     key = ""
     for line in (folder / "DEBIAN/control").read_text(encoding="utf-8").splitlines():
@@ -53,7 +53,7 @@ def write_control(folder: Path, fields: Mapping[str, str]) -> None:
 
 
 def mark(folder: Path, also: str = "") -> None:
-    """Say in the Description that the package is a stand-in, and `also` one sentence more."""
+    """Mark the package as a stand-in in its Description, and add the sentence `also`."""
     fields = control(folder)
     short, _, long = fields["Description"].partition("\n")
     if MARK not in short:
@@ -63,7 +63,7 @@ def mark(folder: Path, also: str = "") -> None:
 
 
 def rename(folder: Path, old: str, new: str) -> None:
-    """Make another version of an unpacked package: `old` becomes `new` in control files, text files, names and links."""
+    """Rewrite an unpacked package to another version: `old` becomes `new` in control files, text files, names and links."""
     for path in sorted(folder.rglob("*"), key=lambda found: len(found.parts), reverse=True):
         if path.is_symlink():
             target = os.readlink(path)
@@ -77,7 +77,7 @@ def rename(folder: Path, old: str, new: str) -> None:
 
 
 def pack(folder: Path, target: Path) -> Path:
-    """The package file, in the folder `target`, named as archives name it."""
+    """Pack the package into the folder `target`, with its archive file name."""
     fields = control(folder)
     sums, size = [], 0
     for path in sorted(folder.rglob("*")):
@@ -113,7 +113,7 @@ def standin_deb(
     depends: str = "", architecture: str = "amd64", scripts: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
 ) -> Path:  # fmt: skip
-    """A package of this name and version that says in its Description that it stands in for the real one.
+    """Build a package of this name and version whose Description marks it as a stand-in for the real one.
 
     `scripts`: maintainer scripts by name (`postinst`). `fields`: further control fields (`Provides`, `Conflicts`, ...).
     """
@@ -135,7 +135,7 @@ def standin_deb(
 
 
 def build(target: Path, packages: Iterable[Standin]) -> list[Path]:
-    """The packages in the folder `target`, each saying in its Description that it stands in for the real one."""
+    """Build the packages in the folder `target`, each marked in its Description as a stand-in for the real one."""
     target.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda package: _build(target, package), packages))

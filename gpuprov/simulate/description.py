@@ -1,4 +1,4 @@
-"""What a simulated GPU host should look like: one small description, for a container and for a machine alike."""
+"""Description of a simulated GPU host, for containers and machines alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def known(self) -> Gpu:
-        """The catalogue's entry. Raises GpuprovError for a model it does not have."""
+        """Return the catalogue's entry. Raises GpuprovError for a model it does not have."""
         found = find_gpu(self.model)
         if found is None:
             what, hint = explain_unknown(self.model)
@@ -39,24 +39,23 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`driver`: the branches or versions that the host's package repositories offer, separated by commas (empty: what the
-    distribution has).
+    """`driver`: the branches or versions that the host's package repositories offer, separated by commas (empty: the distribution's).
 
-    `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: where the
-    distribution's driver comes from, NVIDIA's repository on those with rpm, but for Amazon Linux). `mirror`: NVIDIA's repository is
-    served by the host without being configured: a site's mirror.
+    `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: the one with the
+    distribution's driver; NVIDIA's on rpm distributions except Amazon Linux). `mirror`: the host serves NVIDIA's repository without
+    being configured for it: a site's mirror.
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
-    `hcas`: number of HCAs. `fabric`: what their ports are connected to, and `rate`, at how many Gb/s. In containers they are RDMA
-    devices in sysfs, and GPUs, HCAs and NVSwitches hang on PCIe switches as on the boards; in machines they are PCI functions only.
+    `hcas`: number of HCAs. `fabric`: what their ports are connected to; `rate`: their speed in Gb/s. In containers they are RDMA
+    devices in sysfs, and GPUs, HCAs and NVSwitches are behind PCIe switches as on the boards; in machines they are PCI functions only.
     `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
-    `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
-    `containerd`: a release of containerd that runs on the host, the real daemon (built with Go), with no file of its own; without it
-    there is none but a distribution's package.
+    `container_toolkit`: the repository also offers NVIDIA's Container Toolkit (built with Go).
+    `containerd`: the containerd release running on the host, the real daemon (built with Go), without a configuration file; without it
+    there is only a distribution's package.
     `engines`: container engines of the distribution's own archive.
-    `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
-    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA, `efa`: so
-    many of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
-    `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
+    `ofed`: the host's repositories include a doca-host package in /doca, for apt.
+    `cgpu`: Alibaba's cGPU, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA; `efa`: number of AWS's
+    Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
+    `memory` in MiB and `cpus` apply to machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
 
@@ -85,23 +84,23 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def known(self) -> Distribution:
-        """The distribution. Raises GpuprovError for one that cannot be simulated."""
+        """Return the distribution. Raises GpuprovError for one that cannot be simulated."""
         return distributions.find(self.distribution)
 
     @property
     def configured(self) -> tuple[Repository, ...]:
-        """The repositories that the host is configured for. A mirror takes the place of NVIDIA's default one."""
+        """Return the repositories that the host is configured for. A mirror takes the place of NVIDIA's default one."""
         usual = self.known.default_repositories
         return self.repositories or tuple(name for name in usual if not (self.mirror and name == "nvidia"))
 
     @property
     def served(self) -> tuple[Repository, ...]:
-        """Those that it serves."""
+        """Return the repositories that the host serves."""
         return tuple(dict.fromkeys((*self.configured, *(("nvidia",) if self.mirror else ()))))
 
 
 def check(described: Description) -> None:
-    """Raise unless a host can be made of this description."""
+    """Raise unless a host can be made from this description."""
     known = described.known
     if described.kind == "machine" and known.stands_in:
         raise GpuprovError(
@@ -152,7 +151,7 @@ def check(described: Description) -> None:
 
 
 def _check_cloud(described: Description) -> None:
-    """RDMA of a cloud: of one at a time, which has no other."""
+    """Check a cloud's RDMA: of one cloud at a time, on a host with no other RDMA."""
     asked = {"eRDMA": ("erdma", "true")} if described.erdma else {}
     asked |= {"EFA": ("efa", str(described.efa))} if described.efa else {}
     if len(asked) > 1:
@@ -176,7 +175,7 @@ def _check_cloud(described: Description) -> None:
 
 
 def convert(values: Any, place: str) -> Description:
-    """A description from plain values. Raises GpuprovError with the place, the value and what is allowed."""
+    """Convert plain values to a description. Raises GpuprovError with the place, the value and what is allowed."""
     try:
         described = msgspec.convert(values, Description)
     except msgspec.ValidationError as error:
@@ -192,7 +191,7 @@ def convert(values: Any, place: str) -> Description:
 
 
 def read(file: Path) -> Description:
-    """A description from a YAML file."""
+    """Read a description from a YAML file."""
     import yaml
 
     try:

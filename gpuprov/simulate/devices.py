@@ -28,7 +28,7 @@ _NAMESPACE = uuid.UUID("7d0a4f0e-6c1b-5d0c-9a55-0c5a2f6f8a11")
 class PciDevice:
     """One function. `address` is `0001:1b:00.0`; `identifier` and `subsystem` are `10de:2330`; `pci_class` six hex digits.
 
-    `uuid` (GPUs only) is the one NVML tells. `vpd` is what the vendor-specific field V3 of its VPD says, mostly empty. `path` is its
+    `uuid` (GPUs only) is the one that NVML reports. `vpd` is the vendor-specific field V3 of its VPD, mostly empty. `path` is its
     folder below /sys/devices.
     """
 
@@ -46,7 +46,7 @@ class PciDevice:
 
 
 def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
-    """All functions of the host of this name, in bus order. The same name and description give the same devices."""
+    """Return all functions of the host of this name, in bus order. The same name and description give the same devices."""
     made: list[PciDevice] = []
     if gpu := description.gpu:
         known = gpu.known
@@ -105,7 +105,7 @@ def _one(  # noqa: PLR0917
 
 
 def table(made: tuple[PciDevice, ...]) -> str:
-    """The devices as tab-separated lines, for the programs on the host: /etc/gpuprov-sim/devices."""
+    """Return the devices as tab-separated lines, for the programs on the host: /etc/gpuprov-sim/devices."""
     return "".join(
         "\t".join([d.role, str(d.index), d.address, d.identifier, d.subsystem, d.pci_class, str(d.numa_node), d.name,
                    d.uuid or "-", d.vpd or "-"]) + "\n"

@@ -1,7 +1,7 @@
-"""Where the PCI functions of a simulated container hang: root complexes of two sockets, root ports, PCIe switches.
+"""Topology of a simulated container's PCI functions: root complexes of two sockets, root ports, PCIe switches.
 
-On boards (SXM) each GPU shares a PCIe switch with the HCA of its rail, and the switches of NVLink have one of their own. Cards hang
-on root ports, and so do the HCAs beside them. Each complex has 16 bus numbers, so that a function is known by its address.
+On boards (SXM) each GPU shares a PCIe switch with the HCA of its rail, and the NVSwitches have a PCIe switch of their own. Cards sit
+on root ports, as do the HCAs beside them. Each complex has 16 bus numbers, so that an address identifies a function.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Literal
 from gpuprov.simulate.description import Description
 
 DOMAIN = 1
-"""PCI domain 0 belongs to the machine under the simulation; simulated functions have a domain of their own."""
+"""PCI domain of simulated functions; domain 0 belongs to the machine under the simulation."""
 RAILS, ADAPTERS, NVLINK = 0x10, 0x90, 0xD0
-"""The first bus: of GPUs, of HCAs that share no switch with one, of NVSwitches or of the bridges to them."""
+"""The first bus: of GPUs, of HCAs that share no switch with a GPU, of NVSwitches or of the bridges to them."""
 SPARES = (0xF0, 0xF8)
 """The first bus of an empty slot, by NUMA node."""
 Port = Literal["root-port", "upstream", "downstream"]
@@ -32,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Bridge(Place):
-    """A port of a root complex or of a switch; `buses`: its own, the one behind it, and the last behind it."""
+    """A port of a root complex or of a switch; `buses`: its own, the secondary, and the last one behind it."""
 
     port: Port
     buses: tuple[int, int, int]
@@ -48,7 +48,7 @@ class Tree:
 
 
 def tree(description: Description, nvlink: list[Key]) -> Tree | None:
-    """Where everything hangs; None for a machine, and for GPUs with neither HCAs nor NVSwitches: each is alone on a bus then.
+    """Return the place of every function; None for a machine, and for GPUs without HCAs and NVSwitches: each is alone on a bus then.
 
     `nvlink`: the NVSwitches, or the bridges to them.
     """
@@ -78,7 +78,7 @@ def tree(description: Description, nvlink: list[Key]) -> Tree | None:
 
 
 def _complex(bridges: list[Bridge], first: int, node: int, keys: list[Key], *, switch: bool) -> dict[Key, Place]:
-    """A root complex with one root port, and these functions behind it; its ports are added to `bridges`."""
+    """Return a root complex with one root port, and these functions behind it; its ports are added to `bridges`."""
     root = f"pci{DOMAIN:04x}:{first:02x}"
     last = first + (len(keys) + 2 if switch else 1)
     port = _port(bridges, "root-port", root, node, 1, (first, first + 1, last))
@@ -94,7 +94,7 @@ def _complex(bridges: list[Bridge], first: int, node: int, keys: list[Key], *, s
 
 
 def _port(bridges: list[Bridge], port: Port, above: str, node: int, slot: int, buses: tuple[int, int, int]) -> str:
-    """Adds it; its folder."""
+    """Add the port and return its folder."""
     address = f"{DOMAIN:04x}:{buses[0]:02x}:{slot:02x}.0"
     bridges.append(Bridge(address, f"{above}/{address}", node, port, buses))
     return bridges[-1].path

@@ -1,4 +1,4 @@
-"""The disk of a simulated machine: Debian with its own kernel, initramfs and GRUB, built once and then only copied on write."""
+"""The disk of a simulated machine: Debian with its own kernel, initramfs and GRUB, built once, then used copy-on-write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_DEVICE_YET = (
 )
 MIB = 1 << 20
 LAYOUT = ((disk_files.BOOT_LABEL, 1 * MIB, 512 * MIB), (disk_files.ROOT_LABEL, 513 * MIB, 12 << 30))
-"""Label, offset and size of /boot and /: a /boot of its own can be filled without harm to the rest."""
+"""Label, offset and size of /boot and /: a separate /boot can be filled without harming the rest."""
 # Features of newer e2fsprogs that GRUB 2.06 cannot read: https://bugs.debian.org/1030939
 FEATURES = "^orphan_file,^metadata_csum_seed"
 NEWEST = "apt-cache pkgnames linux-image- on such a host lists those that are there; without the field it is the newest"
@@ -46,7 +46,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is on a disk. `kernel`: a release of the archive's; without it the newest."""
+    """Everything that determines a disk's content. `kernel`: a release of the archive; empty for the newest."""
 
     distribution: str
     mirrors: sources.Mirrors
@@ -54,30 +54,31 @@ class Recipe:
 
     @property
     def base(self) -> image.Recipe:
-        """What it has in common with the container image."""
+        """Return the recipe that it shares with the container image."""
         return image.Recipe(self.distribution, self.mirrors)
 
     @property
     def key(self) -> str:
-        """A hash of the recipe: a changed recipe is another disk."""
+        """Return a hash of the recipe: a changed recipe is another disk."""
         parts = [self.base_key, repr(LAYOUT), FEATURES, disk_files.PREPARE]
         parts += [f"{path} {file.mode:o} {_content(file.content)!r}" for path, file in disk_files.files().items()]
         return _hash(parts)
 
     @property
     def base_key(self) -> str:
-        """A hash of the packages alone."""
+        """Return a hash of the packages alone."""
         return _hash(self.command(Path("root")))
 
     @property
     def packages(self) -> list[str]:
-        """What is installed beside the essential packages: metapackages bring the newest kernel, so that one of its own has none."""
+        """Return packages to install beside the essential ones: metapackages for the newest kernel, or the packages of the chosen
+        kernel."""
         if not self.kernel:
             return list(PACKAGES)
         return [re.sub(r"(linux-(?:image|headers))-amd64", rf"\1-{self.kernel}", name) for name in PACKAGES]
 
     def command(self, target: Path) -> list[str]:
-        """The mmdebstrap call that writes the root file system, before anything of ours is in it."""
+        """Return the mmdebstrap call that writes the root file system, before any of our files are in it."""
         return [
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
             *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(self.packages)}"),
@@ -88,7 +89,7 @@ class Recipe:
 
 
 def build(distribution: str = "debian12", kernel: str = "", *, rebuild: bool = False) -> Disk:
-    """A ready disk: the cached one, or one made now. `kernel`: the only one on it, a release of the distribution's archive."""
+    """Return a ready disk, cached or built now. `kernel`: the only one on it, a release of the distribution's archive."""
     tools.require("machine")
     recipe = Recipe(distribution, sources.read(), kernel)
     file = image.cache_dir() / f"disk-{recipe.base.suite}-{recipe.key}.qcow2"
@@ -103,7 +104,7 @@ def build(distribution: str = "debian12", kernel: str = "", *, rebuild: bool = F
 
 
 def _packages(recipe: Recipe, scratch: Path, *, rebuild: bool) -> Path:
-    """The packages' root file system: kept by itself, for what we add to it changes more often."""
+    """Return the root file system of packages, cached separately since our additions change more often."""
     tarball = image.cache_dir() / f"disk-root-{recipe.base.suite}-{recipe.base_key}.tar"
     with image.alone(tarball.with_suffix(".lock")):
         if rebuild or not tarball.exists():
@@ -147,7 +148,7 @@ def _make(recipe: Recipe, scratch: Path, tarball: Path) -> None:
 
 
 def _partition(raw: Path) -> None:
-    """A disk with a partition table of the classic kind; GRUB lives in the gap before the first partition."""
+    """Make a disk with an MBR partition table; GRUB lives in the gap before the first partition."""
     with raw.open("wb") as file:
         file.truncate(LAYOUT[-1][1] + LAYOUT[-1][2])
         file.seek(446)
@@ -159,7 +160,7 @@ def _partition(raw: Path) -> None:
 
 
 def _finish(scratch: Path, raw: Path) -> None:
-    """Boot it once without GRUB, so that GRUB is installed on the machine itself."""
+    """Boot it once without GRUB, so that GRUB is installed from the machine itself."""
     tools.say("finishing the disk in its first boot (about 1 minute)")
     console = scratch / "console.log"
     words = f"root=LABEL={disk_files.ROOT_LABEL} ro console={disk_files.CONSOLE} init={PROGRAMS}/finish"

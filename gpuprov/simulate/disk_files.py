@@ -1,4 +1,4 @@
-"""What a simulated machine's disk has beyond Debian's packages: network, boot loader's defaults, and who it is."""
+"""Files of a simulated machine's disk beyond Debian's packages: network, boot loader defaults, and identity."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ DISK = "/dev/vda"
 ROOT_LABEL, BOOT_LABEL = "gpuprov-root", "gpuprov-boot"
 MODULE_SOURCES = "/usr/src/gpuprov-sim-pci"
 IDENTITY = "opt/gpuprov.identity"
-"""Name of the QEMU fw_cfg item that tells a machine who it is; the disk is the same for all machines."""
+"""Name of the QEMU fw_cfg item with the machine's identity; the disk is the same for all machines."""
 INTERFACE, FABRIC_INTERFACE = "ens3", "ens4"
 GATEWAY = "10.0.2.2"
-"""The machine under the simulation as every simulated machine sees it: https://www.qemu.org/docs/master/system/devices/net.html"""
+"""Address of the machine under the simulation as seen by every simulated machine:
+https://www.qemu.org/docs/master/system/devices/net.html"""
 FABRIC_PREFIX = "10.77.0."
 CONSOLE = "ttyS0"
 DONE = "gpuprov-sim: the disk is finished"
-"""What the boot that finishes the disk says on the console."""
+"""Console message of the boot that finishes the disk."""
 
 _BOOT = """\
 GRUB_TIMEOUT=0
@@ -78,7 +79,7 @@ WantedBy=sysinit.target
 
 
 def files() -> Mapping[str, File]:
-    """By path on the disk; the same for every distribution."""
+    """Return files by path on the disk; the same for every distribution."""
     identity = _IDENTITY.replace("@FABRIC@", FABRIC_INTERFACE).replace("@ITEM@", IDENTITY)
     return {
         "/etc/fstab": text(

@@ -1,6 +1,6 @@
-"""What a simulated host says it is. Debian is Debian; every other distribution is a Debian userland that stands in for it.
+"""Distributions of simulated hosts. Debian is Debian; any other is a Debian userland that stands in for it.
 
-Its package manager is real (apt; or rpm with dnf or zypper, as Debian has them), as are names and version forms in its repositories.
+Its package manager is real (apt, or Debian's rpm with dnf or zypper), and its repositories use the real names and version forms.
 Kernels have the distribution's names and Debian's content.
 """
 
@@ -21,10 +21,9 @@ BOOKWORM, TRIXIE = "bookworm", "trixie"
 
 @dataclass(frozen=True)
 class Distribution:
-    """One distribution. `suite` is the Debian release whose programs it has; `tag` ends the versions of its packages
-    (`ubuntu0.24.04.1`, `el9`); `kernel` is the name that its kernel gets, and
-    `kernel_package` the package that has it. `platform`: PLATFORM_ID of the dnf family. `base_source`: what the source of its own
-    packages is called there, and `driver_source` that of a driver, where it has its own archive of one."""
+    """One distribution. `suite`: the Debian release of its programs; `tag`: the end of its package versions (`ubuntu0.24.04.1`,
+    `el9`); `kernel`: the name of its kernel, and `kernel_package` the package with it. `platform`: PLATFORM_ID of the dnf family.
+    `base_source`: the source name of its own packages, and `driver_source` that of a driver, if it has its own archive of one."""
 
     key: str
     suite: str = BOOKWORM
@@ -45,12 +44,12 @@ class Distribution:
 
     @property
     def stands_in(self) -> bool:
-        """Whether the userland is another distribution's, Debian's."""
+        """True if the userland is Debian's, standing in for another distribution's."""
         return self.id != "debian"
 
     @cached_property
     def row(self) -> Row:
-        """Its row in the catalogue. Raises GpuprovError where there is none."""
+        """Return its row in the catalogue. Raises GpuprovError if there is none."""
         if found := find_distribution(self.id, self.version_id):
             return found
         raise GpuprovError(
@@ -59,12 +58,12 @@ class Distribution:
 
     @property
     def catalogue(self) -> str:
-        """Its key in the catalogue: that of RHEL for its kin."""
+        """Return its key in the catalogue; RHEL's for distributions derived from it."""
         return self.row.key
 
     @property
     def family(self) -> Family:
-        """The family whose package manager it has."""
+        """Return the family whose package manager it has."""
         return self.row.family
 
     @property
@@ -74,37 +73,37 @@ class Distribution:
 
     @property
     def major(self) -> str:
-        """`9` of 9.6; `24.04` of Ubuntu's."""
+        """Return the major version: `9` of 9.6; `24.04` for Ubuntu."""
         return self.version_id if self.family == "debian" else self.version_id.partition(".")[0]
 
     @property
     def rpms(self) -> bool:
-        """Whether its packages are rpm's."""
+        """True if its packages are rpms."""
         return self.family != "debian"
 
     @property
     def base(self) -> str:
-        """The image that its containers start from; distributions share them."""
+        """Return the base image of its containers; distributions share them."""
         if self.rpms:
             return f"{'el' if self.family == 'redhat' else 'suse'}-{self.suite}"
         return {BOOKWORM: "debian12", TRIXIE: "debian13"}[self.suite]
 
     @property
     def headers(self) -> str:
-        """Where the headers of its kernel lie."""
+        """Return the path of its kernel's headers."""
         kernels = self.family == "redhat" and self.id != "azurelinux"
         return f"/usr/src/kernels/{self.kernel}" if kernels else f"/usr/src/linux-headers-{self.kernel}"
 
     @property
     def default_repositories(self) -> tuple[Repository, ...]:
-        """What a host is configured for unless its description says otherwise: the source its driver comes from."""
+        """Return the default repositories of a host: the source of its driver."""
         if not self.rpms or self.driver_source:
             return ("distribution",)
         return ("nvidia",) if origins(self.catalogue) else ()
 
     @property
     def full_name(self) -> str:
-        """`Ubuntu 24.04 LTS`, as PRETTY_NAME has it."""
+        """Return PRETTY_NAME: `Ubuntu 24.04 LTS`."""
         return f"{self.name} {self.version}".strip()
 
 
@@ -140,7 +139,7 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
 
 
 def _amazon() -> Distribution:
-    """As a host with the default image of kernel 6.12 is, with AWS's own repository of the driver."""
+    """Return a host with the default image of kernel 6.12, and AWS's own driver repository."""
     told = "Amazon Linux release 2023 (Amazon Linux)\n"
     return Distribution(
         "amazon2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
@@ -151,7 +150,7 @@ def _amazon() -> Distribution:
 
 
 def _azure() -> Distribution:
-    """The release of its kernel has no architecture, and its headers lie where Debian's do."""
+    """Return Azure Linux: its kernel release has no architecture, and its headers are where Debian's are."""
     lsb = 'DISTRIB_ID="azurelinux"\nDISTRIB_RELEASE="3.0"\nDISTRIB_DESCRIPTION="Microsoft Azure Linux 3.0"\n'
     return Distribution(
         "azurelinux3", name="Microsoft Azure Linux", id="azurelinux", version_id="3.0",
@@ -161,7 +160,7 @@ def _azure() -> Distribution:
 
 
 def _alibaba() -> Distribution:
-    """NVIDIA's runfile is the one driver that is known for it: its repository has none."""
+    """Return Alibaba Cloud Linux: NVIDIA's runfile is its only known driver, as its repository has none."""
     told = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
     return Distribution(
         "alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
@@ -196,11 +195,11 @@ TABLE: tuple[Distribution, ...] = (
 )
 DISTRIBUTIONS: dict[str, Distribution] = {entry.key: entry for entry in TABLE}
 REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_in)
-"""Those that simulated hosts have for real; machines have no others."""
+"""Distributions that simulated hosts run for real; machines run only these."""
 
 
 def find(key: str) -> Distribution:
-    """The distribution of this key. Raises GpuprovError with what is allowed."""
+    """Return the distribution with this key. Raises GpuprovError with the allowed keys."""
     if key not in DISTRIBUTIONS:
         raise GpuprovError(f'distribution is "{key}"', hint=f"allowed: {', '.join(DISTRIBUTIONS)}")
     return DISTRIBUTIONS[key]

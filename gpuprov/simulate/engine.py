@@ -1,4 +1,4 @@
-"""The container engine: podman or docker. Both take the same commands but for a few flags."""
+"""The container engine: podman or docker. Both take the same commands except for a few flags."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpuprov.simulate.engine_choice import chosen, runtime
 
 
 def command(*arguments: str) -> list[str]:
-    """The engine's command line."""
+    """Return the engine's command line."""
     return [chosen(), *runtime(chosen()), *arguments]
 
 
 def engine(*arguments: str, stdin: str | None = None) -> str:
-    """Standard output of an engine's command."""
+    """Run an engine's command and return its standard output."""
     return tools.run(command(*arguments), stdin=stdin)
 
 
 def systemd_flags() -> tuple[str, ...]:
-    """Flags of `run` for a container whose first process is systemd, and which comes up again when it reboots."""
+    """Return flags of `run` for a container whose first process is systemd, and which restarts when it reboots."""
     # systemd needs a cgroup tree of its own, hence --privileged; the engine's default limits cannot be set everywhere.
     common = ("--privileged", "--restart=always", "--ulimit", "nofile=20000:20000", "--ulimit", "nproc=10000:10000")
     if chosen() == "podman":
@@ -34,14 +34,14 @@ def systemd_flags() -> tuple[str, ...]:
 
 
 def inspect(*names: str) -> list[dict[str, Any]]:
-    """What the engine knows of these containers."""
+    """Return the engine's data on these containers."""
     found: list[dict[str, Any]] = json.loads(engine("inspect", "--type", "container", *names)) if names else []
     return found
 
 
 def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
-    """The same of those that nobody has removed in the meantime, or begun to: what a killed process was removing stays listed, and
-    the engine knows nothing of it."""
+    """Return the same, without containers that were removed in the meantime or whose removal has begun: after a killed removal a
+    container stays listed, but the engine has no data on it."""
     try:
         return inspect(*names)
     except GpuprovError:
@@ -53,15 +53,16 @@ def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
 
 
 def network(container: str) -> dict[str, str]:
-    """A container's IPAddress and Gateway; the engines that still tell them at the top level tell them by network, too."""
+    """Return a container's IPAddress and Gateway; engines that still report them at the top level report them by network, too."""
     networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
     return next(iter(networks.values()))
 
 
 def address_flags(container: str, label: str) -> tuple[str, ...]:
-    """Flags of `run` for an address that stays the same over restarts: podman 5 gives another one at each start, podman 4 does not.
+    """Return flags of `run` for an address that stays the same over restarts: podman 5 assigns another one at each start, podman 4
+    does not.
 
-    It is drawn by the container's name from the upper half of podman's default network; those of `label` are passed over.
+    It is derived from the container's name, in the upper half of podman's default network; addresses of `label` are skipped.
     """
     if chosen() != "podman":
         return ()  # docker takes an address on networks of one's own only
@@ -77,7 +78,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
 
 
 def labelled(label: str) -> list[dict[str, Any]]:
-    """All containers with this label, as `inspect` tells."""
+    """Return all containers with this label, from `inspect`."""
     if shutil.which(chosen()) is None:
         return []
     return _inspect_those_left(engine("ps", "--all", "--quiet", "--filter", f"label={label}").split())

@@ -1,4 +1,4 @@
-"""Which container engine runs simulated hosts: decided here, by asking the engines that are installed whether they answer."""
+"""Choice of the container engine for simulated hosts: checks which installed engine answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SBIN = ":/usr/sbin:/sbin"  # not on every user's PATH
 
 @functools.cache
 def chosen() -> str:
-    """The engine that GPUPROV_SIM_ENGINE names; else the first that answers; else podman, which `setup` installs."""
+    """Return the engine that GPUPROV_SIM_ENGINE names; else the first that answers; else podman, which `setup` installs."""
     named = os.environ.get(VARIABLE, "")
     if named and named not in ENGINES:
         raise GpuprovError(f'{VARIABLE} is "{named}"; allowed: {", ".join(ENGINES)}')
@@ -25,7 +25,7 @@ def chosen() -> str:
 
 @functools.cache
 def silent_because(engine: str) -> str | None:
-    """Why this engine does not answer: not installed, no daemon, no permission; None where it does."""
+    """Return why this engine does not answer: not installed, no daemon, no permission; None if it does."""
     program = shutil.which(engine, path=os.environ.get("PATH", "") + SBIN)
     if program is None:
         return "not installed"
@@ -44,12 +44,13 @@ def silent_because(engine: str) -> str | None:
 
 
 def runtime(engine: str) -> tuple[str, ...]:
-    """The flags that choose the engine's runtime: runc for podman where it is installed; crun refuses machines with hybrid cgroups."""
+    """Return the flags that choose the engine's runtime: runc for podman if it is installed; crun refuses machines with hybrid
+    cgroups."""
     runc = engine == "podman" and shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin")
     return ("--runtime", "runc") if runc else ()
 
 
 def forget() -> None:
-    """Ask again next time: something was installed."""
+    """Choose again next time: something was installed."""
     chosen.cache_clear()
     silent_because.cache_clear()

@@ -1,4 +1,4 @@
-"""containerd in any release, built from its Go module: the real daemon, where no package of it can be had. Kept in the cache."""
+"""containerd in any release, built from its Go module: the real daemon, even without a package of it. Cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RELEASES = ("1.7.27", "2.1.4", "2.3.0")
 
 
 def containerd(version: str) -> Path:
-    """The program containerd of this release."""
+    """Return the containerd program of this release."""
     made = image.cache_dir() / f"containerd-{version}"
     with image.alone(made.with_name(f"{made.name}.lock")):
         if not made.is_dir():

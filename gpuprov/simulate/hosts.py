@@ -1,4 +1,4 @@
-"""Simulated hosts of both kinds: the one interface. A host with GPUs is a Debian host to which the parts were added."""
+"""Common interface of both kinds of simulated host. A host with GPUs is a Debian host with the parts added."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
 WHOLE = f"{STATE}/whole"
-"""Made last: without it, the making of a host was cut off."""
+"""Marker written last: without it, creation of the host was interrupted."""
 PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part, engines.part)
-"""What a host without GPUs gets, too."""
+"""Parts that a host without GPUs gets, too."""
 PARTS: tuple[Callable[[str, Description], Part], ...] = (
     silicon.part,
     kernel.part,
@@ -55,9 +55,9 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
 
 
 def up(name: str, description: Description, *, tag: str | None = None) -> SimulatedHost:
-    """A running simulated host that answers ssh, with its GPUs, packages and faults. One that is up is returned as it is.
+    """Start a simulated host with its GPUs, packages and faults, and wait until it answers ssh. Returns a running host unchanged.
 
-    `tag`: what `freeze` made. Where anything fails, a host that was made just now is removed again.
+    `tag`: saved by `freeze`. If anything fails, a newly created host is removed again.
     """
     kind = KINDS[description.kind]
     faults.check(description)
@@ -80,7 +80,7 @@ def up(name: str, description: Description, *, tag: str | None = None) -> Simula
 
 
 def furnish(name: str, description: Description) -> None:
-    """Put all parts on a host; doing it again changes nothing."""
+    """Put all parts on a host; idempotent."""
     made = [part(name, description) for part in (PARTS if _whole(description) else PLAIN)]
     files = {f"{CONFIGURATION}/devices": text(table(devices(name, description)))}
     for part in made:
@@ -94,12 +94,12 @@ def furnish(name: str, description: Description) -> None:
 
 
 def _whole(description: Description) -> bool:
-    """Whether it needs more than a plain Debian host has: GPUs, or to say that it is another distribution."""
+    """True if it needs more than a plain Debian host has: GPUs, or to present another distribution."""
     return description.gpu is not None or description.known.stands_in
 
 
 def down(name: str) -> bool:
-    """Remove a host; False where there is none of that name."""
+    """Remove a host; return False if no host has this name."""
     return any(kind.down(name) for kind in KINDS.values())
 
 
@@ -109,17 +109,17 @@ def reboot(name: str) -> None:
 
 
 def run(name: str, script: str) -> str:
-    """Standard output of a shell script run as root."""
+    """Run a shell script as root and return its standard output."""
     return str(_kind(name).run(name, script))
 
 
 def logs(name: str) -> str:
-    """The end of a host's journal, and of its console where it has one."""
+    """Return the end of a host's journal, and of its console if it has one."""
     return str(_kind(name).logs(name))
 
 
 def describe(name: str) -> Description:
-    """What a host was made from. Raises GpuprovError where there is none of that name."""
+    """Return the description that a host was made from. Raises GpuprovError if no host has this name."""
     for kind in KINDS.values():
         if (found := kind.describe(name)) is not None:
             return found if isinstance(found, Description) else Description()
@@ -127,7 +127,7 @@ def describe(name: str) -> Description:
 
 
 def listing() -> list[Listed]:
-    """All hosts of both kinds."""
+    """List all hosts of both kinds."""
     return sorted((row for kind in KINDS.values() for row in kind.listing()), key=lambda row: row.name)
 
 
@@ -136,7 +136,7 @@ def _kind(name: str) -> ModuleType:
 
 
 def archive(files: dict[str, File]) -> bytes:
-    """A tar archive of files by absolute path, owned by root."""
+    """Return a tar archive of files by absolute path, owned by root."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder in _folders(files):

@@ -1,6 +1,6 @@
-"""The container images of simulated hosts: Debian with systemd, sshd, Python and all that a driver build needs.
+"""The container images of simulated hosts: Debian with systemd, sshd, Python and everything a driver build needs.
 
-Hosts of the dnf and zypper families have images of their own, with rpm, dnf or zypper, and dracut; Ubuntu's start from Debian's.
+Hosts of the dnf and zypper families have their own images, with rpm, dnf or zypper, and dracut; Ubuntu's start from Debian's.
 """
 
 from __future__ import annotations
@@ -79,24 +79,24 @@ HOOKS = (INITRAMFS, ACCOUNT)
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what is in an image."""
+    """Everything that determines an image's content."""
 
     distribution: str
     mirrors: sources.Mirrors
 
     @property
     def known(self) -> Distribution:
-        """What it says it is.."""
+        """Return the distribution that it presents."""
         return find(self.distribution)
 
     @property
     def suite(self) -> str:
-        """Debian's code name."""
+        """Return Debian's code name."""
         return self.known.suite
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What is installed beside the essential packages."""
+        """Return packages to install beside the essential ones."""
         if self.known.family == "debian":
             return PACKAGES
         more = DNF_PACKAGES if self.known.family == "redhat" else ZYPPER_PACKAGES
@@ -104,7 +104,7 @@ class Recipe:
 
     @property
     def hooks(self) -> tuple[str, ...]:
-        """Shell scripts that finish the root file system."""
+        """Return shell scripts that finish the root file system."""
         return (
             HOOKS
             if self.known.family == "debian"
@@ -112,7 +112,7 @@ class Recipe:
         )
 
     def lines(self) -> list[str]:
-        """The apt sources inside."""
+        """Return the apt sources inside."""
         here, security = self.mirrors.debian, self.mirrors.security
         return [
             f"deb {here} {self.suite} {COMPONENTS}",
@@ -122,17 +122,17 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """A hash of the recipe: a changed recipe is another image."""
+        """Return a hash of the recipe: a changed recipe is another image."""
         parts = [self.suite, *self.lines(), *self.packages, *self.hooks]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property
     def tag(self) -> str:
-        """The image's name in podman."""
+        """Return the image's name in podman."""
         return f"localhost/gpuprov-sim-{self.known.base}:{self.key}"
 
     def command(self, target: Path) -> list[str]:
-        """The mmdebstrap call that writes the root file system."""
+        """Return the mmdebstrap call that writes the root file system."""
         hooks = [f'--customize-hook=chroot "$1" sh -ec {shlex.quote(hook)}' for hook in self.hooks]
         return [
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
@@ -142,14 +142,14 @@ class Recipe:
 
 
 def cache_dir() -> Path:
-    """The folder of root file systems, keys and downloads; outside any repository."""
+    """Return the folder of root file systems, keys and downloads; outside any repository."""
     folder = Path(caches(os.environ)) / "gpuprov"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def build(distribution: str = "debian12", *, rebuild: bool = False) -> str:
-    """The name of a ready image: the cached one, or one made now."""
+    """Return the name of a ready image, cached or built now."""
     recipe = Recipe(distribution, sources.read())
     tarball = cache_dir() / f"rootfs-{recipe.suite}-{recipe.key}.tar"
     tools.require()
@@ -181,7 +181,7 @@ def _tags() -> list[str]:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file, so that two runs do not make the same thing at once."""
+    """Hold a lock file, so that two runs do not build the same thing at once."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -20,7 +20,7 @@ SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 
 
 def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> str:
-    """YAML; values are written as JSON, which YAML reads too. `spec`: what each host says to gpuprov, merged with its groups'."""
+    """Return YAML; values are written as JSON, which YAML reads too. `spec`: each host's gpuprov spec, merged with its groups'."""
     lines = ["all:", "  hosts:"]
     for host in hosts:
         lines.append(f"    {host.name}:")
@@ -41,7 +41,7 @@ def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> 
 
 
 def mirror(description: Description, folder: Path) -> dict[str, Any]:
-    """The spec of a driver from the mirror that the host serves; `folder` holds its key. Signed are packages and index."""
+    """Return the spec of a driver from the mirror that the host serves; `folder` holds its key. Packages and index are signed."""
     key = folder / f"{signing.VENDOR}.asc"
     block = {
         "url": f"{URL}/{nvidia_place(description.known)}",
@@ -53,6 +53,6 @@ def mirror(description: Description, folder: Path) -> dict[str, Any]:
 
 
 def write(hosts: Iterable[SimulatedHost], file: Path, description: Description | None = None) -> None:
-    """Write the inventory; of hosts that serve a mirror, with the spec that has the driver come from there."""
+    """Write the inventory; for hosts that serve a mirror, with the spec to install the driver from there."""
     spec = mirror(description, repository(description)) if description and description.mirror else None
     file.write_text(text(hosts, spec), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Simulated hosts as QEMU machines with a kernel of their own: up, down, reboot, listing. Only our own are ever touched."""
+"""Simulated hosts as QEMU machines with their own kernel: up, down, reboot, list. Touches only machines that it made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOOT = "cat /proc/sys/kernel/random/boot_id"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written down of a machine. `number` is its place in the fabric."""
+    """Stored record of a machine. `number` is its place in the fabric."""
 
     description: Description
     number: int
@@ -35,9 +35,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 def up(name: str, description: Description, *, tag: str | None = None,
        volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
-    """A running host that answers ssh; one that is up already is returned as it is, a dead one is started again.
+    """Start a host and wait until it answers ssh. Returns a running host unchanged and restarts a dead one.
 
-    `tag`: a disk that `freeze` kept. `volumes`: folders of this machine to show read-only, with their place inside.
+    `tag`: a disk kept by `freeze`. `volumes`: folders of this machine to mount read-only, with their path inside.
     """
     check_name(name)
     tools.require("machine")
@@ -60,7 +60,7 @@ def up(name: str, description: Description, *, tag: str | None = None,
 
 
 def down(name: str) -> bool:
-    """Remove one of our hosts; False where there is none of that name."""
+    """Remove a host; return False if no host has this name."""
     if describe(name) is None:
         return False
     qemu.end(_folder(name) / "pid")
@@ -69,7 +69,7 @@ def down(name: str) -> bool:
 
 
 def reboot(name: str) -> None:
-    """Reboot it from inside, and wait until its next kernel's userland is up."""
+    """Reboot from inside, and wait until the next boot's userland is up."""
     before = run(name, BOOT)
     run(name, "systemctl --no-block reboot")
     _comes_up(name, before)
@@ -82,7 +82,7 @@ def reset(name: str) -> None:
 
 
 def _comes_up(name: str, before: str) -> None:
-    """Wait for a boot that is not this one."""
+    """Wait for a boot other than this one."""
     port = qemu.ssh_port(control(name))
     deadline = time.monotonic() + PATIENCE
     while _process(name) and time.monotonic() < deadline:
@@ -96,12 +96,12 @@ def _comes_up(name: str, before: str) -> None:
 
 
 def control(name: str) -> Path:
-    """QEMU's control socket, for `qemu.ask`."""
+    """Return QEMU's control socket, for `qemu.ask`."""
     return _folder(name) / "control"
 
 
 def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> SimulatedHost:
-    """Switch it off and on with another firmware, with these variables or new ones. Its disk must have what that boots."""
+    """Power-cycle the machine with another firmware, with these variables or new ones. Its disk must have what that firmware boots."""
     folder, kept = _folder(name), _kept(name)
     assert kept is not None
     run(name, "sync")
@@ -113,7 +113,7 @@ def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> 
 
 
 def freeze(name: str, tag: str) -> None:
-    """Keep its disk as it is now under a name, from which `up` starts copies. The machine goes on."""
+    """Save the current disk under a name, from which `up` starts copies. The machine keeps running."""
     run(name, "sync")
     folder, kept = _folder(name), _frozen(tag)
     layers = sorted(folder.glob("layer-*.qcow2"))
@@ -133,18 +133,18 @@ def freeze(name: str, tag: str) -> None:
 
 
 def discard(tag: str) -> None:
-    """Forget what `freeze` kept; machines that were started from it go on."""
+    """Delete a disk saved by `freeze`; machines started from it keep running."""
     shutil.rmtree(_frozen(tag), ignore_errors=True)
 
 
 def describe(name: str) -> Description | None:
-    """The description that this host was made with; None where there is no such host."""
+    """Return the description that the host was made from; None if there is no such host."""
     kept = _kept(name)
     return kept.description if kept else None
 
 
 def listing() -> list[Listed]:
-    """Each of our hosts. `dead`: its process ended by itself; the console log is still there."""
+    """List our hosts. `dead`: its process ended by itself; the console log is still there."""
     rows = []
     for folder in sorted(_base().iterdir()):
         if kept := _kept(folder.name):
@@ -154,7 +154,7 @@ def listing() -> list[Listed]:
 
 
 def fabric_address(name: str) -> str:
-    """Its address in the network that all machines share."""
+    """Return the machine's address in the network that all machines share."""
     kept = _kept(name)
     if kept is None:
         raise GpuprovError(f'no simulated machine is named "{name}"', hint="gpuprov simulate list")
@@ -162,7 +162,7 @@ def fabric_address(name: str) -> str:
 
 
 def run(name: str, script: str) -> str:
-    """Standard output of a shell script run as root inside."""
+    """Run a shell script as root inside and return its standard output."""
     try:
         return tools.run([*_ssh(name), "bash -e"], stdin=script)
     except GpuprovError as error:
@@ -176,7 +176,7 @@ def write(name: str, archive: bytes) -> None:
 
 
 def logs(name: str) -> str:
-    """What it wrote to its console since it was made, and the end of its journal if it answers."""
+    """Return its console output since it was created, and the end of its journal if it answers."""
     console = qemu.plain(_console(name))
     try:
         return f"{console}\n{run(name, 'journalctl --no-pager --lines 80 2>&1 || true')}"
@@ -267,7 +267,7 @@ def _process(name: str) -> int | None:
 
 
 def _group() -> str:
-    """The multicast group of the fabric: one for each cache folder, so that two users' machines do not meet."""
+    """Return the fabric's multicast group: one for each cache folder, so that two users' machines do not meet."""
     digest = hashlib.sha256(str(image.cache_dir()).encode()).digest()
     return f"239.{digest[0]}.{digest[1]}.{digest[2]}:{20000 + digest[3]}"
 

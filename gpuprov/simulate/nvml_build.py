@@ -1,4 +1,4 @@
-"""Builds the stand-in libnvidia-ml.so.1 of simulated hosts from the C sources beside the part `nvml`; kept in the cache."""
+"""Builds the stand-in libnvidia-ml.so.1 of simulated hosts from the C sources beside the part `nvml`; cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAGS = (
 
 
 def build() -> Path:
-    """The library. It stands in for the driver version in the name of the file that it is installed as."""
+    """Return the library. Its driver version is the one in the name of the installed file."""
     made = image.cache_dir() / f"nvml-{_key()}.so"
     with image.alone(made.with_suffix(".lock")):
         if not made.exists():

@@ -1,4 +1,4 @@
-"""What an idle GPU of a model says of itself through NVML: numbers of public nvidia-smi output of real ones."""
+"""NVML values of an idle GPU, by model: numbers from public nvidia-smi output of real ones."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ NVML_MAXWELL = 3
 """NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""
 BRAND_NVIDIA = 14
 LINK_SPEEDS: dict[Architecture, int] = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
-"""MB/s of an NVLink and direction, by public output of `nvidia-smi nvlink -s`."""
+"""MB/s of an NVLink and direction, from public output of `nvidia-smi nvlink -s`."""
 
 
 LEAST_CLOCK = 210
-"""MHz: the slowest graphics clock in the lists of supported clocks of public outputs (A100: 81 clocks up to 1410 MHz)."""
+"""MHz: the slowest graphics clock in the supported clocks of public outputs (A100: 81 clocks up to 1410 MHz)."""
 
 
 VBIOS = {"H100-SXM5-80GB": ("96.00.74.00.0D", "96.00.89.00.01")}
-"""By model, of public outputs: what its GPUs have, and another one, for the fault vbios-differs."""
+"""VBIOS versions by model, from public outputs: the normal one, and another for the fault vbios-differs."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ MODELS: dict[str, Model] = {
 
 
 def model(gpu: Gpu) -> Model:
-    """The model's numbers. Raises GpuprovError where nobody wrote them down."""
+    """Return the model's numbers. Raises GpuprovError if there are none."""
     found = MODELS.get(gpu.key)
     if found is None:
         allowed = ", ".join(MODELS)
@@ -73,7 +73,7 @@ def model(gpu: Gpu) -> Model:
 
 
 def settings(gpu: Gpu) -> dict[str, str | int]:
-    """Lines of nvml.tsv: what the stand-in NVML answers, by the names that its C code asks for."""
+    """Return lines of nvml.tsv: the stand-in NVML's answers, by the names used in its C code."""
     known = model(gpu)
     vbios: dict[str, str | int] = {"vbios": gpu.mig.min_vbios[0].version} if gpu.mig.min_vbios else {}
     if gpu.key in VBIOS:

@@ -1,4 +1,4 @@
-"""QEMU: its command line, which accelerator works on this machine, and its control socket."""
+"""QEMU: command line, choice of accelerator, and control socket."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|c)|\r")
 
 
 def accelerator(kernel: Path) -> str:
-    """kvm where a Debian kernel really starts under it, else tcg. The verdict is kept; the environment overrides it."""
+    """Return kvm if a Debian kernel really starts under it, else tcg. The result is cached; the environment overrides it."""
     chosen = os.environ.get(VARIABLE, "")
     if chosen and chosen not in ACCELERATORS:
         raise GpuprovError(f'{VARIABLE} is "{chosen}"; allowed: {", ".join(ACCELERATORS)}')
@@ -70,11 +70,12 @@ OVMF = Path("/usr/share/OVMF")
 """Debian's package ovmf: https://github.com/tianocore/edk2/tree/master/OvmfPkg"""
 CODE: dict[Firmware, str] = {"uefi": "OVMF_CODE_4M.fd", "secure-boot": "OVMF_CODE_4M.secboot.fd"}
 VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVMF_VARS_4M.ms.fd"}
-"""What a machine's firmware remembers when it is new; with Secure Boot, Microsoft's keys are enrolled, as on most machines."""
+"""Initial firmware variables of a machine; with Secure Boot, Microsoft's keys are enrolled, as on most machines."""
 
 
 def board(firmware: Firmware, variables: Path) -> list[str]:
-    """UEFI with a machine's own variables; nothing for the BIOS. Only with SMM does Secure Boot keep the variables from the kernel."""
+    """Return arguments for UEFI with a machine's own variables; nothing for BIOS. Secure Boot needs SMM to protect the variables from
+    the kernel."""
     if firmware == "bios":
         return []
     smm = [*("-machine", "q35,smm=on"), *("-global", "driver=cfi.pflash01,property=secure,value=on")]
@@ -86,7 +87,7 @@ def board(firmware: Firmware, variables: Path) -> list[str]:
 
 
 def remember(firmware: Firmware, variables: Path, given: Path | None) -> None:
-    """What a machine's firmware remembers: what is given, or that it is new."""
+    """Store the machine's firmware variables: the given ones, or initial ones."""
     if firmware == "bios":
         return
     new = given or OVMF / VARIABLES[firmware]
@@ -96,7 +97,7 @@ def remember(firmware: Firmware, variables: Path, given: Path | None) -> None:
 
 
 def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
-    """The command line's beginning: a machine without disk and network, its first serial line written to a file."""
+    """Return the start of the command line: a machine without disk and network, its first serial line written to a file."""
     return [
         *(PROGRAM, *ACCELERATORS[accel], "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none"),
         *("-vga", "none", "-device", "virtio-rng-pci,addr=8"),
@@ -105,7 +106,7 @@ def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
 
 
 def drive(file: Path, form: str) -> list[str]:
-    """/dev/vda. A crash of this machine may lose it, for which it is the quicker."""
+    """Return arguments for /dev/vda. Data may be lost if this machine crashes, in exchange for speed."""
     return [
         *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"),
         *("-device", "virtio-blk-pci,drive=disk,addr=5,bootindex=1"),
@@ -113,7 +114,8 @@ def drive(file: Path, form: str) -> list[str]:
 
 
 def network(group: str, number: int) -> list[str]:
-    """The way out with a forwarded ssh port that the kernel chooses, and the fabric: one network for all of a group."""
+    """Return arguments for two networks: external with an ssh port forward (the kernel picks the port), and the group's shared
+    fabric."""
     return [
         *("-netdev", "user,id=outside,hostfwd=tcp:127.0.0.1:0-:22"),
         *("-device", "virtio-net-pci,netdev=outside,addr=3,romfile="),
@@ -123,12 +125,12 @@ def network(group: str, number: int) -> list[str]:
 
 
 def firmware(name: str, file: Path) -> list[str]:
-    """A file that the machine can read under /sys/firmware/qemu_fw_cfg."""
+    """Expose a file to the machine under /sys/firmware/qemu_fw_cfg."""
     return ["-fw_cfg", f"name={name},file={_escape(file)}"]
 
 
 def share(number: int, folder: Path) -> list[str]:
-    """A folder of this machine, read-only, with the mount tag `shareN`."""
+    """Share a folder of this machine, read-only, with the mount tag `shareN`."""
     return [
         *("-fsdev", f"local,id=share{number},path={_escape(folder)},security_model=none,readonly=on"),
         *("-device", f"virtio-9p-pci,fsdev=share{number},mount_tag=share{number}"),
@@ -136,7 +138,7 @@ def share(number: int, folder: Path) -> list[str]:
 
 
 def ask(control: Path, command: str, **arguments: object) -> Any:
-    """What QEMU answers to a command on its control socket: https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
+    """Send QEMU a command on its control socket and return the answer: https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         try:
@@ -163,7 +165,7 @@ def _answer(readline: Any, control: Path) -> Any:
 
 
 def ssh_port(control: Path) -> int:
-    """The port of this machine that leads to the simulated one's sshd."""
+    """Return the port of this machine that leads to the simulated one's sshd."""
     table = str(ask(control, "human-monitor-command", **{"command-line": "info usernet"}))
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if found is None:
@@ -172,7 +174,7 @@ def ssh_port(control: Path) -> int:
 
 
 def copy_disk(control: Path, target: Path) -> None:
-    """Write what the disk's top layer has now into a file that is there; the machine goes on."""
+    """Write the current top layer of the disk into an existing file; the machine keeps running."""
     job: dict[str, object] = {"device": "disk", "target": str(target), "format": "qcow2", "sync": "top"}
     ask(control, "drive-backup", **job, **{"mode": "existing", "job-id": "copy", "auto-dismiss": False})
     while True:
@@ -186,7 +188,7 @@ def copy_disk(control: Path, target: Path) -> None:
 
 
 def process(file: Path) -> int | None:
-    """The process of this pid file, if it still is the QEMU that wrote it: its command line names the file."""
+    """Return the pid in this file if that process is still the QEMU that wrote it: its command line names the file."""
     try:
         number = int(file.read_text(encoding="utf-8"))
         words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
@@ -196,7 +198,7 @@ def process(file: Path) -> int | None:
 
 
 def end(file: Path) -> None:
-    """End the QEMU of this pid file, if it runs."""
+    """End the QEMU of this pid file, if it is running."""
     for kind in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 10
         if number := process(file):
@@ -206,12 +208,12 @@ def end(file: Path) -> None:
 
 
 def plain(console: str) -> str:
-    """A console log without colours."""
+    """Strip colours from a console log."""
     return _ESCAPES.sub("", console)
 
 
 def tail(console: str, lines: int = 12) -> str:
-    """The end of a console log."""
+    """Return the end of a console log."""
     return "\n".join(plain(console).splitlines()[-lines:])
 
 

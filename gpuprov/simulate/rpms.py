@@ -1,4 +1,4 @@
-"""RPM packages that stand in for those that cannot be had."""
+"""RPM packages that stand in for unavailable ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuprov.simulate import debs, tools
 from gpuprov.simulate.standins.model import Standin
 
 STAND_INS = "gpuprov-stand-ins"
-"""How the name of each source package ends; one without an ending would be a package of its own beside what is made of it."""
+"""Suffix of each source package's name; without it the source package would appear as another package."""
 SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
 DEFINES = {
     "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
@@ -23,7 +23,7 @@ DEFINES = {
 
 
 def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
-    """The packages in the folder `target`, each saying in its summary that it stands in for the real one."""
+    """Build the packages in the folder `target`, each marked in its summary as a stand-in for the real one."""
     target.mkdir(parents=True, exist_ok=True)
     made: list[Path] = []
     for together in _without_doubles(packages):
@@ -32,7 +32,7 @@ def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
 
 
 def _without_doubles(packages: Iterable[Standin]) -> list[list[Standin]]:
-    """One run of rpmbuild makes many packages, but only one of a name, and one of a file; and of one source package."""
+    """Group packages for rpmbuild: a run makes many packages, but each name and file only once, and all from one source package."""
     runs: list[list[Standin]] = []
     for package in packages:
         for run in runs:

@@ -1,4 +1,4 @@
-"""Where this machine gets Debian from: read from its own apt sources, so that no mirror's name stands in the project."""
+"""Debian mirrors of this machine: read from its own apt sources, so that no mirror's name is hard-coded in the project."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mirrors:
 
 
 def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
-    """The mirrors this machine uses itself; on a machine that is no Debian, those that the variables name."""
+    """Return the mirrors that this machine uses itself; on a machine other than Debian, those that the variables name."""
     named = [os.environ.get(variable, "").rstrip("/") for variable in VARIABLES]
     if all(named):
         return Mirrors(*named)
@@ -54,7 +54,7 @@ def _entries(file: Path) -> list[tuple[str, str]]:
 
 
 def parse_one_line(text: str) -> list[tuple[str, str]]:
-    """(uri, suite) of each `deb [options] uri suite components...` line."""
+    """Parse (uri, suite) of each `deb [options] uri suite components...` line."""
     pairs: list[tuple[str, str]] = []
     for line in text.splitlines():
         line = line.partition("#")[0].strip()
@@ -70,7 +70,7 @@ def parse_one_line(text: str) -> list[tuple[str, str]]:
 
 
 def parse_deb822(text: str) -> list[tuple[str, str]]:
-    """(uri, suite) of each enabled `deb` stanza of a .sources file."""
+    """Parse (uri, suite) of each enabled `deb` stanza of a .sources file."""
     pairs: list[tuple[str, str]] = []
     for stanza in _stanzas(text):
         if "deb" not in stanza.get("types", "").split() or stanza.get("enabled", "yes").strip().lower() == "no":

@@ -1,4 +1,4 @@
-"""The programs a simulated host needs on this machine, and how they are installed."""
+"""The programs that a simulated host needs on this machine, and their installation."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ SETUP = "run: gpuprov simulate setup (as root, on Debian)"
 
 
 def say(text: str) -> None:
-    """Progress goes to stderr."""
+    """Print progress to stderr."""
     console.progress(text)
 
 
 def packages(kind: str) -> dict[str, str]:
-    """What hosts of this kind (`container` or `machine`) need: program -> Debian package."""
+    """Return programs needed by hosts of this kind (`container` or `machine`): program -> Debian package."""
     if kind == "machine":
         return COMMON | QEMU
     return COMMON if engine_choice.chosen() == "docker" else COMMON | PODMAN
 
 
 def missing(*kinds: str) -> list[str]:
-    """Debian packages whose program is not on this machine."""
+    """Return Debian packages whose program is not on this machine."""
     wanted = {program: package for kind in kinds or ("container",) for program, package in packages(kind).items()}
     return [package for program, package in wanted.items() if not _found(program)]
 
@@ -75,7 +75,7 @@ def require_engine() -> None:
 
 
 def setup(*kinds: str) -> None:
-    """Install what is missing for these kinds, with apt-get; for containers where none is named."""
+    """Install what is missing for these kinds, with apt-get; for containers if no kind is named."""
     absent = missing(*kinds)
     if not absent:
         if "container" in (kinds or ("container",)):
@@ -100,7 +100,7 @@ def setup(*kinds: str) -> None:
 
 def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[str, str] | None = None,
         timeout: float = 900) -> str:  # fmt: skip
-    """Standard output of a command; a failure becomes one clear line."""
+    """Run a command and return its standard output; a failure becomes a one-line error."""
     try:
         done = subprocess.run(command, input=stdin, env=environment, timeout=timeout, text=True, capture_output=True,
                               check=False, stdin=None if stdin is not None else subprocess.DEVNULL)  # fmt: skip
@@ -116,7 +116,7 @@ def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[s
 
 
 def feed(command: list[str], data: bytes, what: str) -> None:
-    """Run a command with these bytes as its standard input; a failure becomes one clear line."""
+    """Run a command with these bytes as its standard input; a failure becomes a one-line error."""
     done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=900)
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]

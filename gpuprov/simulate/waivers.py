@@ -1,4 +1,4 @@
-"""What a simulated host cannot prove, and what that makes of verify's results: nothing stays unproved without a reason."""
+"""Checks that a simulated host cannot prove, and verify's results after these waivers: no check is unproved without a reason."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KINDS: tuple[Kind, ...] = ("container", "machine")
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check that cannot be asked on a kind of simulated host, and skips (`fails`: or fails). `when` narrows it to hosts
-    with or without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
+    """A check that cannot run on a kind of simulated host, and is skipped (`fails`: or fails). `when` narrows it to hosts with or
+    without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
 
     check: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]+\.[a-z_]+$")]
     kind: Kind | Literal["any"]
@@ -29,13 +29,13 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: Annotated[str, msgspec.Meta(min_length=10, description="a text of at least 10 characters")]
 
     def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
-        """Whether it holds for a host of this kind, with or without GPUs, with NVSwitches of a generation (0: none)."""
+        """True if it applies to a host of this kind, with or without GPUs, with NVSwitches of a generation (0: none)."""
         fits = self.kind in (kind, "any") and self.when in ("always", "gpu" if gpu else "no-gpu")
         return fits and self.nvswitch in (None, nvswitch)
 
 
 class Told(Protocol):
-    """What is read of a result of verify."""
+    """Fields read from a result of verify."""
 
     @property
     def host(self) -> str: ...
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Waived(msgspec.Struct, frozen=True):
-    """A check that was not proved, and why it may be so."""
+    """An unproved check, and the reason why that is allowed."""
 
     host: str
     check: str
@@ -73,8 +73,8 @@ class Waived(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """Results after the waivers. failed: not as wanted. unproved: skipped, and no waiver says why. contradicted: waived,
-    yet it passes, so that the waiver is wrong."""
+    """Results after the waivers. failed: differ from the spec. unproved: skipped, with no waiver to explain it. contradicted: waived
+    but passing, so that the waiver is wrong."""
 
     proved: tuple[str, ...] = ()
     waived: tuple[Waived, ...] = ()
@@ -84,12 +84,12 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def green(self) -> bool:
-        """Whether all is proved, or waived with a reason; where nothing is proved at all, nothing is green."""
+        """True if every check is proved, or waived with a reason; False if nothing is proved at all."""
         return bool(self.proved) and not (self.failed or self.unproved or self.contradicted)
 
     @property
     def summary(self) -> str:
-        """`18 passed, 3 waived`."""
+        """Format the counts: `18 passed, 3 waived`."""
         counts = {
             "passed": len(self.proved),
             "failed": len(self.failed),
@@ -103,9 +103,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 def judge(
     results: Iterable[Told], kind: Kind, *, gpu: bool = True, nvswitch: int = 0, known: Sequence[Waiver] | None = None
 ) -> Judged:
-    """Results of verify on simulated hosts of one kind, with GPUs or without, with NVSwitches of a generation (0: none).
+    """Apply waivers to verify's results from one kind of simulated host, with or without GPUs, with NVSwitches of a generation (0:
+    none).
 
-    `known`: other waivers than the file's.
+    `known`: waivers to use in place of the file's.
     """
     holding = {one.check: one for one in (waivers() if known is None else known) if one.concerns(kind, gpu, nvswitch)}
     proved: list[str] = []
@@ -138,14 +139,14 @@ def judge(
 
 
 def lines(judged: Judged) -> Iterator[str]:
-    """What is wrong, then what was waived, as lines for people."""
+    """Yield lines for people: failures, then waived checks."""
     yield from complaints(judged)
     for one in judged.waived:
         yield f"waived {one.check} ({one.host}): {one.reason}"
 
 
 def complaints(judged: Judged) -> Iterator[str]:
-    """What is wrong, with the way out."""
+    """Yield failures, each with its fix."""
     if not judged.proved:
         yield "nothing was proved: no check passed"
     for row in judged.failed:
@@ -164,12 +165,12 @@ def complaints(judged: Judged) -> Iterator[str]:
 
 @cache
 def waivers() -> tuple[Waiver, ...]:
-    """The waivers of waivers.yaml."""
+    """Return the waivers of waivers.yaml."""
     return read(FILE)
 
 
 def read(file: Path) -> tuple[Waiver, ...]:
-    """The waivers of a file. Raises GpuprovError where one is not valid, or two hold for one check at once."""
+    """Read the waivers of a file. Raises GpuprovError if one is not valid, or two apply to one check at once."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -186,13 +187,13 @@ def read(file: Path) -> tuple[Waiver, ...]:
 
 
 class _Verified(msgspec.Struct):
-    """What is read of the document of `gpuprov verify --json`."""
+    """Fields read from the document of `gpuprov verify --json`."""
 
     results: tuple[Row, ...]
 
 
 def read_results(file: Path) -> tuple[Row, ...]:
-    """Results that `gpuprov verify --json` wrote to a file."""
+    """Read results that `gpuprov verify --json` wrote to a file."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=_Verified).results
     except (OSError, msgspec.MsgspecError) as error:

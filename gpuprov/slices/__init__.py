@@ -1,1 +1,1 @@
-"""A fleet in files: frozen, cut into jobs that any machine can work, and the results folded into one report."""
+"""A fleet in files: frozen, cut into jobs for any machine, and the results folded into one report."""

@@ -1,4 +1,4 @@
-"""A frozen fleet cut into jobs: by number, and so that no job has hosts of two domains."""
+"""Cuts a frozen fleet into jobs: by number, and so that no job has hosts of two domains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "job-{:04d}.json"
 
 
 def cut(fleet: Fleet, size: int = SIZE, by: str = "") -> list[Job]:
-    """The jobs, of at most `size` hosts, in the order of the fleet: domain after domain, as each is first met."""
+    """Return the jobs, of at most `size` hosts, in the order of the fleet: domain after domain, in order of first appearance."""
     of_domain: dict[str, list[Host]] = {}
     for host, domain in zip(fleet.hosts, domains(fleet, by), strict=True):
         of_domain.setdefault(domain, []).append(host)
@@ -49,10 +49,11 @@ def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequen
 
 
 def domains(fleet: Fleet, by: str, asked: str = OPTION) -> list[str]:
-    """The domain of each host: the group in group `by` that it is in, or what its variable `by` says. Empty: by nothing, or in none.
+    """Return the domain of each host: its group within group `by`, or the value of its variable `by`. Empty: `by` is empty, or the
+    host has none.
 
-    asked: the option, or the policy's key, that names it. Raises GpuprovError where nothing is called so, or where a host is in two
-    groups of it.
+    asked: the option, or the policy's key, that names it. Raises GpuprovError if no group or variable has this name, or if a host is
+    in two groups of it.
     """
     if not by:
         return [""] * len(fleet.hosts)
@@ -80,7 +81,7 @@ def _allowed(fleet: Fleet) -> str:
 
 
 def save(jobs: Sequence[Job], folder: Path) -> list[Path]:
-    """Write them. Jobs of an earlier slicing that are not among them are removed, so that nobody works them."""
+    """Write them. Jobs of an earlier slicing that are not among them are removed, so that nobody works on them."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         old = {path for path in folder.iterdir() if _is_name(path.name)}
@@ -100,7 +101,7 @@ def _is_name(name: str) -> bool:
 
 
 def told(jobs: Sequence[Job]) -> Iterator[str]:
-    """Each job in a line."""
+    """Describe each job in a line."""
     for job in jobs:
         domain = f", {job.by} {job.domain or '(in none)'}" if job.by else ""
         yield f"{NAME.format(job.number)}: {counted(len(job.hosts), 'host')}{domain}"

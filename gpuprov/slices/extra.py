@@ -1,4 +1,4 @@
-"""--extra-vars of those who work a job: how its hosts are reached from here, over what the job says. Their spec stands in it."""
+"""--extra-vars of a worker: connection variables from here, which override the job's. The spec stays that of the job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def over(
     vault_password_files: Sequence[str] = (),
     ask_vault_pass: bool = False,
 ) -> list[RawHost]:
-    """The hosts with these variables. Raises GpuprovError where they say another spec, SpecError where they are wrong."""
+    """Return the hosts with these variables. Raises GpuprovError if they change the spec, SpecError if they are wrong."""
     if not given:
         return list(hosts)
     # In a folder of their own: group_vars of the one that somebody happens to work in may be vaulted, and say nothing of them.
@@ -45,5 +45,5 @@ def over(
 
 
 def check(given: Sequence[str], vault_password_files: Sequence[str] = ()) -> None:
-    """Raise for variables that no job could take, before there is one."""
+    """Raise for variables that no job could accept, before there is one."""
     over([RawHost(name="host")], given, vault_password_files=vault_password_files)

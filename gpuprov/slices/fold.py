@@ -1,7 +1,7 @@
-"""Any number of results as one report. Each file is read once; kept is what hosts have in common, and a few words of each.
+"""Any number of results as one report. Each file is read once; what hosts have in common is stored once, with a few words for each.
 
-Results come from many machines, by whatever way: a file that is damaged, of another host or of a newer gpuprov is told, never followed
-and never an end; its host has no result.
+Results come from many machines, by any transport: a file that is damaged, of another host or of a newer gpuprov is reported, never
+trusted, and never stops the report; its host has no result.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from gpuprov.verify.verify import NextBoot
 NOT_DONE = "not-done"
 """The state of a host of the fleet that has no result."""
 NAMED = 12
-"""Files that are told of by name."""
+"""Maximum number of files to report by name."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What is read before the rest, which another version may have in another way."""
+    """Header, read before the rest, whose format may differ in another version."""
 
     gpuprov_result: int
 
@@ -45,7 +45,7 @@ class _Newer(Exception):
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of one host."""
+    """Data kept for one host."""
 
     ended: str
     seconds: float
@@ -53,7 +53,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """All of it. `seconds`: by host; `unread`: how many files were no result to rely on, of which `told` names some."""
+    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `told` names some."""
 
     many: Many
     tally: Tally
@@ -64,10 +64,10 @@ class Folded(msgspec.Struct, frozen=True):
 
 
 def fold(folders: Sequence[Path], fleet: Fleet | None = None, run: str = "") -> Folded:
-    """The newest result of each host in these folders and the folders in them. Raises GpuprovError where a folder cannot be read, or
-    no host is there.
+    """Fold the newest result of each host in these folders and the folders in them. Raises GpuprovError if a folder cannot be read, or
+    there is no host.
 
-    fleet: its hosts and no others, each of them. run: results of this run alone.
+    fleet: only its hosts, and each of them. run: results of this run alone.
     """
     gathering = _Gathering(fleet, run)
     for folder in folders:
@@ -89,7 +89,7 @@ class _Gathering:
         self._boots: dict[object, NextBoot] = {}
 
     def read(self, folder: Path) -> None:
-        """A folder, and the folders in it."""
+        """Read a folder, and the folders in it."""
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -189,7 +189,7 @@ class _Gathering:
         return self._rows.setdefault(row, row.result())
 
     def ended(self) -> Folded:
-        """The report of what was read."""
+        """Return the report of what was read."""
         order = self.names if self.names is not None else dict.fromkeys(sorted({*self.kept, *self.lost}))
         hosts: dict[str, Alike] = {}
         absent: dict[str, Alike] = {}
@@ -224,7 +224,7 @@ def _absent(why: str, known: dict[str, Alike]) -> Alike:
 
 
 def sentence(folded: Folded) -> Iterator[str]:
-    """What is said besides the report: how many hosts came to which end, and which files were left out."""
+    """Yield what is printed besides the report: the number of hosts with each outcome, and the files that were left out."""
     acts = {one.act for one in folded.many.alike if one.act}
     if acts != {"verify"} or folded.states.get(NOT_DONE):
         told = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))

@@ -21,15 +21,15 @@ from gpuprov.spec.repository import files_of, located_values
 DOMAINS = ("site", "rack")
 """Host variables that are always kept, to slice by."""
 SHORTEST = 8
-"""Characters of a secret that is looked for in what is written: a shorter one would be found in ordinary words."""
+"""Minimum length, in characters, of a secret that is searched for in the output: a shorter one would match ordinary words."""
 PINNED = 1 << 20
-"""Bytes of a file whose digest is kept; what is larger (a .run file, a bundle) has its own checksum in the spec."""
+"""Maximum size, in bytes, of a file whose digest is stored; a larger one (a .run file, a bundle) has its own checksum in the spec."""
 
 
 def freeze(judged: Judged, made_at: str = "") -> Fleet:
-    """What is asked of these hosts. Raises GpuprovError where a value that is to be written holds a secret's value.
+    """Freeze the specs of these hosts. Raises GpuprovError if a value to be written contains a secret's value.
 
-    The hosts were read with `also`: what is no variable of a connection is a domain.
+    The hosts were read with `also`: every variable that is not of a connection is a domain.
     """
     known: dict[int, tuple[str, dict[str, Any]]] = {}
     specs: dict[str, dict[str, Any]] = {}
@@ -85,8 +85,8 @@ def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
 
 
 def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> list[RawHost]:
-    """The hosts as the inventory had them; equal specs are one object, so that each is judged once. Raises GpuprovError for a variable
-    that says nothing of how a host is reached."""
+    """Return the hosts as in the inventory; equal specs are one object, so that each is judged once. Raises GpuprovError for a
+    variable that is not part of a connection."""
     found = []
     for host in hosts:
         if strange := [name for name in host.connection if not is_connection(name) or is_secret(name)]:
@@ -99,7 +99,7 @@ def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> lis
 
 
 def _comes_back(host: str, values: dict[str, Any], spec: HostSpec) -> None:
-    """Raise GpuprovError where the spec is another one once it was JSON."""
+    """Raise GpuprovError if the spec changes in a round trip through JSON."""
     try:
         again, _ = build_spec(RawHost(name=host, values=msgspec.json.decode(msgspec.json.encode(values))))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
@@ -120,7 +120,7 @@ def _pinned(spec: HostSpec) -> dict[str, str]:
 
 
 def digest_of_file(path: str) -> str:
-    """SHA-256 of a small file of this machine; empty where there is none, or a large one."""
+    """Return the SHA-256 of a small file of this machine; empty if there is none, or a large one."""
     try:
         return hashlib.sha256(reading.contents(path, PINNED)).hexdigest()
     except (OSError, reading.Unreadable):
@@ -128,8 +128,8 @@ def digest_of_file(path: str) -> str:
 
 
 def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dict[str, Any]]) -> None:
-    """Raise GpuprovError where a secret's value, of whatever host, stands in something that is not called a secret, as a template may
-    bring about."""
+    """Raise GpuprovError if a secret's value, of whatever host, is part of a value that is not named as a secret, for example through
+    a template."""
     known: dict[str, tuple[str, str]] = {}
     for (raw, _), host in zip(judged.pairs, hosts, strict=True):
         for name in host.secrets:
@@ -156,5 +156,5 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
 
 
 def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
-    """The secret that stands in it, or an empty text."""
+    """Return the secret contained in the value, or an empty text."""
     return next((secret for text in texts(value) for _, secret in secrets_in(text, begins)), "")

@@ -1,7 +1,7 @@
-"""The files of a fleet: what is asked of all hosts (a fleet), of some (a job), and what became of one (a result).
+"""The files of a fleet: the specs of all hosts (a fleet) or of some (a job), and the outcome of one host (a result).
 
-Each is JSON in UTF-8, and begins with its name and version. None holds a secret: what an inventory says by a secret's name is left
-out, and named, so that a worker can take it from an inventory or a key of its own.
+Each is JSON in UTF-8, and begins with its name and version. None holds a secret: values that an inventory stores under a secret's name
+are left out, and named, so that a worker can take them from its own inventory or key.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ State = Literal[
     "unreachable",
     "not-started",
 ]
-"""What the act came to on a host: verified, planned and prepared are the good ends of these acts; the others are those of apply."""
+"""Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are those of apply."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 SpecId = Annotated[str, msgspec.Meta(description="A key of `specs`")]
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A host as the inventory has it. `domains`: what it says of `site`, `rack` and what --domain named."""
+    """A host from the inventory. `domains`: its values of `site`, `rack` and the variables named by --domain."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """An inventory, resolved. The same inventory gives the same file, but for `made_at`."""
+    """A resolved inventory. The same inventory gives the same file, except for `made_at`."""
 
     gpuprov_fleet: Annotated[int, msgspec.Meta(description="Version of this format")] = FLEET_FORMAT
     gpuprov_version: str = __version__
@@ -64,7 +64,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a fleet, with all that a worker needs to do it. No two domains are in one, where it was sliced by one."""
+    """A slice of a fleet, with everything a worker needs. It never has two domains, if the fleet was sliced by domain."""
 
     gpuprov_job: Annotated[int, msgspec.Meta(description="Version of this format")] = JOB_FORMAT
     gpuprov_version: str = __version__
@@ -81,7 +81,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one check said, where it did not pass; as a row of `gpuprov verify --json`. `reboot`: why a reboot fixes it."""
+    """A check that did not pass; as a row of `gpuprov verify --json`. `reboot`: why a reboot fixes it."""
 
     check: str
     status: ResultStatus
@@ -97,27 +97,27 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, one: Result) -> Row:
-        """From a result of verify."""
+        """Convert a result of verify."""
         return cls(**{name: getattr(one, name) for name in cls.__struct_fields__})
 
     def result(self, host: str = "") -> Result:
-        """As a result of verify."""
+        """Convert to a result of verify."""
         told = {name: getattr(self, name) for name in self.__struct_fields__}
         return Result(host=host, capability=self.check.partition(".")[0], **told)
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the host will be right after its next boot, and why not, or why nobody knows."""
+    """Prediction of the host's next boot: whether it will match its spec, and why not, or why that is unknown."""
 
     verdict: Literal["right", "wrong", "unknown"]
     reasons: tuple[str, ...] = ()
 
 
 class HostResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one host of a job in one act of a run. `verdict` is empty where nothing was verified.
+    """The outcome of one host of a job in one act of a run. `verdict` is empty if nothing was verified.
 
-    `counts`: results by status, `follow` among them for failures that only follow from another. `failures` and `unproven` (skipped)
-    stand in full. `reboot`: why the host must still be rebooted.
+    `counts`: results by status, with `follow` for failures caused by another. `failures` and `unproven` (skipped) are complete.
+    `reboot`: why the host must still be rebooted.
     """
 
     gpuprov_result: Annotated[int, msgspec.Meta(description="Version of this format")] = RESULT_FORMAT
@@ -144,14 +144,14 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def green(self) -> bool:
-        """Whether nothing is left to do for this act: such a host is not done again in the same run."""
+        """True if nothing is left to do for this act: the same run skips such a host."""
         if self.state in ("planned", "prepared"):
             return True
         return self.state in ("verified", "unchanged", "changed") and self.verdict == "as wanted" and not self.reboot
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of the standard output of `gpuprov fleet work`: a host's end, or that the work goes on."""
+    """A line of the standard output of `gpuprov fleet work`: a host's outcome, or a sign that the work continues."""
 
     at: str
     state: str
@@ -163,12 +163,12 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def digest_of(value: Fleet | Job) -> str:
-    """SHA-256 of what is asked: all but the version of gpuprov, the date and the digest itself."""
+    """Return the SHA-256 of a file's content, without the version of gpuprov, the date and the digest itself."""
     plain = msgspec.to_builtins(msgspec.structs.replace(value, digest="", gpuprov_version=""))
     plain.pop("made_at", None)
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
 
 def spec_id(values: dict[str, Any]) -> str:
-    """The name of a spec: equal specs have equal ones."""
+    """Return the name of a spec: equal specs have equal names."""
     return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()[:16]

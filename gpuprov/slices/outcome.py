@@ -1,4 +1,4 @@
-"""What verify, plan and apply say of a host, as its result."""
+"""Converts a host's outcome of verify, plan and apply to its result."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpuprov.verify.evaluate import FAILING, IN_SERVICE, Result
 from gpuprov.verify.verify import REACHABLE, verdict
 
 ENDED = "host.act"
-"""The check that stands for the act itself, where it did not come to a good end."""
+"""The check that represents the act itself, if it did not succeed."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What all results of one piece of work have in common."""
+    """Common fields of all results of one piece of work."""
 
     run: str
     job: str
@@ -29,25 +29,25 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     started: str
 
     def result(self, host: str, **more: Any) -> HostResult:
-        """The result of a host that has just ended."""
+        """Return the result of a host that has just ended."""
         return HostResult(**msgspec.structs.asdict(self), host=host, ended=now(), **more)
 
 
 def now() -> str:
-    """The time in UTC, to the millisecond: texts that sort as the times do."""
+    """Return the time in UTC, to the millisecond, in a form whose text order is the time order."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def of_verify(told: Told, host: str, results: Sequence[Result], seconds: float = 0.0) -> HostResult:
-    """From what verify says of it."""
+    """Convert its results of verify."""
     lost = next((one for one in results if one.status == "unreachable"), None)
     more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
     return told.result(host, **more, **_judged(results, told.run), seconds=round(seconds, 3))
 
 
 def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
-    """From what became of it in apply. A host that was not done has a failure that says so, before those of verify. What a host that
-    was only prepared still lacks is no failure, and proves nothing."""
+    """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a host that was
+    only prepared, what is still missing is no failure, and proves nothing."""
     judged = {} if outcome.state == "prepared" else _judged(outcome.verified, told.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
@@ -65,7 +65,7 @@ def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
 
 
 def of_plan(told: Told, plan: HostPlan) -> HostResult:
-    """From its plan: what would be applied is the failure that apply fixes; what blocks it stands as it was found."""
+    """Convert its plan: what would be applied is the failure that apply fixes; what blocks it is kept unchanged."""
     if plan.unreachable:
         row = _ended("unreachable", plan.unreachable, "")
         return told.result(
@@ -103,8 +103,8 @@ def _ended(state: str, message: str, hint: str) -> Row:
 
 
 def _judged(found: Sequence[Result], run: str) -> dict[str, Any]:
-    """Counts, verdict, next boot, and the rows that are told in full. That this run itself has the host out, which gives it back after
-    this, is nothing that it left open."""
+    """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which returns the host
+    afterwards, does not count as unfinished."""
     results = [one for one in found if one.check != IN_SERVICE or not one.hint.endswith(f" --run {run}")]
     if not results:
         return {"failures": (), "counts": {}}

@@ -16,11 +16,11 @@ from gpuprov.slices.model import Beat, HostResult
 from gpuprov.slices.outcome import now
 
 EVERY = 10.0
-"""Seconds between two lines, at most."""
+"""Maximum number of seconds between two lines."""
 
 
 class Pulse(Show):
-    """Tells of a piece of work while it goes on. `say` gets each line; where nobody reads it any more, the work goes on."""
+    """Reports work in progress. `say` gets each line; if nobody reads it any more, the work continues."""
 
     def __init__(self, say: Callable[[str], None] = console.result, every: float = EVERY) -> None:
         self._say, self._every = say, every
@@ -30,7 +30,7 @@ class Pulse(Show):
 
     @contextmanager
     def going(self, done: int, of: int) -> Iterator[None]:
-        """The work is done inside; `done` of its hosts need nothing more."""
+        """Do the work inside; `done` of its hosts are finished already."""
         self._done, self._of = done, of
         thread = threading.Thread(target=self._beat, daemon=True)
         self._tell("started")
@@ -42,23 +42,23 @@ class Pulse(Show):
             thread.join()
 
     def ended(self, result: HostResult, done: int) -> None:
-        """A host has its result, and so many have one now."""
+        """Report a host's result, and the number of hosts done."""
         self._done = done
         self._tell(result.state, host=result.host, verdict=result.verdict, message=result.message)
 
     def over(self, exit_code: int) -> None:
-        """The work has ended."""
+        """Report that the work has ended."""
         self._tell("interrupted" if exit_code == 130 else "ended")
 
     @contextmanager
     def reading(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
-        """Hosts are read inside."""
+        """Read hosts inside."""
         self._tell(doing)
         yield lambda _host: None
 
     @contextmanager
     def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
-        """Ansible runs inside: each act is a change."""
+        """Run Ansible inside: each act is a change."""
 
         def step(one: Step) -> None:
             if one.kind == "act":
@@ -70,7 +70,7 @@ class Pulse(Show):
         yield step
 
     def say(self, text: str) -> None:
-        """A line about the whole, for people."""
+        """Print a line about the whole, for people."""
         console.progress(text)
 
     def _beat(self) -> None:

@@ -1,4 +1,4 @@
-"""The folder of results: a file for each host, there whole or not at all, whatever ends the process or the machine."""
+"""The folder of results: a file for each host, complete or absent, even if the process or the machine dies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gpuprov.shown import cleaned
 from gpuprov.slices.model import HostResult
 
 LARGEST = 4 << 20
-"""Bytes of one result. A host on which every check fails has some 60 KiB."""
+"""Maximum size of one result in bytes. A host with every check failing has some 60 KiB."""
 END = ".json"
 LONGEST = 200
-"""Characters of a name before its end; a file system takes 255 bytes."""
+"""Characters of a file name before its suffix; a file system takes 255 bytes."""
 
 
 def file_name(host: str) -> str:
-    """The file of a host's result. Whatever the host is called, it is a plain name in the folder, and no other host's."""
+    """Return the file name of a host's result. Whatever the host's name, it is a plain name in the folder, and unique to the host."""
     plain = quote(host, safe="@+")
     if len(plain) > LONGEST:
         plain = (
@@ -34,12 +34,12 @@ def file_name(host: str) -> str:
 
 
 def host_of(name: str) -> str:
-    """The host that a file is named after, as far as its name says so."""
+    """Return the host that a file is named after, as far as its name shows it."""
     return unquote(name.removesuffix(END))
 
 
 class Results:
-    """A folder of this user, made where it is not there. Raises GpuprovError where it cannot be used."""
+    """A folder of this user, created if missing. Raises GpuprovError if it cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,7 +60,7 @@ class Results:
         os.close(self._handle)
 
     def read(self, host: str) -> HostResult | None:
-        """The host's result; None where there is none, or one that is not to be relied on."""
+        """Return the host's result; None if there is none, or one that cannot be trusted."""
         try:
             data = contents(file_name(host), self._handle)
             found = reading.typed_json(data, HostResult, largest=LARGEST)
@@ -69,7 +69,7 @@ class Results:
         return found if found.host == host else None
 
     def write(self, result: HostResult) -> None:
-        """Replace the host's result in one step, and have it on the disk."""
+        """Replace the host's result in one step, and sync it to disk."""
         name = file_name(result.host)
         temporary = f".{name}.{os.getpid()}"
         data = cleaned(msgspec.json.encode(result).decode()).encode() + b"\n"
@@ -94,7 +94,7 @@ class Results:
 
 
 def contents(name: str, folder: int) -> bytes:
-    """The bytes of a result in an open folder. No link is followed, nothing is waited for. Raises OSError, or Unreadable."""
+    """Return the bytes of a result in an open folder. Follows no link, and never blocks. Raises OSError, or Unreadable."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
         about = os.fstat(file.fileno())

@@ -1,4 +1,4 @@
-"""The secrets that a job does not hold, taken again from an inventory of the machine that works it."""
+"""The secrets that a job does not hold, taken from an inventory of the machine that works on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED = 5
 
 
 def given(hosts: Sequence[RawHost], job: Iterable[Host], known: Mapping[str, RawHost]) -> list[RawHost]:
-    """The hosts with the secrets that the job names, as far as `known` hosts have them; nothing else is taken of these."""
+    """Return the hosts with the secrets that the job names, if `known` hosts have them; nothing else of these is used."""
     found = []
     for raw, host in zip(hosts, job, strict=True):
         said = known[raw.name].connection if raw.name in known else {}
@@ -24,7 +24,7 @@ def given(hosts: Sequence[RawHost], job: Iterable[Host], known: Mapping[str, Raw
 
 
 def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
-    """Raise GpuprovError where a host lacks a secret that the inventory had."""
+    """Raise GpuprovError if a host lacks a secret that the inventory had."""
     missing: dict[str, list[str]] = {}
     for raw, host in zip(hosts, job, strict=True):
         for name in host.secrets:
@@ -42,7 +42,7 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
 
 
 def refuse_others(hosts: Iterable[RawHost], frozen: Iterable[Host], known: Mapping[str, RawHost]) -> None:
-    """Raise GpuprovError where a host's secret is not what these inventories say, who alone are asked again for it."""
+    """Raise GpuprovError if a host's secret differs from these inventories, the only source from which it is read again."""
     for raw, host in zip(hosts, frozen, strict=True):
         said = known[raw.name].connection if raw.name in known else {}
         for name in host.secrets:

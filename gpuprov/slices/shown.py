@@ -1,4 +1,4 @@
-"""Folded results on the terminal and in files, as `gpuprov verify` shows its own."""
+"""Folded results on the terminal and in files, in the form of `gpuprov verify`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpuprov.report.fold import summed
 from gpuprov.slices.fold import Folded, sentence
 
 LINES = 500
-"""Hosts that are written at a time."""
+"""Number of hosts written at a time."""
 
 
 class FoldedHost(Host, kw_only=True):
-    """As of verify, with the act and how it ended; not-done: there is no result."""
+    """A host as in verify, with the act and its outcome; not-done: there is no result."""
 
     act: Literal["", "verify", "plan", "prepare", "apply"]
     state: str
 
 
 class FoldedReport(Report, kw_only=True):
-    """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. What passed is counted only."""
+    """The document that `gpuprov fleet fold --json` prints, a line for each host and each result. Passed checks are only counted."""
 
     exit_code: Literal[0, 1, 3, 4, 5]  # type: ignore[assignment]
     states: dict[str, int]
@@ -36,7 +36,7 @@ class FoldedReport(Report, kw_only=True):
 
 
 def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, Any], page: Mapping[str, Any]) -> None:
-    """Print the report and write the files that were asked for. `page`: what the HTML page is told beside it."""
+    """Print the report and write the requested files. `page`: further data of the HTML page."""
     if as_json:
         parts = lines(folded)
         while part := list(islice(parts, LINES)):
@@ -49,7 +49,7 @@ def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, An
 
 
 def lines(folded: Folded) -> Iterator[str]:
-    """The JSON document, a line at a time: memory does not grow with what is written."""
+    """Yield the JSON document, a line at a time: memory use does not grow with its size."""
     many, numbers = folded.many, summed(folded.many)
     head = FoldedReport(
         gpuprov=__version__,
@@ -113,7 +113,7 @@ def _commas(values: Iterable[object]) -> Iterator[str]:
 
 
 def about_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What the page knows of hosts beside their results: their groups."""
+    """Return the page's data about hosts beside their results: their groups."""
     from gpuprov.report.fleet import Known
 
     return {host: Known(groups=tuple(named)) for host, named in groups.items()}

@@ -1,4 +1,4 @@
-"""Fleets and jobs as files: written whole, read with limits, refused where they are another version's, another user's or altered."""
+"""Fleets and jobs as files: written whole, read with limits, refused if from another version or user, or altered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuprov.slices.shown import FoldedReport
 from gpuprov.spec.schema import document_text
 
 LARGEST = 512 << 20
-"""Bytes of a fleet of 100,000 hosts with a spec each, and room."""
+"""Maximum size in bytes: a fleet of 100,000 hosts with a spec each, and some margin."""
 T = TypeVar("T", Fleet, Job)
 KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat, "fold": FoldedReport}
 AGAIN = {
@@ -25,30 +25,30 @@ AGAIN = {
 
 
 class OtherVersion(GpuprovError):
-    """A file of another gpuprov."""
+    """A file of another version of gpuprov."""
 
 
 class FleetHead(msgspec.Struct, frozen=True, rename={"format": "gpuprov_fleet"}):
-    """What is read before the rest, which another version may have in another way."""
+    """Header, read before the rest, whose format may differ in another version."""
 
     format: int
     gpuprov_version: str
 
 
 class JobHead(msgspec.Struct, frozen=True, rename={"format": "gpuprov_job"}):
-    """The same of a job."""
+    """The same for a job."""
 
     format: int
     gpuprov_version: str
 
 
 def load_fleet(path: Path) -> Fleet:
-    """A frozen fleet of this gpuprov. Raises GpuprovError where it cannot be read, or is not what was frozen."""
+    """Load a frozen fleet of this gpuprov. Raises GpuprovError if it cannot be read, or was altered after freezing."""
     return _load(path, Fleet, FleetHead, "a frozen fleet", FLEET_FORMAT)
 
 
 def load_job(path: Path) -> Job:
-    """A job of this gpuprov. Raises GpuprovError where it cannot be read, or is not what was sliced."""
+    """Load a job of this gpuprov. Raises GpuprovError if it cannot be read, or was altered after slicing."""
     return _load(path, Job, JobHead, "a job", JOB_FORMAT)
 
 
@@ -79,12 +79,12 @@ def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what
 
 
 def save(value: Fleet | Job, path: Path) -> None:
-    """Write it, for this user alone. The head is one line, as is each spec and each host."""
+    """Write it, readable by this user alone. The head is one line, as is each spec and each host."""
     write_atomic(path, text(value), mode=0o600)
 
 
 def text(value: Fleet | Job) -> str:
-    """The file."""
+    """Return the file's text."""
     plain = msgspec.to_builtins(value)
     specs, hosts = plain.pop("specs"), plain.pop("hosts")
     head = _line(plain)[:-1]
@@ -97,7 +97,7 @@ def _line(value: object) -> str:
 
 
 def schema_text(kind: str) -> str:
-    """The JSON Schema of one of KINDS."""
+    """Return the JSON Schema of one of KINDS."""
     title = {"beat": "gpuprov fleet work, a line of standard output", "fold": "gpuprov fleet fold --json"}.get(
         kind, f"gpuprov {kind}"
     )

@@ -1,6 +1,6 @@
-"""One job done: its hosts read, planned or applied, and a result of each, as soon as it is known.
+"""Does one job: reads, plans or applies its hosts, and writes the result of each as soon as it is known.
 
-Delivery is at least once: the same job in the same run leaves out hosts that have a green result, and does the others again.
+Delivery is at least once: the same job in the same run skips hosts with a green result, and does the others again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gpuprov.verify.verify import verify_each
 
 Note = Callable[[HostResult], None]
 VERIFY_LIMIT = 60.0
-"""Seconds to read one host, as gpuprov verify has it."""
+"""Seconds to read one host, as in gpuprov verify."""
 INTERRUPTED = 130
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done, and how. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host. asked_at: that
-    of the job, whatever is given."""
+    """The act and its options. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host. asked_at: the
+    time of the job, whatever is given."""
 
     act: Act = "verify"
     run: str
@@ -53,9 +53,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse: Pulse) -> int:
-    """Do the job, and return the exit code of all its hosts, those that were done before included.
+    """Do the job, and return the exit code of all its hosts, including those done before.
 
-    Raises GpuprovError where nothing can be begun. An interrupt ends it; results of hosts that are done stay.
+    Raises GpuprovError if nothing can be started. An interrupt ends it; results of finished hosts stay.
     """
     told = outcome.Told(
         run=checked_run(options.run), job=job.digest, fleet=job.fleet, act=options.act, started=outcome.now()
@@ -85,7 +85,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
 
 
 def _done(results: Results, host: str, told: outcome.Told) -> HostResult | None:
-    """The host's result where it is green, of this run, of this act, and of the same fleet."""
+    """Return the host's result if it is green and from this run, this act, and the same fleet."""
     one = results.read(host)
     same = one and (one.run, one.act, one.fleet) == (told.run, told.act, told.fleet)
     return one if one and same and one.green else None
@@ -140,11 +140,11 @@ ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], b
     "prepare": _apply,
     "apply": _apply,
 }
-"""What does an act; it returns whether it was interrupted."""
+"""Functions of the acts; each returns True if it was interrupted."""
 
 
 def exit_code(results: Iterable[HostResult]) -> int:
-    """What apply, plan and verify return of such hosts."""
+    """Return the exit code of apply, plan and verify for such hosts."""
     tally = Tally()
     for one in results:
         tally.add(one.state, one.verdict, one.counts)
@@ -152,7 +152,7 @@ def exit_code(results: Iterable[HostResult]) -> int:
 
 
 def check_files(job: Job) -> None:
-    """Raise GpuprovError where a file that the job's specs name is another one on this machine, or is not there."""
+    """Raise GpuprovError if a file that the job's specs name differs on this machine, or is missing."""
     wrong = [path for path, digest in job.files.items() if digest_of_file(path) != digest]
     if wrong:
         message = f"{wrong[0]} is not the file that the inventory was frozen with"

@@ -8,7 +8,7 @@ from gpuprov.spec.problem import Path, Problem
 
 
 def conflict_problem(conflict: Conflict) -> Problem:
-    """Two capabilities want different values of one kernel setting, which must agree."""
+    """Report two capabilities that set different values of one kernel setting, which must agree."""
     first, second = conflict.sources
     message = (
         f"kernel.{conflict.setting} is {show(conflict.values[0])} by {first} and {show(conflict.values[1])} by {second}"
@@ -18,6 +18,6 @@ def conflict_problem(conflict: Conflict) -> Problem:
 
 
 def _parts(setting: str) -> list[str]:
-    """`module_options.nvidia.NVreg_X` by its levels; only sysctl names have dots of their own."""
+    """Split `module_options.nvidia.NVreg_X` by its levels; only sysctl names have dots of their own."""
     room, _, rest = setting.partition(".")
     return [room, *(rest.split(".", 1) if room == "module_options" else [rest] if rest else [])]

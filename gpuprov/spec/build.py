@@ -1,4 +1,4 @@
-"""Plain values -> typed specs. Every problem is found, not only the first; a misspelled key gets a suggestion."""
+"""Plain values -> typed specs. Reports every problem, not only the first; a misspelled key gets a suggestion."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ONE_LINE = "allowed: text of one line, without control characters"
 
 
 def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
-    """The typed value and no findings, or None and every finding. Never raises for bad input.
+    """Return the typed value and no findings, or None and every finding. Never raises for bad input.
 
-    `false` in the place of a block inside a block turns off what an outer group said there. A block that is there, be it empty, counts
-    as asked for; what contradicts one is found beside a value.
+    `false` in place of a block inside a block turns off the setting of an outer group. A block that is present, even empty, counts as
+    requested; contradictions are reported although there is a value.
     """
     known = shape_of(kind)
     of_blocks = known.cls if isinstance(known, shape.StructType) and issubclass(known.cls, Fragment) else None
@@ -47,25 +47,25 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
 
 
 def mistakes(value: object, kind: Any) -> list[Finding]:
-    """Every reason why plain data are not of this type, lines of their texts aside."""
+    """Return every reason why plain data are not of this type, apart from multi-line texts."""
     return _walk(value, shape_of(kind), ())
 
 
 @functools.cache
 def shape_of(kind: Any) -> shape.Type:
-    """What msgspec says of a type: it takes milliseconds to work out, and there are as many specs as hosts."""
+    """Return msgspec's description of a type, cached: computing it takes milliseconds, and there are as many specs as hosts."""
     return shape.type_info(kind)
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a text is one line of characters that are what they look like."""
+    """True if a text is one line, without invisible or misleading characters."""
     return not (hides(text) or "\n" in text or "\t" in text)
 
 
 def _several_lines(value: object, path: Path) -> Iterator[Finding]:
-    """Every text of a spec, keys too, is of one line: it goes into files where a line is an entry, and to terminals.
+    """Yield findings for texts of several lines, keys included: texts go into files where a line is an entry, and to terminals.
 
-    So a pattern's `$` is the end of the text here too, as it is in JSON Schema.
+    So `$` in a pattern is the end of the text here too, as in JSON Schema.
     """
     if isinstance(value, str):
         if not is_one_line(value):
@@ -95,7 +95,7 @@ def _without_switched_off(value: object, kind: shape.Type) -> object:
 
 
 def may_be_switched_off(field: shape.Field) -> bool:
-    """Whether this is a block with good defaults, or none, when nothing is said of it."""
+    """True if this is a block with good defaults, or none, when it is not mentioned."""
     blocks = [member for member in members(field.type) if not isinstance(member, shape.NoneType)]
     return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
@@ -114,11 +114,11 @@ MEANT = {
     "profiles": "instances",
     "devices": "gpus",
 }
-"""What other tools, and people, call a field: their name and ours, which counts where the block has it."""
+"""Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
 
 def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
-    """The finding for a key that is not in the model, with what was probably meant."""
+    """Return the finding for a key that is not in the model, with the likely intended key."""
     meant = MEANT.get(str(key), "")
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
@@ -194,7 +194,7 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
 
 
 def allowed(kind: shape.Type) -> str:
-    """What may be written, in words; a text's own description says more than its pattern."""
+    """Describe the allowed values; a text's own description says more than its pattern."""
     bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
         words = [allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
@@ -225,7 +225,7 @@ def allowed(kind: shape.Type) -> str:
 
 
 def show(value: object) -> str:
-    """A value as the user wrote it, short enough for one line, unless it is a secret."""
+    """Return a value as the user wrote it, short enough for one line, unless it is a secret."""
     if isinstance(value, str | int | float) and not isinstance(value, bool) and is_hidden(str(value)):
         text = "a value from the vault"
     elif isinstance(value, bool):

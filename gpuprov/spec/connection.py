@@ -1,6 +1,6 @@
-"""What an inventory may say of how a host is reached, whoever wrote it: words that cannot be options, shell or lines.
+"""Validates an inventory's connection data, whoever wrote it: values must not act as options, shell or several lines.
 
-Names and addresses of cloud hosts come from sources that nobody has to trust. Variables that are shell or options by nature
+Names and addresses of cloud hosts come from sources that need not be trusted. Variables that are shell or options by nature
 (ansible_ssh_common_args, ansible_become_exe) are the operator's: a source that sets them decides what runs on this machine.
 """
 
@@ -17,9 +17,9 @@ from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.spec.problem import Path, Problem, dotted
 
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
-"""Names of hosts become names of files in a rendered project, and words of commands."""
+"""Names of hosts, which become names of files in a rendered project, and words of commands."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-"""Names of variables, as Ansible has them."""
+"""Names of variables, by Ansible's rules."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
 PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")
@@ -36,7 +36,7 @@ _USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
 
 
 def unusable(raw: RawHost) -> Iterator[Problem]:
-    """Why this host cannot be reached as the inventory says."""
+    """Yield why this host cannot be reached with the inventory's settings."""
     if not HOST_NAME.fullmatch(raw.name):
         message = f"host name {show(raw.name)} cannot be a file name"
         yield Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
@@ -46,8 +46,8 @@ def unusable(raw: RawHost) -> Iterator[Problem]:
 
 
 def one_machine(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
-    """Names by which ssh reaches one machine, as far as the inventory's own words tell, and its address. Apply finds others, too: it
-    asks each host which machine it is (`onhost.machine`)."""
+    """Yield names by which ssh reaches one machine, as far as the inventory shows, and its address. Apply detects others, too: it asks
+    each host for its identity (`onhost.machine`)."""
     found: dict[tuple[str, ...], list[str]] = {}
     for raw in hosts:
         said = {name: str(raw.connection.get(name) or "") for name in (*ADDRESSES, *PORTS, *_WAY, "ansible_connection")}
@@ -95,7 +95,7 @@ def _is_port(value: object) -> bool:
 
 
 def secret_place(value: object, path: Path = ()) -> Path | None:
-    """Where in a value a secret stands: a value from a vault, or an address with user name and password. None: nowhere."""
+    """Return the path of a secret in a value: a value from a vault, or an address with user name and password. None: there is none."""
     if isinstance(value, Mapping | list | tuple):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         found = (secret_place(item, (*path, key)) for key, item in items)
@@ -104,12 +104,12 @@ def secret_place(value: object, path: Path = ()) -> Path | None:
 
 
 def is_left_out(name: str, value: object) -> bool:
-    """Whether a connection variable is a secret, by its name or its value, and stands in no file that is handed on."""
+    """True if a connection variable is a secret, by its name or its value, and is omitted from files for others."""
     return is_secret(name) or secret_place(value) is not None
 
 
 def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
-    """Raise GpuprovError where a spec holds a secret, and is to be written into a file that is handed on."""
+    """Raise GpuprovError if a spec that would be written to a file for others holds a secret."""
     if (place := secret_place(values)) is not None:
         raise GpuprovError(
             f"{host}: {dotted(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
@@ -118,7 +118,7 @@ def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every text in a value, keys and numbers too."""
+    """Yield every text in a value, keys and numbers too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

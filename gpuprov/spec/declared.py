@@ -1,4 +1,4 @@
-"""Blocks inside a block: one that is there was asked for, be it empty."""
+"""Blocks inside a block: one that is present was requested, even if empty."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, dotted
 
 OPEN = "auto"
-"""What a field says that leaves the decision to gpuprov."""
+"""Value of a field that leaves the decision to gpuprov."""
 
 
 def complete(value: object, block: type[Fragment]) -> object:
-    """A block's plain value, with what the blocks in it decide where it does not say it itself."""
+    """Return a block's plain value, completed with what the blocks in it decide unless it sets that itself."""
     if not isinstance(value, Mapping):
         return value
     found: dict[Any, Any] = {}
@@ -30,8 +30,8 @@ def complete(value: object, block: type[Fragment]) -> object:
 
 
 def undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Blocks that are switched off and would have decided a field that nothing else says: it would fall back to its default, which is
-    another choice that nobody made. A default that leaves it open is none. Path, message, hint."""
+    """Yield blocks that are switched off and would have decided a field that nothing else sets: it would fall back to its default,
+    another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
     if not isinstance(value, Mapping):
         return
     defaults = {field.encode_name: field.default for field in msgspec.structs.fields(block)}
@@ -51,7 +51,7 @@ def undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tupl
 
 
 def contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Blocks in a completed one that have no effect, or ask for nothing: path, message, hint."""
+    """Yield blocks in a completed one that have no effect, or request nothing: path, message, hint."""
     if not isinstance(value, Mapping):
         return
     for name, (field, meaning) in block.IMPLIES.items():
@@ -76,7 +76,7 @@ def _off(name: object) -> str:
 
 
 def _inner(block: type[Fragment], name: object) -> type[Fragment] | None:
-    """The type of the block that a field holds; None for other fields."""
+    """Return the type of the block that a field holds; None for other fields."""
     return inner_blocks(block).get(str(name))
 
 
@@ -84,7 +84,7 @@ _known: dict[type[Fragment], dict[str, type[Fragment]]] = {}
 
 
 def inner_blocks(block: type[Fragment]) -> dict[str, type[Fragment]]:
-    """The blocks that may stand in a block, by field."""
+    """Return the blocks that a block may contain, by field."""
     if block not in _known:
         info = shape.type_info(block)
         assert isinstance(info, shape.StructType)

@@ -1,4 +1,4 @@
-"""What a field's type says of it: the one description from which argument_specs, JSON Schema, the reference and `explain` are made."""
+"""Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and `explain`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from msgspec import inspect as shape
 
 
 def bare(kind: shape.Type) -> shape.Type:
-    """The type without its description and limits."""
+    """Return the type without its description and limits."""
     while isinstance(kind, shape.Metadata):
         kind = kind.type
     return kind
 
 
 def members(kind: shape.Type) -> list[shape.Type]:
-    """What it may be, null left out."""
+    """Return the possible types, without null."""
     plain = bare(kind)
     if not isinstance(plain, shape.UnionType):
         return [kind]
@@ -23,7 +23,7 @@ def members(kind: shape.Type) -> list[shape.Type]:
 
 
 def block(kind: shape.Type) -> shape.StructType | None:
-    """The block that a field is, or is a list of."""
+    """Return the block that a field is, or is a list of."""
     for member in map(bare, members(kind)):
         inner = bare(member.item_type) if isinstance(member, shape.VarTupleType) else member
         if isinstance(inner, shape.StructType):
@@ -32,7 +32,7 @@ def block(kind: shape.Type) -> shape.StructType | None:
 
 
 def described(kind: shape.Type) -> str:
-    """Its own description, else that of its only type, else the block's."""
+    """Return its own description, else that of its only type, else the block's."""
     inside = members(kind)
     for one in (kind, *(inside if len(inside) == 1 else ())):
         if isinstance(one, shape.Metadata) and (told := (one.extra_json_schema or {}).get("description")):
@@ -42,11 +42,12 @@ def described(kind: shape.Type) -> str:
 
 
 def prose(of: shape.StructType) -> str:
-    """What a block says of itself, in one line."""
+    """Return a block's description, in one line."""
     return " ".join((of.cls.__doc__ or "").split())
 
 
 def sentence(text: str) -> str:
-    """A description, which is a phrase for messages, as a sentence for pages; a value at its start ("any, ...", "auto: ...") stays."""
+    """Turn a description, which is a phrase for messages, into a sentence for pages; a value at its start ("any, ...", "auto: ...")
+    stays."""
     begins = text[:1].upper() + text[1:] if re.match(r"[a-z-]+ ", text) else text
     return begins if begins.endswith((".", "!", "?")) or not begins else f"{begins}."

@@ -1,4 +1,4 @@
-"""What to type in place of a value that a field refuses. A fix is offered only if the field takes it."""
+"""Suggests a value in place of one that a field refuses. A fix is offered only if the field accepts it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from gpuprov.shown import is_hidden
 from gpuprov.spec.kinds import fits, members, unwrap
 
 ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
-"""Words that people mean by true and false."""
+"""Words that people use for true and false."""
 YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SPLIT = re.compile(r"[,\s]+")
 
 
 class Unknown:
-    """The value of a fix that only the user knows: what was written is not what YAML read."""
+    """The value of a fix that only the user knows: YAML read something else than what was written."""
 
 
 class Fix(NamedTuple):
-    """A value that the field takes, and the words that offer it."""
+    """A value that the field accepts, and the words that suggest it."""
 
     value: object
     words: str
 
 
 def fix_for(value: object, kind: shape.Type) -> Fix | None:
-    """The value that was probably meant, in a form that a field of this type takes; None where it cannot be known."""
+    """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
     if value is None or is_hidden(str(value)):
         return None
     return next((fix for member in members(kind) for fix in _of_member(value, member)), None)
 
 
 def explain(value: object, kind: shape.Type) -> str:
-    """What to type instead, to follow what is allowed; empty where nothing can be said."""
+    """Return what to type instead, to follow the allowed values; empty if there is no suggestion."""
     if fix := fix_for(value, kind):
         return f"; {fix.words}"
     words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in members(kind))
@@ -47,7 +47,7 @@ def explain(value: object, kind: shape.Type) -> str:
 
 
 def typed(value: object) -> str:
-    """A value as it is typed in YAML, on one line."""
+    """Return a value as it is typed in YAML, on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {typed(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -93,7 +93,7 @@ def _text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fi
 
 
 def _choice(value: str, choices: list[str]) -> Iterator[Fix]:
-    """The one choice that a misspelled word resembles; a path resembles no other."""
+    """Yield the one choice that a misspelled word resembles; a path resembles none."""
     if "/" in value:
         return
     squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
@@ -104,7 +104,7 @@ def _choice(value: str, choices: list[str]) -> Iterator[Fix]:
 
 
 def _fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
-    """A version that was not quoted: YAML read a number, and a zero at its end is lost."""
+    """Yield a fix for an unquoted version: YAML read a number, and lost a trailing zero."""
     texts = [text for text in (f"{value}", f"{value}0") if fits(text, kind)]
     if texts and not _narrow(kind):
         yield Fix(Unknown, "quote it as it was written: YAML read a number")
@@ -129,7 +129,7 @@ def _list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[
 
 
 def _block(value: object, kind: shape.StructType) -> Iterator[Fix]:
-    """A block in which one field takes what was written in its place."""
+    """Yield a block with a field that accepts the value written in the block's place."""
     if isinstance(value, Mapping | list | tuple):
         return
     needed = [field.encode_name for field in kind.fields if field.required]
@@ -155,7 +155,7 @@ def _takes(value: object, kind: shape.Type) -> bool:
 
 
 def _narrow(kind: shape.Type) -> bool:
-    """True if what a field of this type takes says by itself which field is meant."""
+    """True if the type of a field is so specific that its value identifies the field."""
     if isinstance(kind, shape.VarTupleType | shape.ListType):
         return any(map(_narrow, members(kind.item_type)))
     return isinstance(kind, shape.LiteralType) or (isinstance(kind, shape.StrType) and bool(kind.pattern))

@@ -19,15 +19,16 @@ CONNECTION: dict[str, tuple[Any, str]] = {
     "ansible_ssh_common_args": ("string", "options of ssh, such as -J BASTION"),
     "ansible_python_interpreter": ("string", "the Python that modules run with"),
 }
-"""Variables of Ansible that most inventories have: type, and what they say.
+"""Variables of Ansible that most inventories have: type and description.
 https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html"""
 PCI_ID = r"^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$|\{\{.*\}\}"
 NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus lists them"
-"""What editors say instead of every model there is (errorMessage is a word of VS Code's, and of the YAML language server)."""
+"""Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language server)."""
 
 
 def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
-    """`spec`: the schema of the variable. Blocks of groups and hosts are merged, and so none has to be whole; items of lists have."""
+    """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be complete; list items
+    must be."""
     spec = copy.deepcopy(spec)
     blocks: dict[str, Any] = spec.pop("$defs")
     whole = set(_items(spec)) | set(_items(blocks))
@@ -85,7 +86,7 @@ def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, A
 
 
 def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
-    """A field that says nothing of itself has the words of its block or its only type; no completion writes `null`."""
+    """Give a field without a description that of its block or its only type; completion never writes `null`."""
     for field in block.get("properties", {}).values():
         if field.get("default", ...) is None:
             del field["default"]
@@ -97,7 +98,7 @@ def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
 
 
 def _items(schema: Any) -> Iterator[str]:
-    """The blocks that stand in lists and mappings of any key, by name: these are not merged."""
+    """Yield the names of blocks in lists and in mappings with any key: these are not merged."""
     if isinstance(schema, dict):
         for key, value in schema.items():
             if key in ("items", "prefixItems", "additionalProperties"):

@@ -1,4 +1,4 @@
-"""What is asked of the kernel: by the `kernel` block itself and by the other capabilities, merged by declared rules."""
+"""Requirements of the kernel: from the `kernel` block itself and the other capabilities, merged by declared rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Scalar = (
         str, msgspec.Meta(pattern=r"^[^\s\"'\\#]*$", description="text without spaces, quotes, backslashes and #")
     ]
 )
-"""A module option's value, in one word: modprobe.d has no quoting that every reader of it shares."""
+"""A module option's value, in one word: modprobe.d has no quoting that all its readers support."""
 SysctlName = Annotated[
     str,
     msgspec.Meta(
@@ -34,18 +34,18 @@ Word = Annotated[str, msgspec.Meta(description='text ("" for a bare word)')]
 LimitName = Literal[
     "core", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rtprio", "sigpending", "stack"
 ]
-"""Limits that both pam_limits and systemd know (limits.conf(5), systemd.exec(5)); of `nice` they have different ideas."""
+"""Limits that both pam_limits and systemd know (limits.conf(5), systemd.exec(5)); they interpret `nice` differently."""
 Limit = Annotated[int, msgspec.Meta(ge=0)] | Literal["unlimited"]
 HugepageSize = Literal["2M", "1G"]
 HUGEPAGE_KIB: dict[str, int] = {"2M": 2048, "1G": 1048576}
-"""How /sys/kernel/mm/hugepages calls the sizes."""
+"""Sizes in KiB, as /sys/kernel/mm/hugepages names them."""
 HUGEPAGES_SYSCTL, NUMA_SYSCTL = "vm.nr_hugepages", "kernel.numa_balancing"
 
 
 class Kernel(Fragment, frozen=True):
     """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write one file.
 
-    What other capabilities ask of the kernel arrives merged. A file for which nothing is asked does not exist.
+    Requirements of other capabilities arrive merged. A file without any setting does not exist.
     """
 
     command_line: Annotated[
@@ -101,14 +101,14 @@ class Kernel(Fragment, frozen=True):
 
 
 class Contribution(msgspec.Struct, frozen=True):
-    """What one capability asks of the kernel. `source` names it in messages."""
+    """The requirements of one capability. `source` names it in messages."""
 
     source: str
     kernel: Kernel
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Two sources want different values of one setting, and the rule for it is "must agree"."""
+    """Two sources set different values of one setting that must agree."""
 
     setting: str
     sources: tuple[str, str]
@@ -116,14 +116,14 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepages", "fs.file-max", "kernel.pid_max")
-"""sysctl prefixes where two integers are merged to the larger one; every other setting must agree."""
+"""sysctl prefixes for which the larger of two integers wins; every other setting must agree."""
 
 
 def implied(kernel: Kernel) -> Kernel:
-    """The sysctls and parameters by which hugepages and NUMA balancing are asked for.
+    """Return the sysctls and parameters that implement hugepages and NUMA balancing.
 
-    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved by the boot loader's line, before memory is in
-    pieces: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
+    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved on the kernel command line, before memory is fragmented:
+    https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
     """
     sysctl: dict[str, int | str] = {}
     if "2M" in kernel.hugepages:
@@ -135,9 +135,10 @@ def implied(kernel: Kernel) -> Kernel:
 
 
 def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]]:
-    """One Kernel from many: lists are united in order, limits, hugepages and LARGER_WINS sysctls take the larger, the rest must agree.
+    """Merge many Kernels into one: lists are united in order, limits, hugepages and LARGER_WINS sysctls take the larger, the rest must
+    agree.
 
-    A CPU governor or NUMA balancing that one leaves alone (`keep`) is another's to say.
+    If one source leaves the CPU governor or NUMA balancing alone (`keep`), another may set it.
     """
     conflicts: list[Conflict] = []
     owners: dict[str, str] = {}
@@ -200,7 +201,7 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
 
 
 def _same(old: object, new: object) -> bool:
-    """1, "1" and true are one value to the kernel."""
+    """True if both are one value to the kernel, as 1, "1" and true are."""
     texts = [str(int(value)) if isinstance(value, bool) else str(value) for value in (old, new)]
     return texts[0] == texts[1]
 

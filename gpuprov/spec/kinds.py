@@ -12,20 +12,20 @@ from gpuprov.spec.problem import Path
 
 
 def unwrap(kind: shape.Type) -> shape.Type:
-    """A type without what is noted beside it."""
+    """Return a type without its annotations."""
     while isinstance(kind, shape.Metadata):
         kind = kind.type
     return kind
 
 
 def members(kind: shape.Type) -> list[shape.Type]:
-    """The types of a union, else the type alone; each bare."""
+    """Return the types of a union, else the type alone; each bare."""
     whole = unwrap(kind)
     return [unwrap(member) for member in whole.types] if isinstance(whole, shape.UnionType) else [whole]
 
 
 def fits(value: object, kind: shape.Type) -> bool:
-    """True if a field of this type takes the value; of a list or block, only that it is one."""
+    """True if a field of this type accepts the value; for a list or block, only that the value is one."""
     if isinstance(kind, shape.AnyType):
         return True
     try:
@@ -50,7 +50,7 @@ def _annotation(kind: shape.Type) -> Any:
 
 
 def kind_at(kind: shape.Type, path: Path) -> shape.Type | None:
-    """The type of what stands at a path inside a value of this type; None where nothing may."""
+    """Return the type at a path inside a value of this type; None if nothing is allowed there."""
     if not path:
         return kind
     first, rest = path[0], path[1:]
@@ -68,7 +68,7 @@ def kind_at(kind: shape.Type, path: Path) -> shape.Type | None:
 
 
 def value_at(value: object, path: Path) -> object:
-    """What stands at a path; None where nothing does."""
+    """Return the value at a path; None if there is none."""
     for part in path:
         if isinstance(value, Mapping):
             value = next((item for key, item in value.items() if str(key) == str(part)), None)
@@ -80,11 +80,11 @@ def value_at(value: object, path: Path) -> object:
 
 
 class Removed:
-    """Takes the place of what is removed by `with_value`."""
+    """Placeholder for values removed by `with_value`."""
 
 
 def with_value(value: object, path: Path, new: object) -> object:
-    """A copy with something else at a path, or without it where that is `Removed`. Items of lists keep their numbers until the end."""
+    """Return a copy with another value at a path, or without it if that is `Removed`. List items keep their numbers until the end."""
     if not path:
         return new
     first, rest = path[0], path[1:]
@@ -97,7 +97,7 @@ def with_value(value: object, path: Path, new: object) -> object:
 
 
 def without_removed(value: object) -> object:
-    """A copy without the items of lists that were removed."""
+    """Return a copy without the list items that were removed."""
     if isinstance(value, Mapping):
         return {key: without_removed(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The typed model of a host spec. A fragment is what one capability is asked for; defaults live here and nowhere else."""
+"""The typed model of a host spec. A fragment is the configuration of one capability; defaults live here and nowhere else."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Sha256 = Annotated[
         description="the 64 hexadecimal digits of sha256sum, required with url and file",
     ),
 ]
-"""Of a file that the spec names."""
+"""SHA-256 of a file that the spec names."""
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every block in a spec: immutable, closed (an unknown key is an error).
 
-    A block inside a block is asked for as soon as it is there. `IMPLIES`: by its name, the field beside it that it decides, and how.
-    `WHEN_PRESENT`: what it says itself unless it says otherwise. `ONE_OF`: the fields without which it would ask for nothing.
+    A block inside a block is requested as soon as it is present. `IMPLIES`: by its name, the field beside it that it decides, and how.
+    `WHEN_PRESENT`: its value for itself unless set. `ONE_OF`: the fields without which it would request nothing.
     """
 
     IMPLIES: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -39,7 +39,7 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class GpuSpec(Fragment, frozen=True):
-    """Which GPUs the host should have; lets `check` judge the spec before any host is touched."""
+    """The expected GPUs of the host; lets `check` judge the spec before any host is touched."""
 
     model: Annotated[
         str,
@@ -52,11 +52,11 @@ class GpuSpec(Fragment, frozen=True):
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host should be: the merged `gpuprov` variable, typed.
+    """The desired state of one host: the merged `gpuprov` variable, typed.
 
-    `capabilities` holds a fragment for each block that is asked for, in apply order, `kernel` already merged with what
-    the other capabilities contribute. `origins` says where each value was written, `site` which of SITE_VARIABLES are set,
-    `defects` where gpuprov itself broke while it judged the spec: what to say, and what to report.
+    `capabilities` holds a fragment for each requested block, in apply order, `kernel` already merged with the other capabilities'
+    contributions. `origins` says where each value was written, `site` which of SITE_VARIABLES are set, `defects` where gpuprov itself
+    failed while judging the spec: the message, and what to report.
     """
 
     name: str
@@ -87,7 +87,7 @@ SITE_VARIABLES = frozenset(
         "nvidia_driver_manage_repository",
     }
 )
-"""What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""
+"""Variables of a site beside `gpuprov`, outside of any spec: the names in the roles' defaults, compared by a contract test."""
 
 BLOCKS = frozenset(
     {
@@ -114,24 +114,24 @@ BLOCKS = frozenset(
         "vgpu_guest",
     }
 )
-"""What a spec may ask for: the names of the capabilities, which a contract test compares with the registry."""
+"""Blocks of a spec: the names of the capabilities, which a contract test compares with the registry."""
 
 PACKAGE_BUNDLE = "host_package_bundle"
-"""Of the site's variables, the folder on the host that apt takes packages from, and from nowhere else."""
+"""The site variable for the folder on the host that apt takes packages from, and from nowhere else."""
 
 SIMULATED_HOST = "simulated_host"
-"""What a site may say of the simulated host that stands for a host in `gpuprov rehearse`: fields of its description."""
+"""The site variable for the simulated host that replaces a host in `gpuprov rehearse`: fields of its description."""
 
 RACK = "gpuprov_rack"
-"""Where a site may say in which rack a host is: pages show hosts by it."""
+"""The site variable for a host's rack: pages group hosts by it."""
 
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
+    """A host from the inventory: `gpuprov` merged along the groups, nothing judged yet.
 
-    `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated;
-    `places`, where SITE_VARIABLES were written, as far as that is known.
+    `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written. `connection` holds
+    the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated; `places`, where SITE_VARIABLES
+    were written, if known.
     """
 
     name: str
@@ -143,15 +143,15 @@ class RawHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_secret(variable: str) -> bool:
-    """Whether a connection variable's value must not be written to a file or a log, by its name."""
+    """True if a connection variable's value must not be written to a file or a log, by its name."""
     return SECRET.search(variable) is not None
 
 
 def is_connection(variable: str) -> bool:
-    """Whether a variable is kept of a host beside its spec."""
+    """True if a host's variable is kept beside its spec."""
     return variable.startswith("ansible_") or variable in (*SITE_VARIABLES, SIMULATED_HOST, RACK)
 
 
 def site_variables(connection: dict[str, object]) -> dict[str, object]:
-    """The SITE_VARIABLES among a host's variables."""
+    """Return the SITE_VARIABLES among a host's variables."""
     return {name: value for name, value in connection.items() if name in SITE_VARIABLES}

@@ -1,4 +1,4 @@
-"""What a site may set beside `gpuprov` for checks that must hold before anything is changed: defaults, and what may be written."""
+"""Variables of a site beside `gpuprov` for checks that must pass before any change: defaults, and allowed values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gpuprov.spec.problem import Problem
 from gpuprov.spec.url import has_query, hide_queries
 
 FOLDERS = ("/boot", "/var")
-"""Whose free space is read of a host."""
+"""Folders whose free space is read on a host."""
 
 
 class Room(Fragment, frozen=True):
-    """Free space that must be there before anything is changed."""
+    """Free space required before any change."""
 
     path: str
     mib: Annotated[int, msgspec.Meta(ge=0)]
@@ -41,11 +41,11 @@ COMPONENTS = "nvidia_driver_manage_repository"
 SERVICES = "host_gpu_services"
 ROOM = "host_free_space"
 YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no", "off", "0", "false", "f"))
-"""As Ansible reads them."""
+"""Words as Ansible reads them."""
 
 
 def manages_components(site: Mapping[str, object]) -> bool:
-    """Whether Debian's components may be added that its driver is in."""
+    """True if the components of Debian with its driver may be added."""
     return _word(site.get(COMPONENTS, True)) in YES
 
 
@@ -54,24 +54,24 @@ def _word(value: object) -> str:
 
 
 def max_clock_skew(site: Mapping[str, object]) -> int:
-    """How far a host's clock may be off, in seconds."""
+    """Return how far a host's clock may be off, in seconds."""
     return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
 
 
 def package_settings(site: Mapping[str, object]) -> dict[str, int]:
-    """Return what the site sets, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
+    """Return the site's settings, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
     named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
     return {option: int(str(site[name])) for option, name in named.items() if name in site}
 
 
 def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
-    """The room that each capability needs, where the site says nothing the usual one; those that are not named need none."""
+    """Return the free space that each capability requires, by default the usual; capabilities without an entry require none."""
     given = site.get(ROOM)
     return usual if given is None else msgspec.convert(given, dict[str, Room])
 
 
 def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
-    """What is wrong with what a site set; the path of each is the variable's name."""
+    """Yield mistakes in the site's variables; the path of each is the variable's name."""
     for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
         hide_queries(said := str(site.get(name, "")))
         if has_login(said) or has_query(said):

@@ -1,4 +1,4 @@
-"""Blocks and fields that stand in a wrong place of a spec, or under the name that others give them."""
+"""Misplaced or misnamed blocks and fields of a spec."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ EXAMPLES: dict[str, str] = {
     "count": "gpu: {model: H100-SXM5-80GB, count: 8}",
     "gpus": "gpu: {model: H100-SXM5-80GB, count: 8}",
 }
-"""What other tools, and people, call a block: their name, and what to write here."""
+"""Names that other tools, and people, use for a block, with what to write here."""
 MOST_OWNERS = 3
 
 
 class Placed(NamedTuple):
-    """The blocks as they were meant, what is wrong with how they were written, and at which paths what was moved was."""
+    """The blocks as intended, the mistakes in how they were written, and the original paths of moved values."""
 
     values: dict[Any, object]
     findings: list[Finding]
@@ -94,7 +94,7 @@ def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]],
 def _outdented(
     values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Blocks that are empty, and the keys after them that are their fields: they lack their indentation."""
+    """Yield blocks that are empty, and the keys after them that are their fields: they lack their indentation."""
     owner, keys = "", list[str]()
     for key, value in [*values.items(), ("", None)]:
         if owner and key not in fragments and key in fragments[owner].__struct_fields__:
@@ -114,7 +114,7 @@ def _indentation(owner: str, keys: list[str]) -> Finding:
 
 
 def _elsewhere(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
-    """Where to write a key that is no block: in the block whose field it is, or under another name. Empty if nobody knows."""
+    """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if unknown."""
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
         return f"write {example}"
     owners = [name for name, fragment in fragments.items() if key in fragment.__struct_fields__]

@@ -1,4 +1,4 @@
-"""What is wrong with a spec: where, which value, what is allowed, the way out."""
+"""A mistake in a spec: its place, the value, what is allowed, the fix."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpuprov.errors import GpuprovError
 from gpuprov.shown import masked
 
 Path = tuple[str | int, ...]
-"""Where a value stands inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""
+"""Path of a value inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""
 
 
 class Origin(msgspec.Struct, frozen=True, order=True):
-    """Where a value was written. `line` and `column` count from 1; 0 where the source has none (INI, scripts)."""
+    """Source position of a value. `line` and `column` count from 1; 0 if the source has none (INI, scripts)."""
 
     file: str
     line: int = 0
@@ -26,7 +26,7 @@ class Origin(msgspec.Struct, frozen=True, order=True):
 
 
 def dotted(path: Path) -> str:
-    """`("mig", "layout", 0)` as `mig.layout[0]`."""
+    """Format `("mig", "layout", 0)` as `mig.layout[0]`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
@@ -34,7 +34,7 @@ def dotted(path: Path) -> str:
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding about an inventory or a spec. Sorted by place; the same finding from many hosts is told once."""
+    """One finding about an inventory or a spec. Sorted by place; the same finding from many hosts is reported once."""
 
     message: str
     path: Path = ()
@@ -50,13 +50,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Say(Protocol):
-    """Makes a problem of the field at a path, or at names with dots between, whose name its message begins with."""
+    """Makes a problem of the field at a path, or at dotted names; its message begins with the field's name."""
 
     def __call__(self, path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem: ...
 
 
 def under(*here: str | int) -> Say:
-    """For fields below this place."""
+    """Return a Say for fields below this place."""
 
     def problem(path: Path | str, said: str, hint: str, *, warning: bool = False) -> Problem:
         more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
@@ -68,7 +68,7 @@ def under(*here: str | int) -> Say:
 
 
 def collect(problems: Iterable[Problem]) -> list[Problem]:
-    """Problems sorted by place, each told once with all the hosts it concerns, and without secrets."""
+    """Return problems sorted by place, each once with all the hosts it concerns, and without secrets."""
     first: dict[tuple[object, ...], Problem] = {}
     hosts: dict[tuple[object, ...], dict[str, None]] = {}
     for problem in problems:

@@ -1,4 +1,4 @@
-"""`repository`: a package repository of the site's own, and the key that it is trusted by. One block, used by several capabilities."""
+"""`repository`: a package repository of the site's own, and its signing key. One block, used by several capabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Fragment)
 
 
 class Repository(Fragment, frozen=True):
-    """Where packages come from."""
+    """A package repository."""
 
     ONE_OF = ("url",)
 
@@ -64,7 +64,7 @@ class Repository(Fragment, frozen=True):
 
 
 def problems(block: Repository, path: Path) -> Iterable[Problem]:
-    """What cannot work, known without any host. `key_file` must be absolute here (see `located`)."""
+    """Yield what cannot work, known without any host. `key_file` must be absolute here (see `located`)."""
     problem = under(*path)
     if not block.url:
         if block != Repository():
@@ -104,7 +104,7 @@ def _key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
 
 
 def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
-    """The fragment with absolute paths of its blocks' files on this machine: they stand beside the file that names them."""
+    """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names them."""
     changes: dict[str, Any] = {}
     for field in fragment.__struct_fields__:
         block = getattr(fragment, field)
@@ -117,7 +117,7 @@ def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
 
 
 def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
-    """The same of a merged spec that is not typed yet: what it says then does not depend on where it was written."""
+    """Return the same for a merged, still untyped spec: its meaning no longer depends on where it was written."""
     told: dict[str, Any] = {}
     for name, block in values.items():
         told[name] = {**block} if isinstance(block, Mapping) else block
@@ -133,7 +133,7 @@ def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) ->
 
 
 def files_of(fragment: Fragment) -> list[str]:
-    """The absolute paths of files on this machine that the blocks of a located fragment name."""
+    """Return the absolute paths of files on this machine that the blocks of a located fragment name."""
     return [value for field in fragment.__struct_fields__ for _, value in _files(getattr(fragment, field)) if value]
 
 
@@ -154,7 +154,7 @@ def _files(block: object) -> list[tuple[str, str]]:
 
 
 def expected(block: Mapping[str, Any]) -> list[str]:
-    """Fingerprints that the host may trust for it: those that are said, or that of the one key in `key_file`.
+    """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in `key_file`.
 
     Raises OSError and openpgp.NotAKey.
     """

@@ -1,4 +1,4 @@
-"""Specs with mistakes, typed as far as they can be, so that one mistake hides no other: rules judge what is left."""
+"""Types specs with mistakes as far as possible, so that one mistake hides no other: rules judge the rest."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from gpuprov.spec.kinds import Removed, kind_at, value_at, with_value, without_r
 from gpuprov.spec.problem import Path, Problem, dotted
 
 ROUNDS = 5
-"""How often a block is tried; what is wrong deeper down is only found when what holds it is right."""
+"""Number of attempts at a block; deeper mistakes appear only once the level above is right."""
 _MEANT = re.compile(r'\Adid you mean "([^"]+)"\?')
 
 
 @dataclass
 class Repairs:
-    """Paths whose values were replaced by their fix, and paths without a value that anybody could judge."""
+    """Paths whose values were replaced by their fix, and paths without a usable value."""
 
     replaced: set[Path] = field(default_factory=set)
     dropped: set[Path] = field(default_factory=set)
 
     def convert(self, value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
-        """As `build.convert`, but with a block wherever one is left once mistakes are repaired or taken out."""
+        """Convert as `build.convert` does, but return a block wherever one is left once mistakes are repaired or taken out."""
         block, first = convert(value, kind, path)
         findings = first
         for _ in range(ROUNDS):
@@ -57,13 +57,13 @@ class Repairs:
         return without_removed({} if value is Removed else value)
 
     def judged(self, problems: Iterable[Problem]) -> Iterator[Problem]:
-        """The problems that do not follow from what was taken out."""
+        """Yield the problems that do not follow from what was taken out."""
         for problem in problems:
             if not any(_is_about(problem, path) for path in self.dropped):
                 yield problem
 
     def unless_refused(self, findings: Iterable[Finding], problems: Iterable[Problem]) -> Iterator[Finding]:
-        """The findings, without those whose fix a rule refuses: what the rule says is what is to be done."""
+        """Return the findings, without those whose fix a rule refuses: the rule's message is what to do."""
         refused = {problem.path for problem in problems if problem.severity == "error"}
         return (finding for finding in findings if finding[0] not in self.replaced & refused)
 
@@ -77,7 +77,7 @@ def _is_about(problem: Problem, path: Path) -> bool:
 
 
 def placed_as_written(problem: Problem, written: dict[Path, Path]) -> Problem:
-    """The problem with the path at which its field stands in the inventory."""
+    """Return the problem with the path of its field in the inventory."""
     for length in range(len(problem.path), 0, -1):
         if found := written.get(problem.path[:length]):
             return msgspec.structs.replace(problem, path=(*found, *problem.path[length:]))

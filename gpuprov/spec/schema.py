@@ -18,8 +18,8 @@ IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
 def of_document(kind: type, title: str) -> dict[str, Any]:
-    """The JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the indentation
-    that Python 3.11 keeps and 3.13 does not."""
+    """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the
+    indentation that Python 3.11 keeps and 3.13 does not."""
     found = msgspec.json.schema(kind)
     for one in found["$defs"].values():
         if "description" in one:
@@ -28,12 +28,12 @@ def of_document(kind: type, title: str) -> dict[str, Any]:
 
 
 def document_text(kind: type, title: str) -> str:
-    """The same as text."""
+    """Return the same as text."""
     return as_document(of_document(kind, title))
 
 
 def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
-    """A closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
+    """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind in kinds:
@@ -60,7 +60,7 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
 
 
 def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
-    """Mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
+    """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
     info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
         plain = bare(field.type)
@@ -69,7 +69,7 @@ def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
 
 
 def _let_switch_off(kind: type[Fragment], described: dict[str, Any]) -> None:
-    """A block inside a block may be `false`."""
+    """Allow `false` for a block inside a block."""
     info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
         if field.encode_name in described["properties"] and may_be_switched_off(field):

@@ -1,4 +1,4 @@
-"""`signing`: the key pair of the site that kernel modules are signed with. The private key is judged here and never kept."""
+"""`signing`: the site's key pair for signing kernel modules. The private key is judged here and never kept."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ VAULT = b"$ANSIBLE_VAULT;"
 LEAST_BITS = 2048
 MAKE = 'openssl req -new -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=OUR modules/" -keyout FILE -out FILE'
 Finding = tuple[str, str, str]
-"""The field, what is wrong with it, the way out."""
+"""The field, the mistake, the fix."""
 
 
 class Signing(Fragment, frozen=True):
-    """The key that modules are signed with, and its certificate, which the firmware of the hosts trusts. Empty: DKMS's own key."""
+    """The key that signs modules, and its certificate, trusted by the hosts' firmware. Empty: DKMS's own key."""
 
     key_file: Annotated[
         str,
@@ -39,7 +39,7 @@ class Signing(Fragment, frozen=True):
 
 
 def problems(block: Signing, path: Path) -> Iterable[Problem]:
-    """What cannot work, known without any host. Both files must be absolute here (see `gpuprov.spec.repository.located`)."""
+    """Yield what cannot work, known without any host. Both files must be absolute here (see `gpuprov.spec.repository.located`)."""
     for field, message, hint in _findings(block):
         yield under(*path, field)("", message, hint)
 
@@ -87,7 +87,7 @@ def _certificate(file: str) -> x509.Certificate | Finding:
 
 
 def _key(file: str) -> PrivateKeyTypes | Finding | None:
-    """The key; None for one in the vault, which is read when it is needed."""
+    """Return the key; None for one in the vault, which is read when it is needed."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

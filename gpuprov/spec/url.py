@@ -1,7 +1,7 @@
-"""Addresses in specs: one pattern for all of them, which takes no user name, no password and no query.
+"""Addresses in specs: one pattern for all of them, without user name, password or query.
 
-A spec is shown, saved, frozen and rendered; a password belongs on the host that fetches (apt's auth.conf.d, dnf.conf, netrc). A query
-is where signed links and tokens have their secret, and such a link runs out, while a spec is proven and applied for years.
+A spec is shown, saved, frozen and rendered; a password belongs on the host that fetches (apt's auth.conf.d, dnf.conf, netrc). Signed
+links and tokens have their secret in the query, and such a link expires, while a spec is proven and applied for years.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _QUERY = re.compile(r"://[^\s?]*\?(\S*)")
 
 
 def url(path: str = r"/[^\s]+", schemes: str = "https?") -> str:
-    """The pattern of a field that holds an address with a path like this, or nothing."""
+    """Return the pattern of a field that holds an address with a path like this, or nothing."""
     return rf"^$|^(?![^?]*\?){schemes}://{HOST}{path}$"
 
 
 def has_query(text: str) -> bool:
-    """Whether there is an address with a query in the text."""
+    """True if the text contains an address with a query."""
     return _QUERY.search(text) is not None
 
 
 def hide_queries(value: object) -> None:
-    """Have the query of every address in a value masked, wherever it stands."""
+    """Mask the query of every address in a value, at any depth."""
     for text in texts(value):
         for query in _QUERY.findall(text):
             hide(query)

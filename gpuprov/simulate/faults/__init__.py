@@ -1,4 +1,4 @@
-"""Faults that can be switched on, on a simulated host, by name; each says which check must find it."""
+"""Faults that can be switched on by name on a simulated host; each names the check that must detect it."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ FAULTS = {fault.name: fault for fault in TABLE}
 
 
 def find(name: str) -> Fault:
-    """The fault of this name. Raises GpuprovError with what is allowed."""
+    """Return the fault of this name. Raises GpuprovError with the allowed names."""
     if name not in FAULTS:
         near = get_close_matches(name, FAULTS, 1)
         hint = f'did you mean "{near[0]}"?' if near else ""
@@ -234,7 +234,7 @@ def check(description: Description) -> None:
 
 
 def plant(host: str, item: str, run: Callable[[str, str], str]) -> Fault:
-    """Switch a fault on: `NAME` or `NAME=PARAMETER`. Where that fails, it is off."""
+    """Switch a fault on: `NAME` or `NAME=PARAMETER`. If that fails, it is off."""
     name, _, parameter = item.partition("=")
     fault = find(name)
     value = parameter or fault.parameter

@@ -1,4 +1,4 @@
-"""What a fault of a simulated host is."""
+"""Definition of a fault of a simulated host."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SILICON = "/usr/lib/gpuprov-sim/silicon reload"
 class Fault:
     """`plant` and `heal` are shell scripts run as root; `$1` is the parameter.
 
-    `moment` is who must find it: `verify` on a host that was right before, `plan` in its preflight, `apply` when it has work
-    to do. `caught_by` is the id of the check that fails; where apply runs into it, the words that its message must have.
+    `moment` is the command that must detect it: `verify` on a host that was right before, `plan` in its preflight, `apply` when it has
+    work to do. `caught_by` is the id of the check that fails; if apply runs into it, the words that its message must have.
     """
 
     name: str

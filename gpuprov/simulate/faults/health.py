@@ -1,4 +1,4 @@
-"""Faults of a host in work: what its GPUs count, and what its kernel says. Of simulated containers, whose kernel log is a file."""
+"""Faults of a host in use: GPU counters and kernel messages. Only for simulated containers, whose kernel log is a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _gpu(name: str, what: str, caught_by: str) -> Fault:
 
 
 def _line(name: str, what: str, caught_by: str, *lines: str, gpu: bool = False) -> Fault:
-    """Lines of the kernel, as real hosts have them, with the time of planting. In them $b is the address of the GPU."""
+    """Return a fault that logs kernel lines as real hosts do, at the time of planting. $b in them is the GPU's address."""
     said = "\n".join(f'say "{line}"' for line in lines)
     plant = (
         f"{GPUS}\n"

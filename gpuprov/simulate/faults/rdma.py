@@ -1,4 +1,4 @@
-"""Faults of HCAs, their ports and the PCIe links, of simulated containers; `gpuprov.simulate.parts.silicon_files` makes them."""
+"""Faults of HCAs, their ports and the PCIe links, for simulated containers; `gpuprov.simulate.parts.silicon_files` makes them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NAMES = frozenset(fault.name for fault in TABLE)
 
 
 def check(name: str, parameter: str, description: Description) -> None:
-    """Raise unless the host has what this fault of ours is planted on."""
+    """Raise unless the host has the device that this fault affects."""
     if name not in NAMES or name == "nvlink-down":
         return
     if description.hcas == 0 and not parameter.startswith("gpu"):

@@ -1,4 +1,4 @@
-"""The shell scripts of faults of GPU settings, which outlive neither a driver nor somebody with nvidia-smi."""
+"""Shell scripts of faults of GPU settings, which do not survive a driver reload or a user with nvidia-smi."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FORGET = (
     "  sed -i 's/^power .*/power 0/; s/^application .*/application 0 0/; s/^\\(graphics\\|memory\\) .*/\\1 0 0/' \"$file\"\n"
     "done"
 )
-"""What the stand-in NVML keeps of settings that a real driver forgets with its last client; ECC modes stay.
+"""Settings kept by the stand-in NVML that a real driver forgets with its last client; ECC modes stay.
 
 Compute modes stay, too: MPS may own them, and `exclusive-mode-lost` takes them away."""
 AGAIN = "systemctl restart gpuprov-gpu-settings"

@@ -1,4 +1,4 @@
-"""The shell scripts of faults of MIG and MPS. They ask and change as an operator would: by nvidia-smi, systemctl, the MPS daemon."""
+"""Shell scripts of faults of MIG and MPS. They act as an operator would: by nvidia-smi, systemctl, the MPS daemon."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MIG_AGAIN = (
     "done\n"
     "for unit in $(systemctl list-units --all --plain --no-legend 'gpuprov-mps@*' | cut -d' ' -f1); do systemctl restart $unit; done"
 )
-"""Instances that are made again have other UUIDs."""
+"""Recreated instances have other UUIDs."""
 
 
 def mig_client(before: str = "") -> str:
-    """A process of user nobody has the first MIG device open, with the files that CUDA opens; `before` runs in its shell."""
+    """Start a process of user nobody with the first MIG device open, with the files that CUDA opens; `before` runs in its shell."""
     return (
         "device=$(ls -d /proc/driver/nvidia/capabilities/gpu*/mig/gi*/ci* 2>/dev/null | sort -V | head -n 1)\n"
         '[ -n "$device" ] || { echo "the host has no MIG device" >&2; exit 1; }\n'

@@ -1,4 +1,4 @@
-"""What keeps a container from changing the machine that it runs on; shown to it from its first boot on."""
+"""Guards against a container changing the machine that it runs on; mounted from its first boot on."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ VOLUMES: tuple[tuple[Path, str], ...] = (
     (HERE / "sysinit.conf", f"{UNITS}/sysinit.target.d/gpuprov-sim.conf"),
     *((Path("/dev/null"), f"{UNITS}/{unit}") for unit in MASKED),
 )
-"""Files of this machine, with their place inside."""
+"""Files of this machine, with their path inside."""

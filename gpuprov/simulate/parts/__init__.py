@@ -1,1 +1,2 @@
-"""What makes a Debian host look like a GPU host: PCI devices, NVML, packages, fabric manager. Each part is simulated, and says so."""
+"""Parts that make a Debian host look like a GPU host: PCI devices, NVML, packages, fabric manager. Each is simulated, and marked
+so."""

@@ -68,7 +68,7 @@ GRUB_CMDLINE_LINUX=""
 
 
 def part(_name: str, description: Description) -> Part:
-    """The stand-in bootloader of a container."""
+    """Return the stand-in bootloader of a container."""
     if description.kind == "machine":
         return Part()
     if description.known.family == "redhat":

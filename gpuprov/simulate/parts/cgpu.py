@@ -1,4 +1,5 @@
-"""Alibaba's cGPU as files: what a container shows at /proc/cgpu_km. Behind them is no module, and so nobody judges what is written."""
+"""Alibaba's cGPU as files: the content of /proc/cgpu_km in a container. There is no module behind them, so writes are not
+validated."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ grep -qsx {LIBRARY} {PRELOAD} || echo {LIBRARY} >> {PRELOAD}
 
 
 def part(_name: str, description: Description) -> Part:
-    """The files, made anew at each boot, and the library by which programs find them in /proc; nothing where none is asked for."""
+    """Return the files, made anew at each boot, and the library that lets programs see them in /proc; nothing if cGPU is not
+    requested."""
     if not description.cgpu:
         return Part()
     return Part(

@@ -1,8 +1,8 @@
-"""A cloud's RDMA functions on a simulated container: PCI functions, and what their driver shows in sysfs while it is "loaded".
+"""A cloud's RDMA functions on a simulated container: PCI functions, and their driver's files in sysfs while it is "loaded".
 
-A container loads no module. `modprobe` and `rmmod` of the one driver are answered by a program that shows what a loaded driver would
-show, by the parameters that modprobe's options and the module's own defaults give it; every other module is left to the real programs.
-Which clouds there are, and what theirs look like, is in `erdma` and `efa`.
+A container loads no module. For this one driver, a program in place of `modprobe` and `rmmod` shows what a loaded driver would show,
+with the parameters from modprobe's options and the module's own defaults; the real programs handle every other module. `erdma` and
+`efa` define the clouds.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ FOLDER = Path(__file__).with_name("cloud_rdma_files")
 UNIT = "gpuprov-sim-cloud-rdma.service"
 PROGRAM, TOLD = f"{PROGRAMS}/cloud-rdma", f"{PROGRAMS}/cloud-rdma.json"
 BEFORE = ("modprobe", "rmmod", "modinfo")
-"""Stand before the real programs of these names."""
+"""Programs that a wrapper on PATH precedes."""
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI function: its files; and the name of its RDMA device, with what that shows whatever the mode of the driver is."""
+    """A PCI function: its files, and the name of its RDMA device with the files it shows in every mode of the driver."""
 
     address: str
     files: dict[str, str]
@@ -32,14 +32,14 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mode(msgspec.Struct, frozen=True, kw_only=True):
-    """What devices show, too, while a parameter of the driver has this value, `NAME=VALUE`; empty: always."""
+    """Further files of devices while a parameter of the driver has this value, `NAME=VALUE`; empty: always."""
 
     when: str = ""
     files: dict[str, str]
 
 
 class Netdev(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface; `peer`: its other end, where the kernel has no dummy interfaces."""
+    """A network interface; `peer`: its other end, if the kernel has no dummy interfaces."""
 
     name: str
     mac: str
@@ -48,9 +48,9 @@ class Netdev(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cloud(msgspec.Struct, frozen=True, kw_only=True):
-    """`module`: the driver's name. `parameters`: what they are by default, unless the module on disk says another (modinfo field
-    gpuprov_default); one that it does not take is not shown. `modes`: the first that holds counts. `p2p`: a driver with a version
-    shows a provider of GPU memory in a file of that name. `classes`: more files below /sys/class."""
+    """`module`: the driver's name. `parameters`: their defaults, unless the module on disk gives another (modinfo field
+    gpuprov_default); a parameter that the module does not take is not shown. `modes`: the first match applies. `p2p`: a driver with a
+    version shows a provider of GPU memory in a file of that name. `classes`: more files below /sys/class."""
 
     module: str
     functions: tuple[Function, ...]
@@ -62,7 +62,7 @@ class Cloud(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pci_files(address: str, identifier: str, node: int) -> dict[str, str]:
-    """What sysfs has of a function of this PCI id (`1d0f:efa2`), a line each; of its configuration space the bytes."""
+    """Return the sysfs files of a function of this PCI id (`1d0f:efa2`), one line each; its configuration space as bytes."""
     device = PciDevice("hca", 0, address, identifier, identifier, ETHERNET_CLASS, node, "")
     return {
         name: (content.rstrip(b"\0") if name == "config" else content.rstrip(b"\n")).decode("latin-1")
@@ -71,7 +71,7 @@ def pci_files(address: str, identifier: str, node: int) -> dict[str, str]:
 
 
 def part(cloud: Cloud) -> Part:
-    """The functions, and the programs that stand before those of kmod."""
+    """Return the functions, and the programs that precede those of kmod."""
     before = {name: (FOLDER / name).read_text(encoding="utf-8").replace("@module@", cloud.module) for name in BEFORE}
     return Part(
         files={

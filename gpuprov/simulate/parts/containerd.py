@@ -1,4 +1,4 @@
-"""containerd of any release on a simulated host: the real daemon, built from its Go module, with a unit as its packages have it."""
+"""containerd of any release on a simulated host: the real daemon, built from its Go module, with the unit of its packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WantedBy=multi-user.target
 
 
 def part(_name: str, description: Description) -> Part:
-    """The daemon, without a configuration file as it comes; nothing where the description names no release."""
+    """Return the daemon, without a configuration file; nothing if the description names no release."""
     if not description.containerd:
         return Part()
     program = File(engines_built.containerd(description.containerd), 0o755)

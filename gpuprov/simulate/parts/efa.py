@@ -1,8 +1,8 @@
 """AWS's Elastic Fabric Adapter on a simulated container: its PCI functions, its RDMA devices, and an instance type in DMI.
 
 Files and forms as in https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (src/efa_main.c, efa_sysfs.c, efa_nvmem_impl.h)
-and Linux' drivers/infiniband/core/sysfs.c; names of devices as rdma-core's udev rules make them of their place, as fi_info of a
-p4d.24xlarge has them.
+and Linux' drivers/infiniband/core/sysfs.c; names of devices as rdma-core's udev rules derive them from their place, as in fi_info of a
+p4d.24xlarge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuprov.simulate.parts.cloud_rdma import Cloud, Function, Mode
 from gpuprov.simulate.parts.silicon_files.bus_container import place_name
 
 PCI_ID = "1d0f:efa2"
-"""As ibv_devinfo of a p5en.48xlarge has it."""
+"""PCI id, from ibv_devinfo of a p5en.48xlarge."""
 DOMAIN, FIRST_BUS, SLOT = 2, 0x10, 0x1B
 VENDOR = "Amazon EC2"
 COUNTERS = ("tx_bytes", "tx_pkts", "rx_bytes", "rx_pkts", "rx_drops", "send_bytes", "recv_bytes", "rdma_read_bytes")
@@ -39,7 +39,7 @@ SHOWN = {
 
 
 def part(name: str, description: Description) -> Part:
-    """The functions; nothing where none is asked for."""
+    """Return the functions; nothing if none are requested."""
     count = description.efa
     if not count:
         return Part()
@@ -54,7 +54,7 @@ def part(name: str, description: Description) -> Part:
 
 
 def instance(count: int) -> str:
-    """The instance type: of those that can have as many, one with the fewest."""
+    """Return an instance type that can have this many adapters, with the smallest limit."""
     known = [one for one in catalogue.efa_file().instances if one.devices >= count]
     return min(known, key=lambda one: one.devices).type
 

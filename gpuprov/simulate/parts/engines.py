@@ -1,4 +1,4 @@
-"""Container engines of a simulated host as its distribution packages them."""
+"""Container engines of a simulated host, in its distribution's packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ done
 
 
 def part(_name: str, description: Description) -> Part:
-    """Their packages, from the distribution's archive; nothing where the description names no engine."""
+    """Return their packages, from the distribution's archive; nothing if the description names no engine."""
     if not description.engines:
         return Part()
     return Part(script=SCRIPT.format(packages=" ".join(PACKAGES[name] for name in description.engines)))

@@ -20,7 +20,7 @@ PARAMETERS = {
     "rand_qpn": "N",
     "wwi_perf": "N",
 }
-"""Those of Alibaba's driver 0.2.37, with values of the picture's own where the source has none."""
+"""Parameters of Alibaba's driver 0.2.37, with made-up values where the source has none."""
 SHOWN = {
     "node_guid": GUID,
     "fw_ver": "0.2.0",
@@ -44,7 +44,7 @@ IWARP = {"node_type": "4: RNIC", "ports/1/gids/0": "0216:3e00:4501:0000:0000:000
 
 
 def part(_name: str, description: Description) -> Part:
-    """The function and its interface; nothing where none is asked for."""
+    """Return the function and its interface; nothing if none are requested."""
     if not description.erdma:
         return Part()
     function = Function(address=ADDRESS, files=cloud_rdma.pci_files(ADDRESS, PCI_ID, 0), device="erdma_0", shown=SHOWN)

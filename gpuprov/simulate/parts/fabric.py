@@ -1,4 +1,4 @@
-"""The fabric manager of a simulated host: a stand-in daemon in packages that have the real one's names and paths."""
+"""The fabric manager of a simulated host: a stand-in daemon in packages with the real one's names and paths."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STOP = (
 
 
 def part(name: str, description: Description) -> Part:
-    """Nothing: the fabric manager comes from the host's repository, as a package."""
+    """Return nothing: the fabric manager comes from the host's repository, as a package."""
     return Part()
 
 
 def fabric_manager_files(version: str) -> dict[str, File]:
-    """What the package of this version holds, by path."""
+    """Return the contents of the package of this version, by path."""
     places = {
         "nv-fabricmanager": ("/usr/bin/nv-fabricmanager", 0o755),
         "nvidia-fabricmanager-start.sh": ("/usr/bin/nvidia-fabricmanager-start.sh", 0o755),
@@ -37,7 +37,7 @@ def fabric_manager_files(version: str) -> dict[str, File]:
 
 
 def imex_files(version: str) -> dict[str, File]:
-    """What nvidia-imex of this version holds, by path; program and control program are one file, which goes by its name."""
+    """Return the contents of nvidia-imex of this version, by path; program and control program are one file that acts by its name."""
     program = (ASSETS / "nvidia-imex").read_bytes().replace(b"@VERSION@", version.encode())
     return {
         "/usr/bin/nvidia-imex": File(program, 0o755),
@@ -48,7 +48,7 @@ def imex_files(version: str) -> dict[str, File]:
 
 
 def packages(target: Path, distribution: str, version: str) -> list[Path]:
-    """The packages of this driver version that only NVIDIA's own repository has, as stand-ins in the folder `target`."""
+    """Build, as stand-ins in the folder `target`, the packages of this driver version that only NVIDIA's own repository has."""
     made = []
     for name in _names(distribution, "fabric-manager", version):
         made.append(
@@ -77,7 +77,7 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
 
 
 def subnet_manager(target: Path) -> Path:
-    """The NVLink subnet manager, which has a version line of its own."""
+    """Build the NVLink subnet manager, which has a version line of its own."""
     # It only has to be there: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     program = b"#!/bin/sh\n# A stand-in of gpuprov's simulated hosts: it lives, and manages nothing.\nwhile :; do sleep 3600; done\n"
     files = {"/opt/nvidia/nvlsm/sbin/nvlsm": File(program, 0o755)}

@@ -1,7 +1,7 @@
-"""What a host that stands in for another distribution says that it is, and what its package database knows from the start.
+"""Identity of a host that stands in for another distribution, and the initial content of its package database.
 
-Facts are read from /etc/os-release and the release files, by gpuprov and by Ansible alike; these are the distribution's. The kernel's
-headers get the distribution's names. That the userland is Debian's stands in /etc/gpuprov-sim/README and in the message of the day.
+gpuprov and Ansible both read facts from /etc/os-release and the release files; these are the distribution's. The kernel's headers get
+the distribution's names. /etc/gpuprov-sim/README and the message of the day say that the userland is Debian's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MANAGERS = {"debian": "dpkg and apt", "redhat": "rpm and dnf", "suse": "rpm and 
 
 
 def part(_name: str, description: Description) -> Part:
-    """The release files and the kernel's names; nothing for a host that is what it says."""
+    """Return the release files and the kernel's names; nothing for a host that runs its real distribution."""
     known = description.known
     if not known.stands_in:
         return Part()
@@ -83,7 +83,7 @@ def part(_name: str, description: Description) -> Part:
 
 
 def os_release(known: Distribution) -> str:
-    """/etc/os-release."""
+    """Return the content of /etc/os-release."""
     rows = {
         "PRETTY_NAME": f'"{known.full_name}"',
         "NAME": f'"{known.name}"',

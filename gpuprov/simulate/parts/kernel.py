@@ -22,7 +22,7 @@ done
 
 
 def part(_name: str, description: Description) -> Part:
-    """What makes the host have this kernel; nothing where the description names none."""
+    """Return the part that gives the host this kernel; nothing if the description names none."""
     kernel = description.kernel
     if not kernel or description.kind == "machine":
         return Part()

@@ -1,7 +1,7 @@
-"""NVML on a simulated host: what its stand-in library should say of the GPUs, and the library as files of libnvidia-ml1.
+"""NVML on a simulated host: the GPU data of its stand-in library, and the library as files of libnvidia-ml1.
 
-The library is gpuprov's own (C, in nvml_files). It answers what the real nvidia-smi and other NVML clients ask of idle GPUs,
-and gives MIG its real rules, from gpuprov's catalogue. Programs load it from the host's package, like the real one.
+The library is gpuprov's own (C, in nvml_files). It answers queries of the real nvidia-smi and other NVML clients about idle GPUs, and
+applies the real rules of MIG, from gpuprov's catalogue. Programs load it from the host's package, like the real one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SAID = "# What the stand-in NVML of this simulated host (gpuprov) answers. Colum
 # An instance has a little less than its share of the memory: https://docs.nvidia.com/datacenter/tesla/mig-user-guide
 SHARE = 0.98
 ATTACHED = 2
-"""A tray's GPUs, whose fabric is the rack's: always registered, in a clique."""
+"""GPUs of a tray, whose fabric is the rack's: always registered, in a clique."""
 MEDIA = {"me", "me.all"}
 
 
 def part(_name: str, description: Description) -> Part:
-    """The tables that the library reads, but for that of the devices. Raises GpuprovError for a model without numbers."""
+    """Return the tables that the library reads, except the devices. Raises GpuprovError for a model without numbers."""
     if description.gpu is None:
         return Part()
     gpu = description.gpu.known
@@ -49,12 +49,12 @@ def part(_name: str, description: Description) -> Part:
 
 
 def package_files(version: str) -> Mapping[str, File]:
-    """What the package libnvidia-ml1 of this driver version holds, by path: the library that knows it by its own name."""
+    """Return the contents of libnvidia-ml1 of this driver version, by path: the library reads its version from its own name."""
     return {f"{LIBRARIES}/libnvidia-ml.so.{version}": File(nvml_build.build())}
 
 
 def mig_table(gpu: Gpu) -> list[tuple[str | int, ...]]:
-    """The MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError where the catalogue lacks placements."""
+    """Return the MIG profiles of the GPU; empty for one without MIG. Raises GpuprovError if the catalogue lacks placements."""
     found = class_of(gpu)
     if found is None:
         return []
@@ -78,7 +78,7 @@ def _row(profile: Profile, numbers: nvml_models.Model, grid: int, most: int) -> 
 
 
 def _cuda() -> dict[str, int]:
-    """The CUDA version of each driver branch, as NVML writes it: 12.4 is 12040."""
+    """Return the CUDA version of each driver branch, in NVML's form: 12.4 is 12040."""
     known = {}
     for branch in branches():
         if branch.cuda:

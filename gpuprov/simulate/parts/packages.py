@@ -1,4 +1,4 @@
-"""Where a simulated host gets its driver from: package repositories that the host itself serves."""
+"""Driver sources of a simulated host: package repositories that the host itself serves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ done
 
 
 def part(name: str, description: Description) -> Part:
-    """The server of the repositories and the host's sources; Debian's contrib and non-free leave those it had."""
+    """Return the repository server and the host's sources; removes Debian's contrib and non-free from its existing sources."""
     folder = repository(description)
     preload = {PRELOAD_FILE: text(PRELOAD)} if description.kind == "container" else {}
     dnf = description.known.rpms
@@ -135,5 +135,5 @@ def _dnf(description: Description, folder: Path) -> dict[str, File]:
 
 
 def volumes(description: Description) -> tuple[tuple[Path, str], ...]:
-    """Folders of this machine that the host shows read-only: the repositories, about 25 MB."""
+    """Return folders of this machine to mount read-only in the host: the repositories, about 25 MB."""
     return ((repository(description), PLACE),)

@@ -16,7 +16,7 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import BRIDGE_VPD, PciDevice
 
 NETWORK = ipaddress.IPv4Network("198.18.0.0/16")
-"""Of RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, alike on all simulated hosts."""
+"""Network from RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, the same on all simulated hosts."""
 RATES = {100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)"}
 TYPES = {
     "15b3:101b": ("MT4123", "20.43.2566"),
@@ -61,8 +61,8 @@ class Netdev(msgspec.Struct, frozen=True):
 
 
 class RdmaTree(msgspec.Struct, frozen=True):
-    """`prefix` of its name, as rdma-core's udev rules give it; `files` below its folder, `ofed` those that only NVIDIA's OFED has,
-    `ofed_netdev` the same below the folder of its network interface. In a text `@netdev@` is the interface's name."""
+    """`prefix` of its name, from rdma-core's udev rules; `files` below its folder, `ofed` those that only NVIDIA's OFED has,
+    `ofed_netdev` the same below the folder of its network interface. `@netdev@` in a text stands for the interface's name."""
 
     prefix: str
     files: dict[str, str]
@@ -72,7 +72,7 @@ class RdmaTree(msgspec.Struct, frozen=True):
 
 
 def device(host: str, description: Description, function: PciDevice) -> RdmaTree | None:
-    """The RDMA device of this function; None for one that is neither an HCA nor a bridge to NVSwitches."""
+    """Return the RDMA device of this function; None if it is neither an HCA nor a bridge to NVSwitches."""
     if function.role not in ("hca", "nvlink-bridge"):
         return None
     digest = hashlib.sha256(f"{host}/{function.role}/{function.index}".encode()).digest()
@@ -126,7 +126,7 @@ def _port(rate: int, link_layer: str, *, lid: int, manager: int) -> dict[str, st
 
 
 def _gids(known: dict[int, str], link_layer: str, types: dict[int, str]) -> dict[str, str]:
-    """The table; only entries that are set have a type, the kernel answers "Invalid argument" for the others."""
+    """Return the GID table; only entries that are set have a type, the kernel returns "Invalid argument" for the others."""
     made = {f"ports/1/gids/{index}": known.get(index, EMPTY_GID) for index in range(GIDS[link_layer])}
     made |= {f"ports/1/gid_attrs/types/{index}": kind for index, kind in types.items()}
     if link_layer == "Ethernet":
@@ -135,7 +135,7 @@ def _gids(known: dict[int, str], link_layer: str, types: dict[int, str]) -> dict
 
 
 def _roce_gids(mac: bytes, address: str) -> dict[str, str]:
-    """Of the link-local address first, then of the IPv4 one; each as RoCE v1 and as v2."""
+    """Return the GIDs of the link-local address, then of the IPv4 one; each as RoCE v1 and as v2."""
     eui = bytes([mac[0] ^ 2, *mac[1:3], 0xFF, 0xFE, *mac[3:]]).hex()
     local = "fe80:0000:0000:0000:" + ":".join(eui[at : at + 4] for at in range(0, 16, 4))
     four = ipaddress.ip_interface(address).ip.packed.hex()
@@ -145,13 +145,13 @@ def _roce_gids(mac: bytes, address: str) -> dict[str, str]:
 
 
 def _address(host: str, index: int) -> str:
-    """A host of the rail's network that depends on the name alone; 0 and 255 are left out."""
+    """Return a host address in the rail's network, derived from the name alone; never 0 or 255."""
     number = int.from_bytes(hashlib.sha256(host.encode()).digest()[:4], "big")
     rail = list(NETWORK.subnets(new_prefix=20))[index]
     return f"{rail.network_address + 256 * (number % 16) + 1 + number // 16 % 254}/20"
 
 
 def _congestion() -> dict[str, str]:
-    """As OFED starts: ECN on for all priorities, notifications with DSCP 48 and priority 6."""
+    """Return OFED's initial state: ECN on for all priorities, notifications with DSCP 48 and priority 6."""
     files = {f"ecn/roce_{point}/enable/{priority}": "1" for point in ("np", "rp") for priority in range(8)}
     return files | {"ecn/roce_np/cnp_dscp": "48", "ecn/roce_np/cnp_802p_prio": "6"}

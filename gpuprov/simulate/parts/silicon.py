@@ -1,7 +1,7 @@
-"""What touches silicon: PCI functions, NVIDIA's kernel modules, /proc/driver/nvidia and the device files. All of it simulated.
+"""Everything that touches silicon, simulated: PCI functions, NVIDIA's kernel modules, /proc/driver/nvidia and the device files.
 
-In a machine a kernel module of ours puts the functions on the PCI bus and the real kernel does the rest. A container has no kernel
-of its own: there a program lays the same picture over sysfs, /proc and /dev at boot.
+In a machine our kernel module puts the functions on the PCI bus and the real kernel does the rest. A container has no kernel of its
+own: there a program overlays sysfs, /proc and /dev with the same content at boot.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from gpuprov.simulate.parts.silicon_files import tree
 FOLDER = Path(__file__).parent / "silicon_files"
 UNIT = "gpuprov-sim-silicon.service"
 REFRESH = "gpuprov-sim-bus.path"
-"""Shows modules of RDMA once they are named for the boot, and what OFED brings once its sources are there."""
+"""Unit that shows RDMA modules once a modules-load list names them, and OFED's files once its sources are installed."""
 FW_CFG = "opt/gpuprov.devices"
 """The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`."""
 Flavour = Literal["proprietary", "open"]
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
-"""DKMS package names as Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms have them."""
+"""DKMS package names, as in Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms."""
 MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
 KNOWN_TO_DKMS = "[ -e /var/lib/dkms/gpuprov-sim-pci/1 ] || dkms add gpuprov-sim-pci/1 >/dev/null"
 MODULES = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
 
 
 def part(name: str, description: Description) -> Part:
-    """The PCI functions and the driver's state, for a host of either kind; nothing for one without GPUs."""
+    """Return the PCI functions and the driver's state, for either kind of host; nothing for a host without GPUs."""
     if description.gpu is None:
         return Part()
     files = {f"/etc/systemd/system/{UNIT}": File(FOLDER / UNIT)}
@@ -50,7 +50,7 @@ def part(name: str, description: Description) -> Part:
 
 
 def boot_files() -> dict[str, File]:
-    """What a machine's disk must hold when its initramfs is made: then the functions are there before udev looks."""
+    """Return files that a machine's disk must hold when its initramfs is made, so that the functions exist before udev runs."""
     machine = FOLDER / "machine"
     files = {
         f"{PROGRAMS}/silicon": File(machine / "silicon.sh", 0o755),
@@ -62,12 +62,12 @@ def boot_files() -> dict[str, File]:
 
 
 def module_sources() -> dict[str, bytes]:
-    """gpuprov_sim_pci as a DKMS source tree, by file name."""
+    """Return gpuprov_sim_pci as a DKMS source tree, by file name."""
     return {file.name: file.read_bytes() for file in sorted((FOLDER / "pci").iterdir()) if file.is_file()}
 
 
 def rpm_dkms_name(version: str, flavour: Flavour) -> str:
-    """What DKMS knows the modules of NVIDIA's rpm by: one name for both flavours since 570.148.08, as far as that is known.
+    """Return the DKMS name of the modules in NVIDIA's rpm: one for both flavours since 570.148.08, as far as is known.
 
     https://github.com/awslabs/amazon-eks-ami/pull/2370 (570.172.08) and 2284 (570.133.20)
     """
@@ -75,7 +75,7 @@ def rpm_dkms_name(version: str, flavour: Flavour) -> str:
 
 
 def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
-    """`dkms_source` of NVIDIA's rpm: its dkms.conf says nvidia whatever the folder is called, and the open build wants g++.
+    """Return `dkms_source` of NVIDIA's rpm: its dkms.conf has the name nvidia whatever the folder, and the open build needs g++.
 
     https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567 and issue 805
     """
@@ -90,10 +90,10 @@ def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
 
 
 def dkms_source(version: str, flavour: Flavour, package: str = "") -> dict[str, bytes]:
-    """The stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package of the flavour.
+    """Return the stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package of the flavour.
 
-    `version` is the driver's, `535.309.01`. `package` is the name that DKMS knows them by elsewhere; the modules have no other
-    names than NVIDIA gave them there. The build fails while the fault dkms-fails is on.
+    `version` is the driver's, `535.309.01`. `package` is their DKMS name elsewhere; the modules themselves have NVIDIA's names there.
+    The build fails while the fault dkms-fails is on.
     """
     sources = {
         file.name: file.read_bytes()
@@ -107,7 +107,7 @@ def dkms_source(version: str, flavour: Flavour, package: str = "") -> dict[str, 
 
 
 def other_version(version: str) -> str:
-    """The version that the fault version-mismatch shows where it has no parameter."""
+    """Return the version that the fault version-mismatch shows without a parameter."""
     head, _, last = version.rpartition(".")
     return f"{head}.{'98' if last == '99' else '99'}"
 

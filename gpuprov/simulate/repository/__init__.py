@@ -1,1 +1,1 @@
-"""The package repositories of simulated hosts: built once, kept in the cache, served to the hosts."""
+"""The package repositories of simulated hosts: built once, cached, served to the hosts."""

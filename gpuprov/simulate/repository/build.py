@@ -1,4 +1,4 @@
-"""The package repositories of a simulated host: made once for each distribution and driver, and kept in the cache."""
+"""The package repositories of a simulated host: made once for each distribution and driver, then cached."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import ofed, runfile, toolkit
 
 RUNFILES = "runfile"
-"""The folder of NVIDIA's .run files, below the one that is served."""
+"""The folder of NVIDIA's .run files, below the served one."""
 DOCA = "doca"
 """The folder of the doca-host package."""
 EXTRA = ("nvidia-persistenced",)
-"""What gpuprov installs beside the driver's set."""
+"""Packages that gpuprov installs beside the driver."""
 CODE = ("repository/*.py", "standins/*.py", "standins/files/*", "debs.py", "rpms.py", "distributions.py", "parts/fabric.py",
         "parts/packages_files/*.c", "parts/fabric_files/*", "parts/ofed_files/*")  # fmt: skip
 
 
 def repository(description: Description, content: Content | None = None, *, rebuild: bool = False) -> Path:
-    """The folder that the host serves: its repositories, the public keys and a list (`CONTENT.tsv`) that says of each package
-    what it is. `content`: other stand-ins in Debian's packages than the simulation's own."""
+    """Return the folder that the host serves: its repositories, the public keys and a list (`CONTENT.tsv`) of the origin of each
+    package. `content`: other stand-ins in Debian's packages than the simulation's own."""
     content = content or _own_content()
     key = _key(description, content)
     made = image.cache_dir() / f"repository-{description.distribution}-{key}"
@@ -77,7 +77,7 @@ def _build(made: Path, description: Description, content: Content) -> None:
 
 
 def _debian(folder: Path, scratch: Path, description: Description, content: Content) -> list[tuple[str, str]]:
-    """Debian's packages, and the stand-ins for those that touch a GPU or that only NVIDIA's repository has."""
+    """Build Debian's packages, with stand-ins for those that touch a GPU or exist only in NVIDIA's repository."""
     pool = folder / "pool"
     pool.mkdir(parents=True)
     names = _names(description.distribution)
@@ -136,7 +136,8 @@ def _own_content() -> Content:
 
 
 def _key(description: Description, content: Content) -> str:
-    """A hash of what decides the content, but for what Debian offers today: as with images, `rebuild` fetches that."""
+    """Return a hash of everything that determines the content, except Debian's current offer: as with images, `rebuild` fetches
+    that."""
     digest = hashlib.sha256()
     mine = Path(__file__).parents[1]
     told = (description.distribution, description.driver, description.served, sources.read(), description.ofed)

@@ -1,4 +1,4 @@
-"""What Debian's contrib and non-free offer, and the real packages from there; this machine's own apt is not touched."""
+"""Packages of Debian's contrib and non-free, with the real files from there; this machine's own apt is not touched."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Package:
 
     @property
     def source(self) -> str:
-        """The name of its source package."""
+        """Return the name of its source package."""
         return self.fields.get("Source", self.name).partition(" ")[0]
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """Return the name of its file."""
         return f"{self.name}_{self.version.replace(':', '%3a')}_{self.fields['Architecture']}.deb"
 
 
 class Archive:
-    """Components of Debian's archive for one suite, with its updates and security updates, through an apt of our own."""
+    """Components of Debian's archive for one suite, with its updates and security updates, through a separate apt configuration."""
 
     def __init__(self, folder: Path, suite: str, mirrors: Mirrors, components: str = COMPONENTS):
         self._folder = folder
@@ -52,7 +52,7 @@ class Archive:
         (folder / "sources/debian.sources").write_text(sources, encoding="utf-8")
 
     def packages(self) -> tuple[Package, ...]:
-        """Every version of every package on offer, fetched now."""
+        """Return every version of every package on offer, fetched now."""
         self._apt("update", "--quiet", "--error-on=any")
         lists = self._apt("indextargets", "--format", "$(FILENAME)", "Created-By: Packages").split()
         found: dict[tuple[str, str], Package] = {}
@@ -62,7 +62,7 @@ class Archive:
         return tuple(found.values())
 
     def download(self, packages: Iterable[Package], target: Path) -> list[Path]:
-        """The packages' files in the folder `target`; those that lie there already are not fetched again."""
+        """Download the packages' files into the folder `target`, except those already there."""
         packages = list(packages)
         missing = [package for package in packages if not _whole(target / package.file, package)]
         if missing:
@@ -85,7 +85,7 @@ class Archive:
 
 
 def parse(text: str) -> list[Package]:
-    """The packages of an index."""
+    """Parse the packages of an index."""
     packages = []
     for stanza in text.split("\n\n"):
         fields = dict(re.findall(r"^([\w-]+): *(.*)$", stanza, re.MULTILINE))
@@ -95,7 +95,7 @@ def parse(text: str) -> list[Package]:
 
 
 def closure(packages: Iterable[Package], names: Iterable[str]) -> list[Package]:
-    """Every version of the named packages, and of whatever else in the index they depend on.
+    """Return every version of the named packages, and of whatever else in the index they depend on.
 
     Raises GpuprovError for a name that the index does not have.
     """

@@ -11,7 +11,7 @@ from gpuprov.simulate.repository.signing import Signer
 
 @dataclass(frozen=True)
 class Release:
-    """What an apt repository says of itself. `suite` empty: a flat repository."""
+    """Metadata of an apt repository. `suite` empty: a flat repository."""
 
     origin: str
     label: str
@@ -43,7 +43,7 @@ def apt(folder: Path, release: Release, signer: Signer) -> None:
 
 
 def rpm(folder: Path, signer: Signer, modules: str = "") -> None:
-    """Sign and index the rpm packages below `folder`; `modules`: what is told of module streams (modules.yaml)."""
+    """Sign and index the rpm packages below `folder`; `modules`: metadata of module streams (modules.yaml)."""
     signer.rpms(sorted(folder.rglob("*.rpm")))
     tools.run(["createrepo_c", "--quiet", "--no-database", "--simple-md-filenames", str(folder)])
     if modules:

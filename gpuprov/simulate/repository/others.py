@@ -1,4 +1,4 @@
-"""Repositories that are stand-ins throughout: those of Ubuntu and of the dnf and zypper families, and NVIDIA's own."""
+"""Repositories made entirely of stand-ins: those of Ubuntu and of the dnf and zypper families, and NVIDIA's own."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ARCHIVE = "ubuntu"
 EL = "el"
 SUSE = "suse"
 DRIVER = "driver"
-"""The folder of a distribution's own archive of NVIDIA's packages, where it is not the one of all its packages."""
+"""The folder of a distribution's own archive of NVIDIA's packages, if separate from its other packages."""
 INSTALLED = "installed"
-"""The folder of what a host of the dnf or zypper family has from the start."""
+"""The folder of packages installed initially on a host of the dnf or zypper family."""
 
 
 def nvidia_place(distribution: Distribution) -> str:
-    """Where NVIDIA's repository lies, below the folder that is served: as on NVIDIA's server."""
+    """Return the path of NVIDIA's repository below the served folder: the same as on NVIDIA's server."""
     return f"nvidia/{distribution.catalogue}/x86_64"
 
 
 def distribution(folder: Path, description: Description, signer: Signer) -> Rows:
-    """The distribution's own packages."""
+    """Write the distribution's own packages."""
     known = description.known
     if known.family == "redhat":
         own = known.driver_source and "distribution" in description.served
@@ -53,7 +53,7 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
 
 
 def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
-    """NVIDIA's repository for the distribution."""
+    """Write NVIDIA's repository for the distribution."""
     known, place = description.known, folder / nvidia_place(description.known)
     offered = versions(description.driver)
     if known.family == "redhat":

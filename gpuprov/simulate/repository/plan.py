@@ -1,4 +1,4 @@
-"""Which driver versions a simulated host's repository offers: Debian's own, or a set that is rewritten to another version."""
+"""Driver versions that a simulated host's repository offers: Debian's own, or a set that is rewritten to another version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuprov.simulate.repository.versions import newest
 
 @dataclass(frozen=True)
 class Plan:
-    """Driver versions as NVIDIA counts them (`535.261.03`): those offered as Debian has them, and those made up from `base`."""
+    """Driver versions in NVIDIA's form (`535.261.03`): those offered as Debian has them, and those rewritten from `base`."""
 
     real: tuple[str, ...]
     rewritten: tuple[str, ...]
@@ -22,19 +22,20 @@ class Plan:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """All of them."""
+        """Return all of them."""
         return (*self.real, *self.rewritten)
 
 
 def upstream(version: str) -> str:
-    """`535.261.03` of the package version `535.261.03-1`."""
+    """Return NVIDIA's version, `535.261.03`, of the package version `535.261.03-1`."""
     return re.sub(r"[-+~].*", "", version)
 
 
 def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
-    """`driver`: empty for all that Debian has, or branches and exact versions, separated by commas. `names`: the whole set.
+    """Choose versions. `driver`: empty for all that Debian has, or branches and exact versions, separated by commas. `names`: the
+    whole set.
 
-    A branch that Debian does not have stands for the newest release of it that the catalogue knows.
+    A branch that Debian does not have stands for its newest release in the catalogue.
     """
     having: dict[str, set[str]] = {}
     for package in offered:

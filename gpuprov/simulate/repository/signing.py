@@ -1,4 +1,4 @@
-"""The key that signs the packages of simulated hosts: made once, kept in the cache, worth nothing anywhere else."""
+"""The key that signs the packages of simulated hosts: made once, cached, and trusted nowhere else."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OWNER = "gpuprov simulated hosts"
 KEYRING = "gpuprov-sim.gpg"
 ARMOURED = "gpuprov-sim.asc"
 VENDOR = "nvidia"
-"""The other key: what NVIDIA's repository is signed with. Its files are named nvidia.gpg and nvidia.asc."""
+"""The second key, which signs NVIDIA's repository. Its files are named nvidia.gpg and nvidia.asc."""
 OWNERS = {"gpuprov-sim": OWNER, VENDOR: "gpuprov simulated hosts: NVIDIA's repository"}
 
 
 @dataclass(frozen=True)
 class Signer:
-    """gpg with the key in a home of its own."""
+    """gpg with the key in a home directory of its own."""
 
     home: Path
     name: str = "gpuprov-sim"
 
     def gpg(self, *arguments: str, stdin: str | None = None) -> str:
-        """Standard output of gpg."""
+        """Run gpg and return its standard output."""
         return tools.run(["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", *arguments], stdin=stdin)
 
     def inline(self, file: Path, signed: Path) -> None:
@@ -36,11 +36,11 @@ class Signer:
         self.gpg("--output", str(signed), "--clear-sign", str(file))
 
     def detached(self, file: Path, signature: Path) -> None:
-        """Sign a file beside it."""
+        """Write a detached signature beside a file."""
         self.gpg("--armor", "--output", str(signature), "--detach-sign", str(file))
 
     def rpms(self, files: list[Path]) -> None:
-        """Put signatures into rpm packages."""
+        """Sign rpm packages."""
         environment = {**os.environ, "GNUPGHOME": str(self.home)}
         # rpm looks for a gpg2 that not every distribution has.
         macros = {"_gpg_name": OWNERS[self.name], "_gpg_path": str(self.home), "__gpg": shutil.which("gpg") or "gpg"}
@@ -48,19 +48,19 @@ class Signer:
         tools.run(["rpmsign", *defines, "--addsign", *map(str, files)], environment=environment)
 
     def export(self, folder: Path) -> None:
-        """Write the public key, in both forms that package managers take."""
+        """Write the public key, in both forms that package managers accept."""
         self.gpg("--output", str(folder / f"{self.name}.gpg"), "--export")
         self.gpg("--armor", "--output", str(folder / f"{self.name}.asc"), "--export")
 
     def fingerprint(self) -> str:
-        """The key's fingerprint."""
+        """Return the key's fingerprint."""
         rows = [line.split(":") for line in self.gpg("--with-colons", "--list-keys").splitlines()]
         return next(row[9] for row in rows if row[0] == "fpr")
 
 
 @contextmanager
 def signer(name: str = "gpuprov-sim") -> Iterator[Signer]:
-    """gpg with the cached key of this name, or with one made now."""
+    """Yield gpg with the cached key of this name, or with a new one."""
     secret = image.cache_dir() / ("repository-key.asc" if name == "gpuprov-sim" else f"repository-key-{name}.asc")
     with tempfile.TemporaryDirectory(prefix="gpuprov-gpg-") as temporary:
         made = Signer(Path(temporary), name)

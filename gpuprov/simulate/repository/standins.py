@@ -28,7 +28,7 @@ FIRMWARE = b"A gpuprov stand-in: there is no GPU that could take this firmware.\
 
 @dataclass(frozen=True)
 class Content:
-    """What goes into the stand-ins. `kernel_source`: files of a DKMS source tree, by path in it, for a version and flavour.
+    """Sources of the stand-ins' content. `kernel_source`: files of a DKMS source tree, by path in it, for a version and flavour.
     `nvml`: files of libnvidia-ml1, by path on the host, for a version."""
 
     kernel_source: Callable[[str, Flavour], Mapping[str, bytes]]
@@ -36,7 +36,7 @@ class Content:
 
 
 def standin(deb: Path, package: Package, target: Path, content: Content, version: str = "") -> Path:
-    """A stand-in for a package, rewritten to the driver version if one is given; the file lies in the folder `target`."""
+    """Build a stand-in for a package in the folder `target`, rewritten to the driver version if one is given."""
     old = upstream(package.version)
     version = version or old
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
@@ -64,7 +64,7 @@ def _replacements(name: str, version: str, content: Content) -> dict[str, File]:
 
 @cache
 def configuration_library() -> bytes:
-    """The stand-in libnvidia-cfg."""
+    """Return the stand-in libnvidia-cfg."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         library = Path(temporary) / "library"
         flags = ("-std=c11", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-Wl,-soname,libnvidia-cfg.so.1")
@@ -73,7 +73,7 @@ def configuration_library() -> bytes:
 
 
 def keep(deb: Path, target: Path) -> Path:
-    """A package as it is."""
+    """Copy a package unchanged."""
     made = target / deb.name
     try:
         made.hardlink_to(deb)

@@ -6,13 +6,13 @@ from gpuprov.catalog.drivers import Version, find_branch
 from gpuprov.errors import GpuprovError
 
 DEFAULT = ("570", "580")
-"""The branches on offer where a description names none."""
+"""The branches on offer if a description names none."""
 NEWEST = {"535": "535.309.01", "550": "550.163.01", "570": "570.211.01", "575": "575.57.08", "590": "590.48.01"}
-"""A release of each branch of which the catalogue knows none."""
+"""A release of each branch that the catalogue has no release of."""
 
 
 def newest(branch: str) -> str:
-    """The newest known release of a branch. Raises GpuprovError where none is known."""
+    """Return the newest known release of a branch. Raises GpuprovError if none is known."""
     entry = find_branch(branch)
     found = (entry.newest_seen if entry else "") or NEWEST.get(branch, "")
     if not found:
@@ -24,6 +24,6 @@ def newest(branch: str) -> str:
 
 
 def versions(driver: str) -> tuple[str, ...]:
-    """`driver`: branches and exact versions, separated by commas; a branch stands for the newest release known of it."""
+    """Return versions. `driver`: branches and exact versions, separated by commas; a branch stands for its newest known release."""
     words = driver.replace(",", " ").split() or DEFAULT
     return tuple(dict.fromkeys(newest(word) if Version.parse(word).is_branch else word for word in words))

@@ -1,1 +1,1 @@
-"""Packages that stand in for those that cannot be had, or that want a GPU."""
+"""Packages that stand in for unavailable ones, or for those that need a GPU."""

@@ -1,4 +1,4 @@
-"""The names that gpuprov's catalogue has for a driver: whatever stands there is on offer, if only as an empty package."""
+"""The names that gpuprov's catalogue has for a driver: each of them is on offer, if only as an empty package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEBIAN_RELATIONS = {
 
 
 def names(distribution: Distribution, source: Repository, version: str) -> list[str]:
-    """The driver's packages in this version, of both flavours."""
+    """Return the driver's packages in this version, of both flavours."""
     found = driver_packages(distribution.id, distribution.major, source)
     branch = branch_of(version)
     rules = [rule for of_flavour in found.sets.values() for rule in of_flavour] if found else []
@@ -40,21 +40,21 @@ def names(distribution: Distribution, source: Repository, version: str) -> list[
 
 
 def part_names(distribution: Distribution, part: str, version: str) -> list[str]:
-    """What the packages of a part beside the driver are called in NVIDIA's repository."""
+    """Return package names in NVIDIA's repository for a part beside the driver."""
     sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
     return [name for entry in sets for name in package_names(entry, version)]
 
 
 def whole(distribution: Distribution, source: Repository, version: str, made: Iterable[Standin],
           one: partial[Standin]) -> list[Standin]:  # fmt: skip
-    """The packages, and empty ones for the names that they lack."""
+    """Return the packages, and empty ones for the missing names."""
     there = {package.name: package for package in made}
     wanted = [name for name in names(distribution, source, version) if name not in there]
     return [*there.values(), *(one(name, summary=f"{name}: an empty package") for name in wanted)]
 
 
 def nvidia_for_debian(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:
-    """NVIDIA's packages for Debian, which have Debian's names."""
+    """Return NVIDIA's packages for Debian, which have Debian's names."""
     full = one.keywords["version"]
     files: dict[str, dict[str, File]] = {
         "libnvidia-ml1": pieces.management_library(version, DEB),

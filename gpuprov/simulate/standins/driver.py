@@ -1,6 +1,7 @@
-"""What the stand-in driver packages of Ubuntu and of NVIDIA's repositories hold: pieces of one driver, by path.
+"""Contents of the stand-in driver packages of Ubuntu and of NVIDIA's repositories: pieces of one driver, by path.
 
-nvidia-smi, the persistence daemon and the MPS programs are NVIDIA's own, from Debian's packages; what touches a GPU is simulated.
+nvidia-smi, the persistence daemon and the MPS programs are NVIDIA's own, from Debian's packages; everything that touches a GPU is
+simulated.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ HOLLOW = 'const char gpuprov_stand_in[] = "{}: a gpuprov stand-in";\n'
 
 @dataclass(frozen=True)
 class Place:
-    """Where a package format has things: the folder of libraries and that of units."""
+    """Folders of a package format: libraries and units."""
 
     libraries: str
     units: str = "/usr/lib/systemd/system"
@@ -74,58 +75,58 @@ RPM = Place("/usr/lib64")
 
 
 def modules(version: str, flavour: Flavour, package: str) -> dict[str, File]:
-    """The kernel modules' source as DKMS wants it, under the name that DKMS knows it by."""
+    """Return the kernel modules' source as DKMS expects it, under their DKMS name."""
     tree = f"/usr/src/{package}-{version}"
     return {f"{tree}/{path}": File(content) for path, content in silicon.dkms_source(version, flavour, package).items()}
 
 
 def build(version: str, package: str, options: str = "", *, otherwise: str = "exit 1") -> str:
-    """A shell script that has DKMS build them."""
+    """Return a shell script that makes DKMS build them."""
     return f"dkms add -m {package} -v {version}{options} >/dev/null 2>&1 || :\n" + BUILD.format(
         name=package, version=version, otherwise=otherwise
     )
 
 
 def forget(version: str, package: str, options: str = "") -> str:
-    """A shell script that has DKMS forget them."""
+    """Return a shell script that removes them from DKMS."""
     return f"dkms remove -m {package} -v {version} --all{options} >/dev/null 2>&1 || :\n"
 
 
 def management_library(version: str, place: Place) -> dict[str, File]:
-    """The stand-in NVML."""
+    """Return the stand-in NVML."""
     (file,) = nvml.package_files(version).values()
     return {f"{place.libraries}/libnvidia-ml.so.{version}": file}
 
 
 def libraries(version: str, place: Place, *names: str) -> dict[str, File]:
-    """Libraries with nothing in them but what they are."""
+    """Return libraries without any content of their own."""
     return {f"{place.libraries}/{name}.so.{version}": File(_hollow(name)) for name in names}
 
 
 def configuration(version: str, place: Place) -> dict[str, File]:
-    """The stand-in libnvidia-cfg."""
+    """Return the stand-in libnvidia-cfg."""
     return {f"{place.libraries}/libnvidia-cfg.so.{version}": File(configuration_library())}
 
 
 def firmware(version: str) -> dict[str, File]:
-    """Firmware of the GPU's own processor, which there is none of."""
+    """Return the firmware of the GPU's GSP, as an empty stand-in."""
     return {f"/usr/lib/firmware/nvidia/{version}/{name}.bin": File(FIRMWARE) for name in ("gsp_ga10x", "gsp_tu10x")}
 
 
 def programs(*names: str) -> dict[str, File]:
-    """NVIDIA's own programs."""
+    """Return NVIDIA's own programs."""
     folder = _extracted()
     return {PROGRAMS[name][2]: File(folder / name, 0o4755 if name == "nvidia-modprobe" else 0o755) for name in names}
 
 
 def persistence(place: Place, *, on: bool) -> Mapping[str, File]:
-    """The persistence daemon and its unit; `on`: with persistence mode, and started at boot once it is enabled."""
+    """Return the persistence daemon and its unit; `on`: with persistence mode, and started at boot once it is enabled."""
     unit = UNIT.format(user=USER, flags="" if on else " --no-persistence-mode") + (INSTALL if on else "")
     return programs("nvidia-persistenced") | {f"{place.units}/nvidia-persistenced.service": text(unit)}
 
 
 def key() -> bytes:
-    """What decides the content of all that."""
+    """Return a hash input for all of that content."""
     mine = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for file in (mine / "parts/nvml_files", mine / "parts/silicon_files/nvidia"):
@@ -146,7 +147,7 @@ def _hollow(name: str) -> bytes:
 
 @cache
 def _extracted() -> Path:
-    """A folder with the programs, kept in the cache: those of Debian's newest packages when it was made."""
+    """Return a folder with the programs, cached: those of Debian's newest packages when it was made."""
     made = image.cache_dir() / f"driver-programs-{hashlib.sha256(repr((SUITE, PROGRAMS)).encode()).hexdigest()[:12]}"
     with image.alone(made.with_name(f"{made.name}.lock")):
         if not made.is_dir():

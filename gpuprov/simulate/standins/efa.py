@@ -2,8 +2,8 @@
 
 Options, order and the note that it leaves (/opt/amazon/efa_installed_packages) are those of AWS's own efa_installer.sh:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html. The package efa (version, DKMS, modules-load.d, modprobe.d)
-is as https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa makes it (debian, conf), without cmake; libnccl-ofi as
-https://github.com/aws/aws-ofi-nccl/tree/master/contrib/debian-template does. The others have AWS's names and a program each.
+follows https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa (debian, conf), without cmake; libnccl-ofi follows
+https://github.com/aws/aws-ofi-nccl/tree/master/contrib/debian-template. The others have AWS's names and a program each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGES = {
     "openmpi40-aws": ("4.1.7-1", "Open MPI 4", ""),
     "openmpi50-aws": ("5.0.9-1", "Open MPI 5", ""),
 }
-"""Name -> version, what it is, what it depends on."""
+"""Name -> version, description, dependencies."""
 PLUGIN = "/opt/amazon/ofi-nccl/lib"
 SOURCE = "/* A gpuprov stand-in: a library of this name, which has nothing in it. */\nint gpuprov_stand_in;\n"
 MPIRUN = "#!/bin/sh\necho 'mpirun (gpuprov stand-in)'\n"
@@ -42,7 +42,7 @@ TEXTS = {
 
 
 def write(folder: Path, version: str = VERSION) -> tuple[Path, str]:
-    """The archive, and its SHA-256."""
+    """Write the archive; return its path and SHA-256."""
     return installers.write(folder / f"aws-efa-installer-{version}.tar.gz", "aws-efa-installer", _content(version))
 
 

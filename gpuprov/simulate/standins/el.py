@@ -1,6 +1,6 @@
-"""What a host of the dnf family has beside the driver: stand-ins in its rpm database for programs that are Debian's.
+"""Packages of a dnf host beside the driver: stand-ins in its rpm database for programs that are Debian's.
 
-They are in the repository of the distribution as well, which stands for BaseOS, AppStream and EPEL in one.
+The distribution's repository, which stands for BaseOS, AppStream and EPEL in one, has them as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OFFERED = {
     "infiniband-diags": ("54.0-1", "InfiniBand diagnostic tools", ()),
     "libibumad": ("54.0-1", "OpenFabrics umad library", ()),
 }
-"""In the repository, and not installed: their programs are Debian's and there all the same, where Debian's image has them."""
+"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has them."""
 COMPILER = '#!/bin/sh\nexec gcc -x c "$@"\n'
 AUTOMATIC = """\
 [Unit]
@@ -50,7 +50,7 @@ PROGRAM = (
 
 
 def installed(distribution: Distribution) -> list[Standin]:
-    """What the rpm database knows from the start."""
+    """Return the initial content of the rpm database."""
     tag, major = distribution.tag, distribution.major
     name = distribution.release_package or (
         "redhat-release" if distribution.id == "rhel" else f"{distribution.id}-release"
@@ -69,7 +69,7 @@ def installed(distribution: Distribution) -> list[Standin]:
 
 
 def offered(distribution: Distribution) -> list[Standin]:
-    """What the distribution's repository has in addition."""
+    """Return further packages of the distribution's repository."""
     tag = distribution.tag
     rows = [
         Standin(name, f"{version}.{tag}", f"{summary}: the host's is Debian's", requires=requires)

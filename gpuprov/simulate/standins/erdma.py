@@ -1,7 +1,7 @@
-"""Alibaba's eRDMA installer as a stand-in: erdma_installer-VERSION.tar.gz with install.sh, which brings a DKMS package `erdma`.
+"""Alibaba's eRDMA installer as a stand-in: erdma_installer-VERSION.tar.gz with install.sh, which installs a DKMS package `erdma`.
 
 Files, parameters, defaults and the order of the build are those of https://github.com/alibaba/elastic-rdma-drivers (kernel/conf,
-kernel/debian, kernel/src/erdma_compat.c); what is in Alibaba's own installer beside them is not public.
+kernel/debian, kernel/src/erdma_compat.c); the rest of Alibaba's own installer is not public.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONFFILES = "/etc/modules-load.d/erdma.conf\n/etc/modprobe.d/erdma.conf\n"
 
 
 def write(folder: Path, version: str = VERSION) -> tuple[Path, str]:
-    """The archive, and its SHA-256."""
+    """Write the archive; return its path and SHA-256."""
     return installers.write(folder / f"erdma_installer-{version}.tar.gz", "erdma_installer", _content())
 
 

@@ -1,7 +1,7 @@
 """One further package of a simulated host's repositories, in one version, for the deb and the rpm form alike.
 
-What differs stands in `deb` and `rpm`. Placeholders in relations and paths: `{version}` is the full version in its form, `{libdir}`
-the folder of libraries. Files that are programs are scripts which say that they are stand-ins.
+Differences between the forms are in `deb` and `rpm`. Placeholders in relations and paths: `{version}` is the full version in its form,
+`{libdir}` the folder of libraries. Files that are programs are scripts that print that they are stand-ins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIBDIR: dict[Form, str] = {"deb": "/usr/lib/x86_64-linux-gnu", "rpm": "/usr/lib6
 
 @dataclass(frozen=True)
 class Packaged:
-    """What holds for one form: the full version, and relations as that form writes them; `{version}` is the full version."""
+    """Data of one form: the full version, and relations in its syntax; `{version}` is the full version."""
 
     version: str
     name: str = ""
@@ -31,7 +31,7 @@ class Packaged:
 
 @dataclass(frozen=True)
 class Extra:
-    """One package. `files` by path, or a function of the form that gives them. `repository`: the one that offers it.
+    """One package. `files` by path, or a function of the form that returns them. `repository`: the one that offers it.
 
     `distributions`: keys of the simulated distributions whose repository has it (empty: all).
     """

@@ -11,7 +11,7 @@ EXTRAS: tuple[Extra, ...] = (*extras_cuda.EXTRAS, *extras_dcgm.EXTRAS)
 
 
 def extras(distribution: Distribution, repository: Repository) -> list[Standin]:
-    """Those that a repository of a distribution offers."""
+    """Return those that a repository of a distribution offers."""
     form: Form = "rpm" if distribution.rpms else "deb"
     made = []
     for extra in EXTRAS:

@@ -23,12 +23,13 @@ RELEASES = {
     "12.8.1": ("12.8.93", "12.8.90", "12.8.4.1"),
     "13.0.2": ("13.0.88", "13.0.96", "13.1.0.3"),
 }
-"""Of each release: nvcc, cudart (and the rest), cublas."""
+"""Release -> versions of nvcc, cudart (and the rest), cublas."""
 DRIVERS = {"12.4.0": "550.54.14", "12.4.1": "550.54.15", "12.8.1": "570.124.06", "13.0.2": "580.95.05"}
-"""What the metapackages that bring a driver ask for: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html table 3."""
+"""Driver versions required by metapackages that bring a driver: https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html
+table 3."""
 LINKER = {"": "000_cuda.conf", "12": "988_cuda-12.conf", "13": "987_cuda-13.conf"}
 CUDNN = {"9.5.1.17": False, "9.8.0.87": False, "9.20.0.48": True}
-"""cuDNN releases, and whether they have the package of headers."""
+"""cuDNN releases; True if a release has the package of headers."""
 NCCL = {"2.21.5": ("12.4", "12.5"), "2.28.9": ("12.9", "13.0")}
 NVCC = """\
 #!/bin/sh
@@ -60,7 +61,7 @@ LDCONFIG = "#!/bin/sh\nset -e\nldconfig\n"
 
 @cache
 def library(soname: str) -> bytes:
-    """An empty shared object with this soname."""
+    """Return an empty shared object with this soname."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         made = Path(temporary) / "library"
         flags = ("-shared", "-nostdlib", "-x", "c", "/dev/null", f"-Wl,-soname,{soname}")
@@ -79,8 +80,8 @@ def package(
     conflicts: str = "",
     scripts: tuple[str, str] = ("", ""),
 ) -> Extra:
-    """One package in both forms. `needs`: packages and the version that is needed at least, or `=VERSION`. `other`: its name as an
-    rpm, where it differs. `conflicts`: a package that has the same file. `scripts`: after the installation, and before the removal."""
+    """Return one package in both forms. `needs`: packages and the least version of each, or `=VERSION`. `other`: its rpm name, if
+    different. `conflicts`: a package with the same file. `scripts`: run after installation and before removal."""
 
     def form(kind: Form) -> Packaged:
         relations = []
@@ -103,12 +104,12 @@ def package(
 
 
 def renamed(name: str) -> str:
-    """The rpm name of a package that other packages need."""
+    """Return the rpm name of a package that other packages require."""
     return {"libnccl2": "libnccl", "libnccl-dev": "libnccl-devel"}.get(name, name)
 
 
 def release(version: str) -> list[Extra]:
-    """All packages of one release of the toolkit."""
+    """Return all packages of one release of the toolkit."""
     nvcc, cudart, cublas = RELEASES[version]
     major, minor = version.partition(".")[0], ".".join(version.split(".")[:2])
     kit, root, tag = minor.replace(".", "-"), f"{packages.LINK}-{minor}", f"CUDA {minor}"
@@ -160,7 +161,7 @@ def release(version: str) -> list[Extra]:
 
 
 def cudnn(version: str, headers: bool, major: str) -> list[Extra]:
-    """cuDNN for one CUDA major."""
+    """Return cuDNN for one CUDA major."""
     short = ".".join(version.split(".")[:3])
     lines = zip(("MAJOR", "MINOR", "PATCHLEVEL"), short.split("."), strict=True)
     header = "".join(f"#define CUDNN_{name} {number}\n" for name, number in lines)
@@ -185,7 +186,7 @@ def cudnn(version: str, headers: bool, major: str) -> list[Extra]:
 
 
 def nccl(version: str, cuda: str) -> list[Extra]:
-    """NCCL built for a CUDA version."""
+    """Return NCCL built for a CUDA version."""
     full = f"{version}-1+cuda{cuda}"
 
     def files(form: Form) -> Mapping[str, File]:

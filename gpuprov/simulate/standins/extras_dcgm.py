@@ -18,7 +18,7 @@ VERSIONS_4 = ("4.4.2", "4.5.3", "4.7.0")
 VERSIONS_3 = ("3.3.8", "3.3.9")
 SPLIT = "4.7.0"
 EXPORTERS = {"4.7.1": "", "4.8.2": "", "4.8.4": ".3955"}
-"""Versions of the exporter, and the build number that its rpm adds."""
+"""Versions of the exporter, and the build number added by its rpm."""
 CORE = "datacenter-gpu-manager-4-core"
 USER = "#!/bin/sh\nset -e\nuseradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null || [ $? = 9 ]\nmkdir -p /var/log/nvidia-dcgm\n"
 RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
@@ -60,12 +60,12 @@ UNITS = "/usr/lib/systemd/system"
 
 
 def program(name: str, version: str) -> File:
-    """A stand-in program that says it is of this version."""
+    """Return a stand-in program that reports this version."""
     return File((ASSETS / name).read_bytes().replace(b"@VERSION@", version.encode()), 0o755)
 
 
 def scripts(unit: str, first: str = "#!/bin/sh\nset -e\n") -> tuple[dict[str, str], dict[str, str]]:
-    """The maintainer scripts of a package with a unit, of the deb and of the rpm. Like the real ones they start nothing."""
+    """Return the maintainer scripts of a package with a unit, of the deb and of the rpm. Like the real ones they start nothing."""
     shebang = "#!/bin/sh\nset -e\n"
     deb = {
         "postinst": first + RELOAD,
@@ -81,7 +81,7 @@ def scripts(unit: str, first: str = "#!/bin/sh\nset -e\n") -> tuple[dict[str, st
 
 
 def exactly(names: Iterable[str], form: str) -> tuple[str, ...]:
-    """Relations to packages of the same version; the epoch is written out, as the real ones do."""
+    """Return relations to packages of the same version; the epoch is explicit, as in the real ones."""
     return tuple(f"{name} (= 1:{{version}})" if form == "deb" else f"{name} = 1:{{version}}" for name in names)
 
 
@@ -89,8 +89,8 @@ def package(
     name: str, version: str, files: dict[str, File], needs: Iterable[str] = (), *, unit: bool = False,
     conflicts: tuple[str, ...] = (), piece: bool = False, revision: str = "-1", of_system: tuple[str, ...] = (),
 ) -> Extra:  # fmt: skip
-    """One package of DCGM. `needs`: others of the same version. `of_system`: Debian packages that the stand-in needs.
-    A `piece` has files that the core of older releases has."""
+    """Return one package of DCGM. `needs`: others of the same version. `of_system`: Debian packages required by the stand-in. A
+    `piece` has files that the core of older releases has."""
     wanted = list(needs)
     older = {"deb": f"{CORE} (<< 1:{SPLIT})", "rpm": f"{CORE} < 1:{SPLIT}"}
     against = {form: (*conflicts, *([relation] if piece else [])) for form, relation in older.items()}
@@ -103,7 +103,7 @@ def package(
 
 
 def line_3(version: str) -> list[Extra]:
-    """One package with everything, and the deprecated unit beside the present one."""
+    """Return one package with everything, and the deprecated unit beside the present one."""
     unit = SERVICE.format(conflicts="Conflicts=dcgm.service\n", alias="")
     old = SERVICE.format(conflicts="Conflicts=nvidia-dcgm.service\n", alias="")
     files = {
@@ -115,7 +115,7 @@ def line_3(version: str) -> list[Extra]:
 
 
 def line_4(version: str) -> list[Extra]:
-    """The core, with its builds for each CUDA; of later releases the core is a metapackage."""
+    """Return the core, with its builds for each CUDA; in later releases the core is a metapackage."""
     unit = text(SERVICE.format(conflicts="", alias=f"Alias={dcgm.OLD_UNIT}\n"))
     engine = {"/usr/bin/nv-hostengine": program("nv-hostengine", version), f"{UNITS}/{dcgm.UNIT}": unit}
     client = {"/usr/bin/dcgmi": program("dcgmi", version)}
@@ -145,7 +145,7 @@ def line_4(version: str) -> list[Extra]:
 
 
 def exporter(version: str, build: str) -> Extra:
-    """The exporter, which has a version line of its own and needs any core of line 4."""
+    """Return the exporter, which has its own version line and works with any core of line 4."""
     files = {
         dcgm.EXPORTER_PROGRAM: program("dcgm-exporter", version),
         dcgm.COUNTERS: File((ASSETS / "default-counters.csv").read_bytes()),

@@ -1,4 +1,4 @@
-"""Installers of a cloud's RDMA software as stand-ins: a gzipped tar archive of one folder, the same for the same simulation."""
+"""Installers of a cloud's RDMA software as stand-ins: a reproducible gzipped tar archive of one folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = Path(__file__).parents[1] / "parts" / "cloud_rdma_files"
 
 
 def write(file: Path, folder: str, content: Mapping[str, bytes]) -> tuple[Path, str]:
-    """The archive of this folder's files, and its SHA-256."""
+    """Write the archive of this folder's files; return its path and SHA-256."""
     file.parent.mkdir(parents=True, exist_ok=True)
     made = archive(folder, content)
     file.write_bytes(made)
@@ -23,7 +23,7 @@ def write(file: Path, folder: str, content: Mapping[str, bytes]) -> tuple[Path, 
 
 
 def archive(folder: str, content: Mapping[str, bytes]) -> bytes:
-    """What begins with #! may be executed."""
+    """Return the archive; files that begin with #! are executable."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as made:
         for name, body in sorted(content.items()):
@@ -34,7 +34,7 @@ def archive(folder: str, content: Mapping[str, bytes]) -> bytes:
 
 
 def control(package: str, version: str, says: str, depends: str = "") -> bytes:
-    """The control file of one of its packages."""
+    """Return the control file of one of its packages."""
     lines = [f"Package: {package}", f"Version: {version}", "Architecture: amd64", f"Maintainer: {MAINTAINER}"]
     lines += [f"Depends: {depends}"] * bool(depends)
     lines += ["Section: kernel", "Priority: optional", f"Description: {says} (gpuprov stand-in)", NOTICE.rstrip()]

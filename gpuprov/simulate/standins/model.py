@@ -1,4 +1,4 @@
-"""A package that stands in for one that cannot be had: the same in the deb and the rpm form."""
+"""A package that stands in for an unavailable one: the same in the deb and the rpm form."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from gpuprov.simulate.parts.base import File
 class Standin:
     """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`.
 
-    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations as the format writes them. `scripts` by
-    name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package (an rpm's
-    gets an ending).
+    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations in the format's syntax. `scripts` by name:
+    `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package (an rpm's gets a suffix).
     """
 
     name: str
@@ -30,7 +29,7 @@ class Standin:
     source: str = ""
 
     def instead_of(self, *names: str) -> Standin:
-        """The same package, which no other can stand beside that gives one of these names."""
+        """Return the same package, in conflict with every other package that provides one of these names."""
         return replace(
             self,
             provides=(*self.provides, *names),

@@ -1,5 +1,5 @@
-"""NVIDIA's CUDA repository for apt as stand-ins: branch suffixes below 590, none from 590 on, and the metapackages that drag a
-driver in. https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/recent-updates.html
+"""NVIDIA's CUDA repository for apt as stand-ins: branch suffixes below 590, none from 590 on, and the metapackages that pull in a
+driver. https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/recent-updates.html
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ DKMS = "nvidia"
 UNSUFFIXED = 590
 """The first branch whose packages have no branch in their names."""
 SPLIT = 580
-"""The first branch with packages of their own for the daemon and nvidia-modprobe, and one name for the firmware."""
+"""The first branch with separate packages for the daemon and nvidia-modprobe, and one name for the firmware."""
 FIRST_PINNED = 580
-"""The first branch that has packages which pin it."""
+"""The first branch with packages that pin it."""
 REVISED = Version.parse("580.126.09")
-"""From here on, versions for Ubuntu end with -1ubuntu1; they ended with -0ubuntu1."""
+"""First version whose Ubuntu packages end with -1ubuntu1; earlier ones end with -0ubuntu1."""
 PIN = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 PREFERENCES = "/etc/apt/preferences.d/cuda-repository-pin-600"
-"""What cuda-keyring brings: NVIDIA's repository outranks the distribution's."""
+"""File of cuda-keyring: it ranks NVIDIA's repository above the distribution's."""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
-    """The set of one driver version."""
+    """Return the packages of one driver version."""
     one = partial(Standin, version=full_version(distribution, version), source="nvidia-graphics-drivers")
     made = (
         _ubuntu(distribution, version, one)
@@ -83,7 +83,7 @@ def _ubuntu(distribution: Distribution, version: str, one: partial[Standin]) -> 
 
 
 def _user_space(one: partial[Standin], version: str, end: str, *, split: bool) -> list[Standin]:
-    """`split`: the daemon and nvidia-modprobe have packages of their own."""
+    """Return user-space packages. `split`: the daemon and nvidia-modprobe have separate packages."""
     made = user_space(one, version, end)
     if not split:
         return made
@@ -102,14 +102,14 @@ def _user_space(one: partial[Standin], version: str, end: str, *, split: bool) -
 
 
 def full_version(distribution: Distribution, version: str) -> str:
-    """The package version."""
+    """Return the package version."""
     if distribution.id != "ubuntu":
         return f"{version}-1"
     return f"{version}-{1 if Version.parse(version) >= REVISED else 0}ubuntu1"
 
 
 def pinning(versions: tuple[str, ...]) -> list[Standin]:
-    """The packages that pin a branch or a version: they hold a file of apt preferences."""
+    """Return the packages that pin a branch or a version: each holds a file of apt preferences."""
     wanted = {branch_of(version): f"{branch_of(version)}.*" for version in versions} | {v: f"{v}-*" for v in versions}
     made = []
     for name, pattern in wanted.items():

@@ -25,7 +25,8 @@ from gpuprov.simulate.standins.model import Standin
 EPOCH = 3
 """NVIDIA's driver packages for dnf carry this epoch."""
 SOURCE = "nvidia-driver"
-"""Their source package. The real ones are of several (nvidia-driver, nvidia-kmod-common, ...), all of which tell the driver's."""
+"""Source package of all of them. The real packages have several (nvidia-driver, nvidia-kmod-common, ...), all with the driver's
+version."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
 LDCONFIG = {"post": "/sbin/ldconfig\n", "postun": "/sbin/ldconfig\n"}
 UNIT = "nvidia-persistenced.service"
@@ -40,7 +41,7 @@ OMIT = 'omit_drivers+=" nvidia nvidia-drm nvidia-modeset nvidia-uvm "\n'
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
-    """The set of one driver version."""
+    """Return the packages of one driver version."""
     release = f"{version}-1.{distribution.tag}"
     upstream, full = f"= {EPOCH}:{version}", f"= {EPOCH}:{release}"
 
@@ -84,7 +85,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def libraries(distribution: Distribution, one: partial[Standin], version: str) -> list[Standin]:
-    """What has libnvidia-ml and libnvidia-cfg: a package each, or one for both where the catalogue says so."""
+    """Return the packages with libnvidia-ml and libnvidia-cfg: one each, or one for both if the catalogue says so."""
     full = f"= {EPOCH}:{one.keywords['version']}"
     nvml, configuration = pieces.management_library(version, RPM), pieces.configuration(version, RPM)
     old = f"< {EPOCH}:{one.keywords['version']}"
@@ -146,7 +147,7 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
-    """Modules for the distribution's kernel, where the repository has some."""
+    """Return precompiled modules for the distribution's kernel, if the repository has any."""
     return [
         standins_precompiled.nvidia(distribution, version, EPOCH)
         for version in versions
@@ -156,8 +157,8 @@ def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Sta
 
 @dataclass(frozen=True)
 class Stream:
-    """One module stream of nvidia-driver, of one flavour; `versions`: the driver versions that it has. Without `kernel` its modules
-    are precompiled."""
+    """One module stream of nvidia-driver, of one flavour; `versions`: its driver versions. Without `kernel` its modules are
+    precompiled."""
 
     name: str
     kernel: str
@@ -165,7 +166,7 @@ class Stream:
 
 
 def streams(versions: Iterable[str]) -> list[Stream]:
-    """The streams that a repository with these driver versions has."""
+    """Return the streams of a repository with these driver versions."""
     ordered = sorted(versions, key=Version.parse)
     branches = {branch_of(version): [v for v in ordered if branch_of(v) == branch_of(version)] for version in ordered}
     made = []
@@ -179,7 +180,7 @@ def streams(versions: Iterable[str]) -> list[Stream]:
 
 
 def modulemd(distribution: Distribution, versions: Iterable[str]) -> str:
-    """modules.yaml: https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs"""
+    """Return modules.yaml: https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs"""
     documents = [_document(distribution, stream) for stream in streams(versions)]
     documents.append(
         "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: latest-dkms\n  profiles:\n"

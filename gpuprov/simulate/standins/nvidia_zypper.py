@@ -20,11 +20,11 @@ from gpuprov.simulate.standins.model import Standin
 from gpuprov.simulate.standins.nvidia_dnf import FABRIC, LDCONFIG, OMIT, SAFE, UNIT
 
 BY_DKMS_SINCE, G07_SINCE, IN_ONE_SINCE = 575, 590, 610
-"""The branches where the modules are built by DKMS, where names end in G07, and where some libraries are in nvidia-compute."""
+"""The first branches with modules built by DKMS, with names ending in G07, and with some libraries in nvidia-compute."""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
-    """The set of one driver version; nothing of branches whose modules are not built by DKMS."""
+    """Return the packages of one driver version; nothing for branches whose modules are not built by DKMS."""
     branch = int(branch_of(version))
     if branch < BY_DKMS_SINCE:
         return []
@@ -65,7 +65,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def beside() -> list[Standin]:
-    """What NVIDIA's repository has beside the driver, with version lines of its own."""
+    """Return packages of NVIDIA's repository beside the driver, with version lines of their own."""
     return [
         Standin("dkms", "3.4.1-2", "Dynamic Kernel Module Support: the host's is Debian's", requires=("gcc", "make")),
         Standin("nvlsm", "2025.10.14-1", "nvlsm: an empty package"),

@@ -1,7 +1,7 @@
-"""NVIDIA's doca-host package as a stand-in: a package that brings a repository of DOCA-OFED's packages, all of them stand-ins.
+"""NVIDIA's doca-host package as a stand-in: a package with a repository of DOCA-OFED's packages, all of them stand-ins.
 
 Names of packages, programs and DKMS trees: https://github.com/Azure/azhpc-images (install_doca.sh, refresh_ofed_dkms.sh),
-https://github.com/Mellanox/mlnx-tools; where the repository lies: https://docs.nvidia.com/doca/sdk/DOCA-Host+Installation+and+Upgrade
+https://github.com/Mellanox/mlnx-tools; path of the repository: https://docs.nvidia.com/doca/sdk/DOCA-Host+Installation+and+Upgrade
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ MODULES = {
 
 
 def write(folder: Path) -> Path:
-    """The doca-host package for apt, and its checksum beside it (FILE.sha256)."""
+    """Write the doca-host package for apt, and its checksum beside it (FILE.sha256)."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         repo = Path(temporary) / "repo"
@@ -103,7 +103,7 @@ def write(folder: Path) -> Path:
 
 
 def packages() -> Iterable[Standin]:
-    """What the repository has; its dkms is newer than the distribution's and of no use, so that who takes it is found out."""
+    """Return the repository's packages; its dkms is newer than the distribution's but unusable, so that installing it shows up."""
     trees = [f"{name}-dkms" for name in MODULES]
     mine = [*trees, "mlnx-ofed-kernel-utils", "mlnx-tools", "ofed-scripts"]
     exact = (*(f"{name} (= {VERSION})" for name in mine), "openmpi (= 4.1.9-1)", "rdma-core (= 2510.0.11-1)", "mft")
@@ -126,7 +126,7 @@ def packages() -> Iterable[Standin]:
 
 
 def _dkms(name: str) -> Standin:
-    """Modules with DKMS. Like the real one it is built for other kernels than the running one only when somebody asks."""
+    """Return a package of DKMS modules. Like the real one it is built for kernels other than the running one only on request."""
     home, modules = f"/usr/src/{name}-{TREE}", MODULES[name]
     core = name == "mlnx-ofed-kernel"
     conf = [

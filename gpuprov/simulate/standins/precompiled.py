@@ -36,12 +36,12 @@ depmod -a {kernel}
 """
 UNLINK = "#!/bin/sh\nset -e\nrm -f {place}/*.ko\ndepmod -a {kernel} || :\n"
 RELEASE = "3"
-"""Of NVIDIA's packages, before the kernel's own tag."""
+"""Release of NVIDIA's packages, before the kernel's own tag."""
 
 
 @cache
 def module(version: str, flavour: Flavour) -> bytes:
-    """An object that modinfo reads as a module of this version and flavour."""
+    """Return an object that modinfo reads as a module of this version and flavour."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         source, target = Path(temporary) / "module.c", Path(temporary) / "module.o"
         source.write_text(SOURCE.format(version=version, license=LICENSES[flavour]), encoding="utf-8")
@@ -50,7 +50,7 @@ def module(version: str, flavour: Flavour) -> bytes:
 
 
 def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
-    """What linux-restricted-modules has for the distribution's kernel: of each branch one package version for each driver."""
+    """Return linux-restricted-modules for the distribution's kernel: for each branch one package version for each driver."""
     kernel = distribution.kernel
     base, build, kind = kernel.split("-", 2)
     plain = f"{base}-{build}.{build}"
@@ -93,7 +93,7 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
 
 
 def nvidia(distribution: Distribution, version: str, epoch: int) -> Standin:
-    """NVIDIA's package of proprietary modules for the distribution's kernel."""
+    """Return NVIDIA's package of proprietary modules for the distribution's kernel."""
     kernel = distribution.kernel
     match = re.fullmatch(r"(.+)\.(el\d[^.]*)\.x86_64", kernel)
     bare, tag = (match[1], match[2]) if match else (kernel, distribution.tag)

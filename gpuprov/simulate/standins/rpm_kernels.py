@@ -1,4 +1,4 @@
-"""The kernel's packages of a host of the dnf family: one kernel, whose headers are Debian's under its name."""
+"""Kernel packages of a host of the dnf family: one kernel, whose headers are Debian's under its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuprov.simulate.standins.model import Standin
 
 @dataclass(frozen=True)
 class Kernel:
-    """`installed` and `offered` are what follows the name of the kernel's package in those of its parts."""
+    """`installed` and `offered` are suffixes of the kernel's package name in those of its parts."""
 
     installed: tuple[str, ...]
     offered: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ KERNELS = {
 
 
 def installed(distribution: Distribution) -> list[Standin]:
-    """Those that are there from the start."""
+    """Return the initially installed packages."""
     known = KERNELS.get(distribution.id)
     if known:
         return [_one(distribution, part, known.epoch) for part in known.installed]
@@ -41,7 +41,7 @@ def installed(distribution: Distribution) -> list[Standin]:
 
 
 def offered(distribution: Distribution) -> list[Standin]:
-    """Those that the distribution's repository has in addition."""
+    """Return further packages of the distribution's repository."""
     known = KERNELS.get(distribution.id)
     return [_one(distribution, part, known.epoch) for part in known.offered] if known else []
 

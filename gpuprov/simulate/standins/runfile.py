@@ -1,7 +1,7 @@
-"""NVIDIA's .run file as a stand-in: an archive behind a shell script, with an installer that has the real one's options and record.
+"""NVIDIA's .run file as a stand-in: an archive behind a shell script, whose installer has the real one's options and record.
 
-https://github.com/NVIDIA/nvidia-installer (option_table.h, backup.c, install-from-cwd.c): it builds first, then uninstalls
-what is there. Its modules are the simulation's, its programs NVIDIA's own from Debian's packages.
+https://github.com/NVIDIA/nvidia-installer (option_table.h, backup.c, install-from-cwd.c): it builds first, then uninstalls the
+existing driver. Its modules are the simulation's, its programs NVIDIA's own from Debian's packages.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FLAVOURS: tuple[tuple[str, Flavour], ...] = (("kernel", "proprietary"), ("kernel
 
 
 def name(version: str) -> str:
-    """What NVIDIA calls the file."""
+    """Return NVIDIA's name of the file."""
     return f"NVIDIA-Linux-x86_64-{version}.run"
 
 
 def write(folder: Path, version: str) -> Path:
-    """The file, and its checksum beside it (FILE.sha256). The same for the same simulation."""
+    """Write the file, and its checksum beside it (FILE.sha256). The same simulation gives the same file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / name(version)
     content = runfile(version)
@@ -43,7 +43,7 @@ def write(folder: Path, version: str) -> Path:
 
 
 def runfile(version: str) -> bytes:
-    """Header and archive. The header says how many of its lines to skip, and the checksum of what follows."""
+    """Return header and archive. The header has the number of its lines to skip, and the checksum of what follows."""
     archive = _archive(_content(version))
     header = (FILES / "runfile.sh").read_text(encoding="utf-8")
     lines = str(header.count("\n") + 1)
@@ -54,7 +54,7 @@ def runfile(version: str) -> bytes:
 
 
 def _content(version: str) -> dict[str, File]:
-    """What the archive holds, by path in it."""
+    """Return the contents of the archive, by path in it."""
     made = {f"bin/{path.rpartition('/')[2]}": file for path, file in pieces.programs(*PROGRAMS).items()}
     made |= pieces.management_library(version, LIBRARIES)
     made |= pieces.libraries(version, LIBRARIES, "libcuda", "libnvidia-ptxjitcompiler")

@@ -1,6 +1,6 @@
-"""What a host of the zypper family has beside the driver: stand-ins in its rpm database for programs that are Debian's.
+"""Packages of a zypper host beside the driver: stand-ins in its rpm database for programs that are Debian's.
 
-They are in the repository of the distribution as well, which stands for SLES's modules, or Leap's oss and update, in one.
+The distribution's repository, which stands for SLES's modules, or Leap's oss and update, in one, has them as well.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ OFFERED = {
     "libibumad3": ("49.1-150600.2.3", "OpenFabrics InfiniBand user-space management datagram library"),
     "infiniband-diags": ("49.1-150600.2.3", "InfiniBand diagnostic tools"),
 }
-"""In the repository, and not installed: their programs are Debian's and there all the same, where Debian's image has them."""
+"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has them."""
 
 
 def installed(distribution: Distribution) -> list[Standin]:
-    """What the rpm database knows from the start."""
+    """Return the initial content of the rpm database."""
     name = "sles-release" if distribution.id == "sles" else "Leap-release"
     release = Standin(name, f"{distribution.version_id}-{distribution.tag}", f"{distribution.name} release files",
                       provides=(f"distribution-release = {distribution.version_id}",))  # fmt: skip
@@ -46,7 +46,7 @@ def installed(distribution: Distribution) -> list[Standin]:
 
 
 def offered(distribution: Distribution) -> list[Standin]:
-    """What the distribution's repository has in addition."""
+    """Return further packages of the distribution's repository."""
     rows = [
         Standin(name, version, f"{summary}: the host's is Debian's") for name, (version, summary) in OFFERED.items()
     ]
@@ -56,7 +56,8 @@ def offered(distribution: Distribution) -> list[Standin]:
 
 
 def kernels(distribution: Distribution) -> list[Standin]:
-    """The packages of the one kernel: its headers are Debian's under its name. SUSE's rebuild number is not in a kernel's release."""
+    """Return the packages of the single kernel: its headers are Debian's under its name. SUSE's rebuild number is not in a kernel's
+    release."""
     release = distribution.kernel.removesuffix("-default")
     return [
         Standin(name, f"{release}.1", f"{name}: Debian's kernel under this name",

@@ -1,4 +1,4 @@
-"""Stand-ins of the libraries by which DCGM reads NVSwitches: files of the real ones' names and versions, with nothing in them.
+"""Stand-ins for the libraries that DCGM uses to read NVSwitches: empty files with the real ones' names and versions.
 
 NSCQ's file has the driver's version in its name (https://github.com/nvidia/apt-packaging-libnvidia-nscq), NVSDM's has none
 (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html). The stand-in host engine loads them as the real one does.
@@ -28,13 +28,14 @@ SOURCE = (
 
 
 def files(part: str, version: str, folder: str) -> dict[str, File]:
-    """What the package of this driver version holds; `folder`: the distribution's for libraries. ldconfig makes the links."""
+    """Return the contents of the package of this driver version; `folder`: the distribution's for libraries. ldconfig makes the
+    links."""
     name = f"libnvidia-nscq.so.{version}" if part == "nscq" else SONAMES[part]
     return {f"{folder}/{name}": File(_library(SONAMES[part], version))}
 
 
 def rpms(distribution: Distribution, version: str) -> list[Standin]:
-    """The packages that NVIDIA's repository has of them for this driver version."""
+    """Return the packages of them in NVIDIA's repository for this driver version."""
     return [
         Standin(
             name, f"{version}-1", f"{told} {version}", files=files(part, version, RPM.libraries), scripts=RPM_SCRIPTS

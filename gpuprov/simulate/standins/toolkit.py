@@ -1,8 +1,8 @@
 """The NVIDIA Container Toolkit in the repository of a simulated host: NVIDIA's own programs, built from their Go module.
 
-NVIDIA's packages cannot be had where only a Go module proxy can be reached. `nvidia-ctk`, `nvidia-container-runtime` and the
-hooks are the real ones, with NVIDIA's own units and udev rules; the packages around them, and libnvidia-container (C, of the
-legacy mode only), are stand-ins.
+NVIDIA's packages are not available where only a Go module proxy can be reached. `nvidia-ctk`, `nvidia-container-runtime` and the hooks
+are the real ones, with NVIDIA's own units and udev rules; the packages around them, and libnvidia-container (C, for the legacy mode
+only), are stand-ins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PLACES = {
     "10-container-engines.conf": "/lib/systemd/system/nvidia-cdi-refresh.service.d/10-container-engines.conf",
     "99-nvidia-cdi-refresh.rules": "/lib/udev/rules.d/99-nvidia-cdi-refresh.rules",
 }
-"""Where NVIDIA's package has the files of the module's folder `deployments`."""
+"""Paths in NVIDIA's package for files of the module's folder `deployments`."""
 SIMULATED = """\
 # Of a gpuprov simulated host: a container has no modules.dep for the kernel of its machine, which the unit looks for.
 [Service]
@@ -58,17 +58,17 @@ UNITS_OFF = f"if [ -d /run/systemd/system ]; then systemctl disable --now {UNITS
 
 
 def packages(form: Form) -> list[Standin]:
-    """The four packages in each version."""
+    """Return the four packages in each version."""
     return [package for version in VERSIONS for package in _packages(form, version, programs(version))]
 
 
 def key() -> str:
-    """What decides the packages' content."""
+    """Return a hash of everything that determines the packages' content."""
     return hashlib.sha256(Path(__file__).read_bytes() + " ".join(VERSIONS).encode()).hexdigest()[:16]
 
 
 def programs(version: str) -> Path:
-    """A folder with NVIDIA's programs of this version and the module's folder `deployments`; kept in the cache."""
+    """Return a folder with NVIDIA's programs of this version and the module's folder `deployments`; cached."""
     made = (
         image.cache_dir() / f"container-toolkit-{version}-{hashlib.sha256((FLAGS + MODULE).encode()).hexdigest()[:12]}"
     )
@@ -122,7 +122,7 @@ def _packages(form: Form, version: str, built: Path) -> list[Standin]:
 
 
 def _scripts(form: Form, *, units: bool) -> dict[str, str]:
-    """What is run after the package was installed, and before it is removed."""
+    """Return scripts that run after the package is installed, and before it is removed."""
     begin, end = CONFIGURE + (UNITS_ON if units else ""), UNITS_OFF if units else ""
     if form == "rpm":
         return {"post": begin} | ({"preun": f'[ "$1" = 0 ] || exit 0\n{end}'} if end else {})

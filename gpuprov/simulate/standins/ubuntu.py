@@ -1,7 +1,7 @@
 """Ubuntu's own -server driver packages as stand-ins: names, version form and relations of the real ones.
 
-https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver (debian/templates/control.in, which Ubuntu's are made from). What is loose
-there is loose here: nothing ties nvidia-utils and nvidia-compute-utils to a version, and nvidia-headless pins nothing.
+https://github.com/NVIDIA/ubuntu-packaging-nvidia-driver (debian/templates/control.in, the source of Ubuntu's). Relations are as loose
+as there: nothing ties nvidia-utils and nvidia-compute-utils to a version, and nvidia-headless pins nothing.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gpuprov.simulate.standins.driver import DEB
 from gpuprov.simulate.standins.model import Standin
 
 DKMS = "nvidia-srv"
-"""What DKMS calls the -server drivers."""
+"""DKMS name of the -server drivers."""
 FABRIC_SCRIPTS = {"postinst": fabric.RELOAD, "prerm": fabric.STOP, "postrm": fabric.RELOAD}
 FLAVOURS: tuple[tuple[Flavour, str], ...] = (("proprietary", ""), ("open", "-open"))
 HOLLOW = ("common", "extra", "decode", "encode", "fbc1", "gl")
-"""Libraries of no use without a display or a GPU: empty packages."""
+"""Libraries that are useless without a display or a GPU: empty packages."""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:
-    """The set of one driver version."""
+    """Return the packages of one driver version."""
     branch, number = f"{branch_of(version)}-server", branch_of(version)
     full = f"{version}-0{distribution.tag}"
     one = partial(Standin, version=full, source=f"nvidia-graphics-drivers-{branch}")
@@ -58,12 +58,12 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def exact(full: str, *names: str) -> tuple[str, ...]:
-    """Relations to exactly this version."""
+    """Return relations to exactly this version."""
     return tuple(f"{name} (= {full})" for name in names)
 
 
 def user_space(one: partial[Standin], version: str, end: str) -> list[Standin]:
-    """Libraries and programs; `end` is what package names end with."""
+    """Return libraries and programs; `end` is the suffix of package names."""
     full = one.keywords["version"]
     return [
         one(f"libnvidia-compute{end}", summary="NVIDIA libcompute package", scripts=LDCONFIG,
@@ -82,7 +82,7 @@ def user_space(one: partial[Standin], version: str, end: str) -> list[Standin]:
 
 
 def kernel_common(one: partial[Standin], end: str, firmware: str, provides: tuple[str, ...] = ()) -> Standin:
-    """What keeps nouveau out."""
+    """Return the package that blacklists nouveau."""
     return one(
         f"nvidia-kernel-common{end}", summary="Shared files used with the kernel module", requires=(firmware,),
         files={"/lib/modprobe.d/nvidia-graphics-drivers.conf": text(pieces.MODPROBE)}, provides=provides,
@@ -90,7 +90,7 @@ def kernel_common(one: partial[Standin], end: str, firmware: str, provides: tupl
 
 
 def kernel(one: partial[Standin], version: str, end: str, flavour: Flavour, package: str) -> list[Standin]:
-    """The kernel modules' source and what has DKMS build it under the name `package`."""
+    """Return the kernel modules' source and the package that makes DKMS build it under the name `package`."""
     is_open = "-open" if flavour == "open" else ""
     tree = pieces.modules(version, flavour, package)
     configuration = {path: file for path, file in tree.items() if path.endswith("/dkms.conf")}
@@ -106,7 +106,7 @@ def kernel(one: partial[Standin], version: str, end: str, flavour: Flavour, pack
 
 
 def headless(one: partial[Standin], end: str, is_open: str) -> list[Standin]:
-    """The metapackages without a display; the outer one pins nothing."""
+    """Return the metapackages without a display; the outer one pins nothing."""
     inner = f"nvidia-headless-no-dkms{end}{is_open}"
     parts = (
         f"nvidia-kernel-source{end}{is_open}",
@@ -122,7 +122,7 @@ def headless(one: partial[Standin], end: str, is_open: str) -> list[Standin]:
 
 
 def headers(distribution: Distribution) -> list[Standin]:
-    """The packages of the kernel's headers, which are Debian's under another name."""
+    """Return the packages of the kernel's headers, which are Debian's under another name."""
     kernel_name = distribution.kernel
     base, build, _ = kernel_name.split("-")
     name, told = f"linux-headers-{kernel_name}", f"Linux kernel headers for {kernel_name}: Debian's under this name"

@@ -1,1 +1,1 @@
-"""What the parts `erdma` and `efa` put on simulated hosts: programs, a unit, and what stands in for the clouds' installers."""
+"""Files that the parts `erdma` and `efa` put on simulated hosts: programs, a unit, and stand-ins for the clouds' installers."""

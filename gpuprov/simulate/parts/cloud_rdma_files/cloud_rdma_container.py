@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: a cloud's RDMA functions, and what their driver would show in sysfs while it is "loaded"."""
+"""gpuprov simulation, in a container: a cloud's RDMA functions, and what sysfs would show while their driver is "loaded"."""
 
 import ctypes
 import json
@@ -40,7 +40,7 @@ def main(verb: str, words: list[str]) -> None:
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
-    """A line each; of a configuration space the bytes, 4096."""
+    """Write each file as one line; a configuration space as its 4096 bytes."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         content = text.ljust(4096, "\0") if name == "config" else f"{text}\n"
@@ -48,7 +48,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def writable(folder: Path) -> bool:
-    """Whether it is there and no folder of the kernel's own sysfs, in which nobody makes another."""
+    """True if the folder exists and is not in the kernel's own sysfs, where no folder can be made."""
     try:
         (folder / ".gpuprov-sim").mkdir()
     except OSError:
@@ -58,7 +58,7 @@ def writable(folder: Path) -> bool:
 
 
 def bind(source: Path, target: Path) -> None:
-    """`mount --rbind`, kept from spreading to other places."""
+    """`mount --rbind` without propagation to other mounts."""
     libc = ctypes.CDLL(None, use_errno=True)
     for coming, flags in ((os.fsencode(source), BIND | RECURSIVE), (None, PRIVATE | RECURSIVE)):
         if libc.mount(coming, os.fsencode(target), None, flags, None) != 0:
@@ -66,7 +66,7 @@ def bind(source: Path, target: Path) -> None:
 
 
 def cover(place: Path, hull: Path, ours: set[str]) -> None:
-    """Hang `hull` over a folder of sysfs, whose folders are bound into it, but for ours."""
+    """Mount `hull` over a sysfs folder; the folder's own entries are bind-mounted into it, except ours."""
     if hull.exists() and os.path.samefile(hull, place):
         return
     for folder in sorted(place.iterdir()):
@@ -98,7 +98,7 @@ def boot(told: Told) -> None:
 
 
 def interface(netdev: dict[str, str]) -> None:
-    """A network interface without a wire."""
+    """Create a network interface without a link."""
     name = netdev["name"]
     if (SYS / "class/net" / name).exists():
         return
@@ -112,7 +112,7 @@ def interface(netdev: dict[str, str]) -> None:
 
 
 def at_boot(module: str) -> bool:
-    """Whether a list of modules for the boot names it."""
+    """True if a modules-load list names the module."""
     files = [
         file
         for folder in (ETC / "modules-load.d", USR / "lib/modules-load.d")
@@ -127,7 +127,7 @@ def said(*command: str) -> str:
 
 
 def kernel_with(module: str) -> str:
-    """The newest kernel whose modules are here; empty if it has no such module."""
+    """Return the newest kernel with modules here; empty if it does not have this module."""
     kernels = said("sh", "-c", "ls -d /lib/modules/*/build | cut -d/ -f4 | sort -V").split()
     return kernels[-1] if kernels and said("modinfo", "-k", kernels[-1], "-n", module).strip() else ""
 
@@ -158,7 +158,7 @@ def load(told: Told, words: list[str]) -> None:
 
 
 def shown(value: str, before: str) -> str:
-    """As the kernel shows a parameter's value; one that it does not take leaves the parameter as it was."""
+    """Return the value as the kernel shows it; a value it rejects leaves the parameter unchanged."""
     if before in ("Y", "N"):
         first = value[:1].lower()
         return "Y" if first in ("y", "1") else "N" if first in ("n", "0") else before
@@ -169,7 +169,7 @@ def shown(value: str, before: str) -> str:
 
 
 def show(told: Told, files: dict[str, str]) -> None:
-    """The module as loaded, with these files in its folder, and the device of each function."""
+    """Show the module as loaded, with these files in its folder, and each function's device."""
     folder = SYS / "module" / told["module"]
     write(folder, {"refcnt": "0", **files})
     (folder / "holders").mkdir(exist_ok=True)
@@ -193,13 +193,13 @@ def show(told: Told, files: dict[str, str]) -> None:
 
 
 def holds(when: str, files: dict[str, str]) -> bool:
-    """`NAME=VALUE` of a parameter; empty: always."""
+    """True if the parameter has this value, `NAME=VALUE`; always True for an empty string."""
     name, _, value = when.partition("=")
     return not when or files.get(f"parameters/{name}") == value
 
 
 def held() -> bool:
-    """Whether a process has a device open. Processes that end meanwhile are no matter."""
+    """True if a process has a device open. Ignores processes that end meanwhile."""
     for process in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
             for opened in os.scandir(f"/proc/{process}/fd"):
@@ -221,7 +221,7 @@ def unload(told: Told) -> None:
 
 
 def unbind(told: Told, address: str) -> None:
-    """A function without a driver; as it is, where it has none."""
+    """Unbind a function from its driver; do nothing if it has none."""
     addresses = [function["address"] for function in told["functions"]]
     if address not in addresses:
         sys.exit(f"{address} is not one of {' '.join(addresses)}")

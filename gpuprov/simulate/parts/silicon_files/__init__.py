@@ -1,1 +1,1 @@
-"""What the part `silicon` puts on simulated hosts: kernel modules, programs, units."""
+"""Files that the part `silicon` puts on simulated hosts: kernel modules, programs, units."""

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: PCI functions and RDMA devices as sysfs shows them, hung into this container's /sys.
+"""gpuprov simulation, in a container: mounts simulated PCI functions and RDMA devices into this container's /sys.
 
-`bus boot [DRIVER]` lays everything out as after a boot; DRIVER is what has bound the GPUs. `bus reload [DRIVER]` changes what faults,
-driver and packages change, and leaves what was written in the meantime, as settings of bridges; `bus refresh` does so with the driver
-there is; `bus forget acs|requests|roce` takes such settings back, as a reset of the functions does.
+`bus boot [DRIVER]` lays everything out as after a boot; DRIVER is the driver that has bound the GPUs. `bus reload [DRIVER]` changes
+only what faults, driver and packages affect and keeps what was written in the meantime, such as settings of bridges; `bus refresh`
+does the same with the current driver; `bus forget acs|requests|roce` resets such settings, as a reset of the functions does.
 
-The machine's own sysfs stays in place for everything else: its folders are bound into the new /sys/devices and /sys/class.
+The machine's own sysfs stays in place for everything else: its folders are bind-mounted into the new /sys/devices and /sys/class.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ FLAPS = {"link_downed": "14", "link_error_recovery": "3", "symbol_error": "120"}
 LISTS = ("etc/modules", "etc/modules-load.d/*.conf", "usr/lib/modules-load.d/*.conf",
          "etc/rdma/modules/infiniband.conf", "etc/rdma/modules/roce.conf", "etc/rdma/modules/rdma.conf")  # fmt: skip
 BROUGHT = {"mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"}
-"""Modules that udev loads for an HCA; others of RDMA are loaded by those who name them in a list."""
+"""Modules that udev loads for an HCA; other RDMA modules load only if a modules-load list names them."""
 NAMED = {"ib_umad", "ib_ipoib", "rdma_ucm", "rdma_cm", "iw_cm", "ib_cm"}
 """rdma-core names them for mlx5: https://github.com/linux-rdma/rdma-core kernel-boot"""
 Function = dict[str, Any]
@@ -64,18 +64,18 @@ def run(verb: str, word: str) -> None:
 
 
 def planted() -> Files:
-    """The faults that are on, with their parameters."""
+    """Return the active faults, with their parameters."""
     return {file.name: file.read_text().strip() for file in FAULTS.glob("*")}
 
 
 def driver_now() -> str:
-    """What has bound the GPUs."""
+    """Return the driver that has bound the GPUs."""
     bound = [os.path.basename(os.readlink(link)) for link in glob.glob(f"{TREE}/{DEVICES}/*/driver")]
     return next((name for name in bound if name in ("nvidia", "nouveau")), "")
 
 
 def layout(told: dict[str, Any], faults: Files, driver: str) -> Files:
-    """Every file and link below /sys that is ours, by path, as the kernel would have it."""
+    """Return every simulated file and link below /sys, by path, as the kernel would show it."""
     files: Files = {}
     numbers, loaded = iter(range(len(told["functions"]))), modules()
     for function in disturbed(told, faults):
@@ -104,7 +104,7 @@ def link(path: str, target: str) -> str:
 
 
 def cpus(node: int) -> str:
-    """The processors of the machine under the simulation that its node of this number has; all, where it has no such node."""
+    """Return the processors in this NUMA node of the machine under the simulation; all processors if it has no such node."""
     for file in (f"/sys/devices/system/node/node{node}/cpulist", "/sys/devices/system/cpu/online"):
         if os.path.exists(file):
             return Path(file).read_text()
@@ -121,13 +121,13 @@ def uevent(function: Function, driver: str) -> str:
 
 
 def place_name(address: str) -> str:
-    """As udev and rdma-core name a device after its place: P1p20s0."""
+    """Return the name that udev and rdma-core derive from a device's place: P1p20s0."""
     domain, bus, slot = (int(part, 16) for part in address.partition(".")[0].split(":"))
     return (f"P{domain}" if domain else "") + f"p{bus}s{slot}"
 
 
 def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
-    """The RDMA device of a function, what verbs and management datagrams go through, and its network interface."""
+    """Return a function's RDMA device, its device nodes for verbs and management datagrams, and its network interface."""
     told, ofed = function["rdma"], bool(glob.glob(str(ETC / "usr/src/ofa_kernel/*")))
     place = place_name(function["address"])
     name, netdev = told["prefix"] + place, f"en{place}np0" if told["netdev"] else ""
@@ -162,20 +162,21 @@ def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
 
 
 def modules() -> set[str]:
-    """The modules of RDMA that a boot loads."""
+    """Return the RDMA modules that a boot loads."""
     found = (file for pattern in LISTS for file in glob.glob(str(ETC / pattern)) if os.path.exists(file))
     named = {line.split()[0] for file in found for line in Path(file).read_text().splitlines() if line.strip()}
     return BROUGHT | NAMED & named
 
 
 def foreign(module: str) -> bool:
-    """Whether the machine below has loaded it, whose own folder is shown then."""
+    """True if the machine underneath has loaded the module; its own folder is shown then."""
     mine = TREE / "module" / module
     return mine.is_symlink() or (not mine.exists() and (SYS / "module" / module).exists())
 
 
 def disturbed(told: dict[str, Any], faults: Files) -> list[Function]:
-    """The functions, with the faults that are on. A fault's parameter is an index; of pcie-link-narrow, a role and one: hca3."""
+    """Return the functions with active faults applied. A fault's parameter is an index; for pcie-link-narrow, a role and an index:
+    hca3."""
     made: list[Function] = []
     for function in told["functions"]:
         mine = {name for name, value in faults.items() if concerns(function, name, value)}
@@ -213,7 +214,7 @@ def patched(config: str, at: int, word: int) -> str:
 
 
 def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
-    """Its RDMA device, with the faults of its port."""
+    """Return the RDMA device, with the faults of its port."""
     files = dict(told["files"])
     if "ib-port-down" in faults:
         physical = "2: Polling" if told["prefix"] == "ib" else "3: Disabled"
@@ -239,7 +240,7 @@ def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
 
 
 def write(before: Files, wanted: Files, *, afresh: bool) -> None:
-    """From one layout to another; afresh: all of it, whatever was written in the meantime."""
+    """Change one layout into another; afresh: rewrite everything, whatever was written in the meantime."""
     for path in sorted(before.keys() - wanted.keys(), reverse=True):
         (TREE / path).unlink(missing_ok=True)
         for folder in (TREE / path).parents:
@@ -263,7 +264,7 @@ def write(before: Files, wanted: Files, *, afresh: bool) -> None:
 
 
 def change(file: Path, before: str, content: str) -> None:
-    """Only the bytes that differ: others may have been written."""
+    """Write only the bytes that differ: a process may have written others."""
     with file.open("r+b") as opened:
         for at, (old, new) in enumerate(zip(before, content, strict=True)):
             if old != new:
@@ -272,7 +273,7 @@ def change(file: Path, before: str, content: str) -> None:
 
 
 def forget(wanted: Files, word: str) -> None:
-    """What a reset takes back: ACS of the bridges, read requests of the functions, what was set of RoCE."""
+    """Undo what a reset undoes: ACS of the bridges, read requests of the functions, RoCE settings."""
     for path, content in wanted.items():
         if word in ("acs", "requests") and path.endswith("/config"):
             at = ACS_CONTROL if word == "acs" else DEVICE_CONTROL

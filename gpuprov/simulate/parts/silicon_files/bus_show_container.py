@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: hangs the tree that `bus` made into /sys, and makes the network interfaces of RoCE ports.
+"""gpuprov simulation, in a container: mounts the tree that `bus` made into /sys, and makes the network interfaces of RoCE ports.
 
-A folder of /run each goes over /sys/devices, /sys/bus/pci/devices, /sys/module, and the classes of RDMA devices. Where the machine's
-kernel has no such class, there is no folder to cover, and /sys/class is covered whole. The machine's own folders are bound into what
-covers them, so that all else of sysfs stays as it is. Doing it again changes nothing.
+Mounts one folder of /run over each of /sys/devices, /sys/bus/pci/devices, /sys/module, and the classes of RDMA devices. If the
+machine's kernel has no such class, there is no folder to cover, and all of /sys/class is covered. The machine's own folders are
+bind-mounted into the covering folder, so that the rest of sysfs stays as it is. Running it again changes nothing.
 """
 
 import ctypes
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def known(place: Path, hull: Path) -> None:
-    """Modules: the machine's beside ours. They are many, so that one folder is bound, and links lead into it."""
+    """Link the machine's modules beside ours. They are many, so one folder is bound, with links into it."""
     if os.path.samefile(place, hull):
         return
     below = RUN / "module"
@@ -61,7 +61,8 @@ def known(place: Path, hull: Path) -> None:
 
 
 def cover(place: Path, hull: Path, ours: Mapping[str, Path]) -> None:
-    """Hang `hull` over a folder of sysfs, whose folders are bound into it, but for those that `hull` has itself; and `ours`."""
+    """Mount `hull` over a sysfs folder; the folder's own entries are bind-mounted into it, except those that `hull` has itself, and
+    `ours`."""
     if hull.exists() and os.path.samefile(hull, place):
         return
     hull.mkdir(exist_ok=True)
@@ -74,7 +75,7 @@ def cover(place: Path, hull: Path, ours: Mapping[str, Path]) -> None:
 
 
 def bind(source: Path, target: Path) -> None:
-    """`mount --rbind`, kept from spreading to other places; not where it is so already."""
+    """`mount --rbind` without propagation to other mounts; does nothing if already mounted."""
     if os.path.samefile(source, target):
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -84,7 +85,7 @@ def bind(source: Path, target: Path) -> None:
 
 
 def interface(name: str, folder: Path, addresses: Mapping[str, str]) -> None:
-    """A network interface without a wire, shown as its PCI function's: what we have of it, and the kernel's own for the rest."""
+    """Create a network interface without a link, shown under its PCI function: our files, and the kernel's own for the rest."""
     virtual = SYS / "devices/virtual/net" / name
     # The folder is seen at two places, so that its links cannot be relative ones.
     (folder / "device").unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: /proc/driver/nvidia and device files as a booted GPU host shows them; `bus` does its sysfs.
+"""gpuprov simulation, in a container: /proc/driver/nvidia and device files as on a booted GPU host; `bus` does its sysfs.
 
-A container has no kernel of its own, so nothing is really loaded. What a machine with these files on its disk would have loaded at
-boot is worked out once (`silicon boot`) and stays until the container is restarted; `silicon reload` only switches faults. The files
-of MIG instances are not made here, but kept: the stand-in NVML makes them with the instances.
+A container has no kernel of its own, so nothing is really loaded. `silicon boot` works out once what a machine with these files on its
+disk would load at boot, and that stays until the container restarts; `silicon reload` only switches faults. The files of MIG instances
+are kept, not made, here: the stand-in NVML makes them with the instances.
 """
 
 import json
@@ -28,7 +28,7 @@ RESTRICT = "RestrictProfilingToAdminUsers"  # /proc/driver/nvidia/params shows i
 BOOTED = RUN / "booted"  # the stand-in NVML knows by its time that all is as after a boot
 CAPS, CHANNELS = Path("/dev/nvidia-caps"), Path("/dev/nvidia-caps-imex-channels")
 MIG = {"config": 0o400, "monitor": 0o444}
-"""Capabilities of MIG by what they allow, and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's."""
+"""MIG capabilities and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's."""
 MOST_GPUS, MOST_INSTANCES, MOST_COMPUTE = 32, 15, 8  # as the driver's table of minor numbers has them
 NULL = os.makedev(1, 3)
 Table = list[list[str]]
@@ -59,12 +59,12 @@ def main(verb: str) -> None:
 
 
 def loaded_now() -> None:
-    """A module that was loaded just now knows of no MIG instance, nor of any other setting."""
+    """Record the time at which the module was loaded: a freshly loaded module has no MIG instance and no other setting."""
     BOOTED.write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
 
 
 def fault(name: str) -> str | None:
-    """The parameter of a fault that is on, else None."""
+    """Return the parameter of an active fault, else None."""
     file = FAULTS / name
     return file.read_text().strip() if file.exists() else None
 
@@ -80,7 +80,7 @@ def said(*command: str) -> str:
 
 
 def booted() -> State:
-    """What a machine with this disk has loaded after a boot: its driver, version, flavour and parameters."""
+    """Return what a machine with this disk loads at boot: driver, version, flavour and parameters."""
     configuration = said("modprobe", "-c")
     state: State = {"driver": "", "version": "", "open": False, "parameters": {}}
     kernels = [folder for folder in MODULES.iterdir() if (folder / "build").exists()]
@@ -102,7 +102,7 @@ def booted() -> State:
 
 
 def parameters(configuration: str, name: str, version: str) -> dict[str, str]:
-    """As /proc/driver/nvidia/params shows them: the module's defaults under what modprobe is told."""
+    """Return parameters as /proc/driver/nvidia/params shows them: the module's defaults, overridden by modprobe's options."""
     wanted: dict[str, str] = {}
     for module in (name, "nvidia"):
         for line in configuration.splitlines():
@@ -162,7 +162,7 @@ def show_proc(functions: Table, state: State, *, again: bool) -> None:
 
 
 def show_nodes(functions: Table, state: State) -> None:
-    """Character devices that can be opened and held: another name of /dev/null."""
+    """Make character devices that can be opened and held: each is another node of /dev/null."""
     wanted = ["nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"]
     wanted += [f"nvidia{function[1]}" for function in functions if function[0] == "gpu"]
     there = {f"/dev/{name}" for name in wanted} if state["driver"] == "nvidia" else set()
@@ -188,7 +188,7 @@ def show_nodes(functions: Table, state: State) -> None:
 
 
 def show_capabilities(functions: Table, state: State, *, again: bool) -> None:
-    """Those that a loaded driver has before there is any MIG instance.
+    """Make the capability files that a loaded driver has before any MIG instance exists.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     """
@@ -213,7 +213,7 @@ def show_capabilities(functions: Table, state: State, *, again: bool) -> None:
 
 
 def minors() -> list[str]:
-    """What has a minor number of its own, from 3 on, whether it is there or not."""
+    """Return everything with its own minor number, from 3 on, present or not."""
     instances = [f"gpu{gpu}/gi{number}" for gpu in range(MOST_GPUS) for number in range(MOST_INSTANCES)]
     parts = ["", *(f"/ci{number}" for number in range(MOST_COMPUTE))]
     return [f"{instance}{part}/access" for instance in instances for part in parts]

@@ -1,4 +1,4 @@
-"""The files that sysfs has for a PCI function, for containers. The module in pci/ makes the same functions in a machine."""
+"""Files of a PCI function in sysfs, for containers. The module in pci/ makes the same functions in a machine."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ BRIDGE_CLASS = 0x060400
 BRIDGES: dict[Port, tuple[str, int, int]] = {
     "root-port": ("8086:352c", 4, 0x1F), "upstream": ("1000:c030", 5, 0), "downstream": ("1000:c030", 6, 0x5F),
 }  # fmt: skip
-"""PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, what its ACS can do (0: has none).
+"""PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, its ACS capabilities (0: none).
 
 https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification, 7.5.3.2, 7.7.11.2
 """
 ACS_ENABLED = 0x1D
-"""SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: what Linux enables on each boot where there is an IOMMU (pci_std_enable_acs)."""
+"""SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs)."""
 DEVICE_CONTROL = 0x2930
-"""As firmware leaves it: read requests of 512 bytes, payloads of 256, relaxed ordering, no snoop, extended tags."""
+"""Firmware default: read requests of 512 bytes, payloads of 256, relaxed ordering, no snoop, extended tags."""
 
 
 def files(function: PciDevice) -> dict[str, bytes]:
-    """File name -> content."""
+    """Return file name -> content."""
     numbers = [int(part, 16) for part in (*function.identifier.split(":"), *function.subsystem.split(":"))]
     numbers.append(int(function.pci_class, 16))
     speed = _generation(*numbers[:2])
@@ -37,7 +37,7 @@ def files(function: PciDevice) -> dict[str, bytes]:
 
 
 def bridge_files(bridge: Bridge) -> dict[str, bytes]:
-    """The same of a port of a root complex or switch."""
+    """Return the same for a port of a root complex or switch."""
     identifier, _, acs = BRIDGES[bridge.port]
     vendor, device = (int(part, 16) for part in identifier.split(":"))
     made = _texts([vendor, device, 0, 0, BRIDGE_CLASS], 5, bridge.numa_node, 0xB0)
@@ -79,7 +79,7 @@ def _texts(numbers: list[int], speed: int, node: int, revision: int) -> dict[str
 
 
 def _generation(vendor: int, device: int) -> int:
-    """PCI Express generation by device id: Turing and before 3; Hopper, Blackwell and ConnectX-7 5; others 4."""
+    """Return the PCI Express generation by device id: Turing and before 3; Hopper, Blackwell and ConnectX-7 5; others 4."""
     if vendor != 0x10DE:
         return 4 if device == 0x101B else 5
     if device >> 8 == 0x23 or device >> 8 >= 0x29:
@@ -88,7 +88,7 @@ def _generation(vendor: int, device: int) -> int:
 
 
 def _configuration(numbers: list[int], speed: int, *, has_vpd: bool) -> bytes:
-    """The configuration space of an endpoint: header, PCI Express capability, VPD capability."""
+    """Return the configuration space of an endpoint: header, PCI Express capability, VPD capability."""
     vendor, device, sub_vendor, sub_device, pci_class = numbers
     space = bytearray(4096)
     struct.pack_into("<HHHHI", space, 0, vendor, device, 0x0006, 0x0010, pci_class << 8 | 0xA1)
@@ -107,7 +107,7 @@ def _express(space: bytearray, speed: int, kind: int, following: int = 0) -> Non
 
 
 def _product_data(name: str, content: str) -> bytes:
-    """Layout and checksum: PCI Local Bus specification 3.0, appendix I."""
+    """Return the VPD. Layout and checksum: PCI Local Bus specification 3.0, appendix I."""
     fields = b"".join(
         key + bytes([len(value)]) + value for key, value in ((b"PN", b"SIMULATED"), (b"V3", content.encode()))
     )

@@ -1,4 +1,4 @@
-"""What a container's program is told of its sysfs: /usr/lib/gpuprov-sim/sysfs.json."""
+"""Sysfs data for the container's program: /usr/lib/gpuprov-sim/sysfs.json."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from gpuprov.simulate.parts.silicon_files import sysfs
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI function at its place. `role` is `bridge` or of `gpuprov.simulate.devices`. `files` by name, each byte a character of
-    Latin-1; of `config`, 4096 bytes, without zeros at its end."""
+    """A PCI function at its place. `role` is `bridge` or from `gpuprov.simulate.devices`. `files` by name, each byte a character of
+    Latin-1; `config`, 4096 bytes, without zeros at its end."""
 
     role: str
     index: int
@@ -33,7 +33,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def told(name: str, description: Description) -> bytes:
-    """The file, for the host of this name."""
+    """Return the file, for the host of this name."""
     ends = devices(name, description)
     hung = tree(description, [(one.role, one.index) for one in ends if one.role in NVLINK_ROLES])
     made = [
