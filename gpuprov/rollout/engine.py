@@ -83,7 +83,8 @@ class Engine:
 
     @contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second Ctrl-C is one."""
+        """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second Ctrl-C raises
+        one."""
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
             self._asked_to_end += 1
