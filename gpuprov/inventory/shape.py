@@ -145,8 +145,8 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
 
 
 def misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
-    """Yield a fault for each `gpuprov` directly in a group of a YAML inventory instead of in its vars, where it is just another
-    variable."""
+    """Yield a fault for each `gpuprov` in a group's section that is written among variables of a YAML inventory, where it is just
+    another variable."""
     for section in SECTIONS:
         for key in _specs_in(variables.get(section)):
             yield Problem(
