@@ -48,7 +48,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) -> dict[str, Any]:
-    """`gpuprov apply` gives nodes back by itself, after its verify."""
+    """Give the node back; `gpuprov apply` gives nodes back by itself, after its verify."""
     if cluster is None or not owner or host.check_mode or host.variables.get("gpuprov_verified_later"):
         return {"changed": False}
     if succeeded(host.step("reason"))["reasons"]:
@@ -70,11 +70,11 @@ def _run_script(host: Host, script: str) -> str:
 
 
 def _owner(variables: Mapping[str, Any]) -> str:
-    """The run that has the host's lock, by whose name the node is known to be its own."""
+    """Return the run that has the host's lock, which identifies the node as its own."""
     owner = (variables.get("host_lock") or {}).get("run") or variables.get("gpuprov_run") or {}
     return str(owner.get("run") or "")
 
 
 def _half_changed(variables: Mapping[str, Any]) -> bool:
-    """Return whether an act failed that changes something."""
+    """Return whether an act that changes something has failed."""
     return "host_failed" in variables and int(variables.get("gpuprov_act") or 2) > 1

@@ -21,7 +21,7 @@ LOCAL = ("local", "ansible.builtin.local")
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Ask both, and compare. Raises StepFailed."""
+    """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
     there = "" if local else _identity(host)
     if local or machine.same(_own_identity(), there):

@@ -24,7 +24,7 @@ DRIVER = (
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Take back the driver's own, then start the services; always failed."""
+    """Undo the driver's own changes, then start the services; always failed."""
     left = []
     for name, state, words in DRIVER if arguments.get("driver") else ():
         more = {"pack": str(arguments.get("pack") or "")} if state == "cleared" else {}
@@ -39,7 +39,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(failure: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of the step, in which a module that gave no answer says how it ended."""
+    """Return the result of the step; a module without an answer is described by how it ended."""
     items = [_explain(item) if isinstance(item, dict) else item for item in failure.get("results") or []]
     message = ended.answer(failure)
     alone = {} if message == failure.get("msg") else {"stderr": ""}  # what it printed last is in it

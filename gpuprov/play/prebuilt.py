@@ -33,9 +33,9 @@ from gpuprov.onhost.driver import prebuilt
 from gpuprov.play.host import Host, StepFailed
 
 GIVEN = "nvidia_driver_given"
-"""What the build host's own task of this step is registered as."""
+"""The registered variable of the build host's own task of this step."""
 JUDGED = "__nvidia_driver_prebuilt"
-"""What act 1 registers on a host that is served."""
+"""The variable registered by act 1 on a served host."""
 
 
 def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +62,8 @@ def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
 
 
 def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
-    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, one that failed in act 1 is
-    not: it counts that it has packed."""
+    """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that failed in act 1
+    is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     checking, package = host.check_mode, prebuilt.known(cache)
     coming, given = _of_builder(builder, host.variables)
@@ -96,7 +96,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
 
 
 def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return what the build host gets in this run, nothing where it takes no part; and whether it has packed."""
+    """Return what the build host gets in this run, empty if it takes no part; and whether it has packed."""
     if builder not in variables["ansible_play_hosts"]:
         return {}, False
     own = variables["hostvars"][builder]

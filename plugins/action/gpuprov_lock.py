@@ -49,12 +49,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 def _by_hand() -> dict[str, Any]:
-    """The ansible-playbook that runs this. While it works on other hosts nobody is heard of here: its lease is as long as an act."""
+    """Return the ansible-playbook that runs this. While it works on other hosts it does not renew the lease, which is therefore as
+    long as an act."""
     return {**process.describe("", "", process.topmost("ansible-playbook")), "lease": BY_HAND}
 
 
 def _listed(value: object) -> list[object]:
-    """One id or several; what names no lock (true, of older versions) breaks none."""
+    """Return one id or several; a value that names no lock (true, of older versions) breaks none."""
     return [one for one in (value if isinstance(value, list) else [value]) if one not in (None, True, False, "")]
 
 

@@ -31,7 +31,7 @@ except ImportError as error:
     MISSING = str(error)
 
 _fleets: list[Any] = []
-"""What this worker has read, for the items of one loop."""
+"""Fleets that this worker has read, for the items of one loop."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, "changed": False, "add_host": {"host_name": host, "groups": [], "host_vars": variables}}
 
     def _fleet(self, sources: list[str], play: Play, known: dict[str, Any]) -> Fleet:
-        """The specs of all hosts of the play, whichever the task runs for."""
+        """Return the specs of all hosts of the play, whichever host the task runs for."""
         own = {"gpuprov": known["gpuprov"]} if "gpuprov" in known else {}
         every = known["hostvars"]
         if own and own["gpuprov"] == every[known["inventory_hostname"]].get("gpuprov"):
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return fleet
 
     def _of(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of a host's variables that count, resolved."""
+        """Return the relevant variables of a host, resolved."""
         return {
             name: plain.as_data(self._templar.template(variables[name])) for name in plain.names() if name in variables
         }
