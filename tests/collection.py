@@ -1,7 +1,7 @@
 """Usage: python tests/collection.py OUT. gpuprov's roles, playbooks and plugins as the Ansible collection gpuprov.gpuprov.
 
-The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It is whatever stands in roles/, playbooks/ and plugins/:
-names of our modules become full ones, and what they import is found in the collection. The same tree gives the same bytes.
+The tree is written to OUT/gpuprov, and built by ansible-galaxy beside it. It consists of roles/, playbooks/ and plugins/, with full
+names for our modules, and imports from within the collection. The same tree gives the same bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and SHA256SUMS,
 signed by an ssh key.
 
-What is built is what is committed, whatever else lies in the tree; the commit's time is the time of every file, so that anybody who
+Only committed files are built, whatever else is in the tree; the commit's time is the time of every file, so that anybody who
 builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
 """
 

@@ -1,4 +1,4 @@
-"""NVSwitch boards and Fabric Manager: the hardware that needs it, its packages, its settings."""
+"""NVSwitch boards and Fabric Manager: the hardware that requires it, its packages, its settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use.
+"""The only reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use.
 
-Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so the
-parsed data is kept between runs under the hash of the file's bytes, and typed anew each time.
+Importing PyYAML and parsing the two files that every `verify` needs takes about 35 ms, a tenth of reading one host; so the parsed
+data is kept between runs under the hash of the file's bytes, and typed again each time.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def again(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arm(known: Mapping[str, Any], *, once: bool) -> None:
-    """Until the last step the site's default starts, or what is new does, one time."""
+    """Arm the counter. Until the last step the site's default starts, or the new state, once."""
     kept, first = _own(known)
     tools.write(kept, known["kept"])
     if once:

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Protocol, Sequence
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 ONCE, BACK = "once", "back"
-"""The counter's states: the next boot starts the new state, for the first time; every boot starts what was kept."""
+"""The counter's states: the next boot starts the new state, for the first time; every boot starts the kept state."""
 FIRST = ("gpuprov.first", "panic=30")
 """Words on the command line of the first boot: without `panic`, a kernel that panics and an initramfs that gives up would wait for
 ever."""

@@ -1,11 +1,11 @@
 """Have users' processes leave the GPUs of a host: by the site's command, which runs there, or by kubectl, which runs here.
 
-state: drained, or returned, which gives a Kubernetes node back that this run has drained.
-command: The site's, or `kubernetes` with its options; empty: nothing is done.
+state: drained, or returned, which gives back a Kubernetes node that this run has drained.
+command: The site's, or `kubernetes` with its options; if empty, nothing is done.
 node: The Kubernetes node.
-services: Units of gpuprov's that hold GPUs and are no users.
-guests: Whether a GPU that a virtual machine has counts, too.
-always: Drain also where nobody holds a GPU.
+services: Units of gpuprov that hold GPUs and do not count as users.
+guests: True to count a GPU that a virtual machine has, too.
+always: True to drain even if nobody holds a GPU.
 """
 
 from __future__ import annotations

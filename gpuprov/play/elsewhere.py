@@ -1,11 +1,11 @@
-"""Go on only where the host is another machine than the one that runs Ansible: a reboot would end what asked for it.
+"""Continue only if the host is another machine than the one that runs Ansible: a reboot would end the run that requested it.
 
-Boot and process namespace of both are compared. A container on this machine is another host, unless it is the one that runs Ansible.
+Compares boot and process namespace of both. A container on this machine is another host, unless it is the one that runs Ansible.
 
-reasons: Why the host has to be rebooted, which the refusal names.
+reasons: Reasons why the host has to be rebooted, for the refusal.
 
 Returns:
-machine: What the host said of its boot and its process namespace.
+machine: The host's boot and process namespace.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Take back what was begun for a step that failed, and fail with that step's reason.
+"""Undo the preparations for a step that failed, and fail with that step's reason.
 
-Services that were stopped for it start again; of a driver's step, the modules that were built aside are taken away, and the driver is
-loaded again that was taken out of the kernel. Nothing that goes wrong meanwhile hides the reason: it is added to it.
+Services that were stopped for it start again; for a driver's step, modules in the staging area are deleted, and an unloaded driver is
+loaded again. Errors in the process never hide the reason: they are added to it.
 
 failure: The result of the task that failed (ansible_failed_result).
 services: Units that may have been stopped, in the order in which they are stopped.
-driver: Whether it was a step of the driver.
-pack: The archive of modules that were built aside (step driver_modules).
+driver: True if it was a step of the driver.
+pack: The archive of modules in the staging area (step driver_modules).
 """
 
 from __future__ import annotations

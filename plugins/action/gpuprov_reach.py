@@ -1,8 +1,8 @@
-"""Reaches a host before any module can run there: who answers, which Python starts, what kind of host it is.
+"""Reaches a host before any module can run there: the user who answers, the Python that starts, the kind of host.
 
 Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
-(gpuprov/shared/reach.py). One exec asks all of it; what answers is told from what else a login prints by a mark of this run. Then the
-facts are read, with the Python that starts. A host that was reached is of the group gpuprov_reached from then on.
+(gpuprov/shared/reach.py). One exec reads all of it; a mark of this run separates the answer from other output of a login. Then the
+facts are read, with the Python that starts. A host that was reached joins the group gpuprov_reached.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ UNNAMED = (
     " says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
 KERNEL = "kernel"
-"""A capability beside those that request kernel settings, and no reason for a play by itself."""
+"""A capability that accompanies those with kernel settings, and is no reason for a play by itself."""
 REACHED = "gpuprov_reached"
 """The group of the hosts that the acts go over."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """One exec, one judge, and Ansible's facts."""
+    """The action: one exec, one judge, and Ansible's facts."""
 
     _requires_connection = True
     _VALID_ARGS = frozenset[str]()

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""A step on a host that is no file, unit, package or package source: a build, a reset, a MIG plan, a drain."""
+"""A step on a host that concerns no file, unit, package or package source: a build, a reset, a MIG plan, a drain."""
 
 from __future__ import annotations
 

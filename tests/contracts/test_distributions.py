@@ -110,7 +110,7 @@ TABLES: dict[str, tuple[str, Callable[[Distribution], Iterable[str]]]] = {
     "simulated_host": ("gpuprov/simulate/distributions.py", find_simulated),
     "readme": ('README.md, "Scope today"', find_in_readme),
 }
-"""By the table's name in `without`: the file, and a function that lists what it lacks for a row."""
+"""Tables by their names in `without`: the file, and a function that lists what it lacks for a row."""
 
 
 def find_problems(row: Distribution) -> list[str]:

@@ -34,7 +34,7 @@ IMPORTED = frozenset(
     "tomllib zoneinfo graphlib cache batched pairwise UTC StrEnum TypeAlias ParamSpec Self override chdir aclosing".split()
 )
 ARGUMENTS = {"dataclass": {"slots", "kw_only"}, "zip": {"strict"}, "extractall": {"filter"}}
-"""Names of the standard library that are younger than the floor: methods, what is imported, and arguments of calls."""
+"""Names of the standard library that are newer than the minimum version: methods, imports, and arguments of calls."""
 
 
 IMPORTS = re.compile(r"^(from|import|def) ", re.MULTILINE)

@@ -15,7 +15,7 @@ BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
 
 
 class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The support period of branches of a type, in words."""
+    """The support period of branches of a type, as text."""
 
     type: BranchType
     name: str

@@ -67,16 +67,16 @@ def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one distribution and source.
 
-    `proprietary` and `open`: rules `{name, min, max}` of what must share one version, kernel modules first (see
-    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
-    `others`: rules of the set that another source has for this distribution, under names that this one's has not; `mark` is on
-    those that no other archive has, `built` on those of this source that bring its modules built in another way.
-    `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
-    `modules`: the kernel module's name on disk by flavour, as modprobe and modinfo want it. `streams`: dnf's module stream by
-    flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
-    `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
-    kernel, by flavour; where it has some, the set is that of a host that builds none (see
-    `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
+    `proprietary` and `open`: rules `{name, min, max}` of packages that must share one version, kernel modules first (see
+    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name to look up in an index. `others`:
+    rules of the set that another source has for this distribution, under names that are not in this one's; `mark` is on those that
+    no other archive has, `built` on those of this source whose modules are built in another way. `sources` and `conflicts`:
+    patterns of source packages that the set is built from, and of packages that install another driver. `modules`: the kernel
+    module's name on disk by flavour, for modprobe and modinfo. `streams`: dnf's module stream by flavour. `pin`: globs of names
+    that are only permitted in the set's version. `headers` (`{kernel}` is a kernel's release) and `dkms`: requirements of a module
+    build; `compilers`: further requirements, by flavour. `precompiled`: names of packages of modules for one kernel, by flavour; if
+    there are some, the set is for a host that builds none (see `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: the
+    fix for a host without DKMS on offer.
     """
 
     proprietary: tuple[dict[str, Any], ...]

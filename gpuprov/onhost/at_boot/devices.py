@@ -54,11 +54,11 @@ class RdmaDevice:
 
     `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
 
-    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
-    has none. `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose
-    physical function this host sees, too (a virtual machine sees its own alone), `smi` or another word a sub-device of `parent`;
-    all others are `hca`. `legs`: interfaces of its bond that carry
-    nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while one of them is.
+    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 if the machine has none.
+    `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose physical
+    function this host sees, too (a virtual machine only sees its own), `smi` or another word a sub-device of `parent`; all others
+    are `hca`. `legs`: interfaces of its bond that carry nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up
+    while any of them is.
     """
 
     name: str

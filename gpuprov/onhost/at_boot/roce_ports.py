@@ -193,7 +193,7 @@ reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belon
 it at the same moment, hence the second try.
 
 Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c (debugfs);
-https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry
-on: https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html dcb reads what mlnx_qos does (dcbnl), and faster, but not
+https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry on
+(https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what mlnx_qos does (dcbnl), and faster, but not
 the `qos/trust` of an older OFED.
 """
