@@ -158,7 +158,7 @@ def settings() -> dict[str, Setting]:
 
 
 def refused(entry: Setting, value: str) -> str:
-    """Return the permitted values of this key if this value is not one of them; else ""."""
+    """Return the permitted values of this key if this value is not one of them; "" otherwise."""
     if entry.kind == "choice":
         return "" if value in entry.choices else " or ".join(entry.choices)
     if entry.kind == "number":

@@ -48,7 +48,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fact in words, for readers; nothing computes with it."""
+    """A fact as text, for readers; nothing computes with it."""
 
     key: str
     text: str

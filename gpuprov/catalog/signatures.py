@@ -187,7 +187,8 @@ def decides(symptom: Symptom, seen: Iterable[Beside]) -> Beside | None:
 
 
 def _matches(wanted: str, asked: list[str], symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: a longer message has it; 1: all words are in one message; 0: no match."""
+    """Return the rank of a match: 3 if it is a signature or the key; 2 if a longer message has it; 1 if all words are in one
+    message; 0 for no match."""
     if wanted == symptom.key:
         return 3
     best = 0

@@ -1,8 +1,9 @@
 """Readings of a host, for `gpuprov drift`: the files, units, modules and packages that changed between two readings.
 
 Usage: readings.py DAYS. Each call takes one reading. It is compared with the previous one, and the changes are kept for DAYS days
-in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are kept. Managed by
-gpuprov.
+in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are kept.
+
+Managed by gpuprov.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs."""
 
 
 class Interrupt(NamedTuple):
-    """`cpus`: where it may be served."""
+    """`cpus`: the CPUs that may serve it."""
 
     number: int
     cpus: frozenset[int]
