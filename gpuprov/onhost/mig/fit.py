@@ -19,8 +19,7 @@ ALL_MEDIA, NO_MEDIA = "+me.all", "-me"
 
 
 class Profile(NamedTuple):
-    """A profile on a GPU: compute `slices`, `size` and `starts` in memory slices; `media`: only one of all such profiles fits on
-    the GPU."""
+    """A profile on a GPU: compute `slices`, `size` and `starts` in memory slices; `media`: only one with this fits on the GPU."""
 
     name: str
     slices: int
@@ -58,9 +57,8 @@ def fit(
 ) -> Fit:
     """Place the requested instances (mig_layout.Instance) on a GPU with `grid` memory slices.
 
-    Instances that are `fixed` stay: each is the requested instance of its profile (and compute instances, if it has them), or else
-    its slices are occupied. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room
-    for more.
+    Instances that are `fixed` stay: each is the requested one of its profile (and compute instances, if it has them), or else its
+    slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room for more.
     """
     known = {profile.name: profile for profile in profiles}
     reason = _single_reason(known, target)
@@ -248,8 +246,7 @@ def _or(starts: Sequence[int]) -> str:
 def _nearest(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return sets of profiles that fit: the requested set without the fewest of them, and sets of the same number with the fewest
-    made smaller."""
+    """Return sets of profiles that fit: the request without the fewest of them, and as many with the fewest made smaller."""
     like = Counter(_like(known, item.profile) for item in target)
     kinds = {_kind_of(name) for name in like} | {""}
     limit = _weight(known, like)

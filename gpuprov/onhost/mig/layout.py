@@ -63,8 +63,7 @@ class Gpu(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A GPU instance from memory slice `start` (None: any). `compute`: sizes of its compute instances, in descending order; empty:
-    one for all."""
+    """A GPU instance at memory slice `start` (None: any). `compute`: compute instances' sizes, descending; empty: one for all."""
 
     profile: str
     start: int | None = None
